@@ -66,7 +66,11 @@ lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, s
 docs: $(VENV)/.installed ## write the generated pages, and what README.md prints
 	$(BIN)/python tools/generate_pages.py
 	test ! -d ../shared/models || $(BIN)/python tools/compare_models.py --write
-	$(BIN)/python tools/run_readme.py --write
+	$(BIN)/python tools/run_pages.py --write
+
+.PHONY: site
+site: $(VENV)/.installed-docs ## the pages as a site, in build/site, with links checked
+	cd tools/site && NO_MKDOCS_2_WARNING=1 $(abspath $(BIN))/mkdocs build
 
 .PHONY: vectors
 vectors: $(VENV)/.installed ## write the test vectors
@@ -83,6 +87,10 @@ $(VENV)/.installed: $(VENV)/bin/pip pyproject.toml
 
 $(VENV)/.installed-test: $(VENV)/bin/pip pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: $(VENV)/bin/pip pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/bin/pip pyproject.toml

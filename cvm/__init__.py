@@ -11,14 +11,28 @@ from typing import TYPE_CHECKING, Any
 from cvm import errors
 
 if TYPE_CHECKING:
-    from cvm.api import compile, load, quantize, quantize_program, run_op
+    from cvm.api import compile, load, quantize, quantize_program, run_op, verify
+    from cvm.audit.receipt import Receipt
     from cvm.program.model import Program
     from cvm.session import Result, Session
 
-__all__ = ["Program", "Result", "Session", "compile", "errors", "load", "quantize", "quantize_program", "run_op"]
+__all__ = [
+    "Program",
+    "Receipt",
+    "Result",
+    "Session",
+    "compile",
+    "errors",
+    "load",
+    "quantize",
+    "quantize_program",
+    "run_op",
+    "verify",
+]
 
 _HOMES = {
     "Program": "cvm.program.model",
+    "Receipt": "cvm.audit.receipt",
     "Result": "cvm.session",
     "Session": "cvm.session",
     "compile": "cvm.api",
@@ -26,12 +40,15 @@ _HOMES = {
     "quantize": "cvm.api",
     "quantize_program": "cvm.api",
     "run_op": "cvm.api",
+    "verify": "cvm.api",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name == "webnn":
         return import_module("cvm.webnn")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("cvm")
     if name not in _HOMES:
         raise AttributeError(f"module 'cvm' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

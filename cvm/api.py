@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from cvm.arguments import checked_arrays, checked_path, expected
+from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Location
 from cvm.formats import diagnosed, model_format
+from cvm.inputs import check_codes
 from cvm.program.model import Program
-from cvm.repeated import remembering
 from cvm.timing import timed
 
 if TYPE_CHECKING:
+    from cvm.audit import Judging, Receipt, Verdict
+    from cvm.audit.verdict import Level
     from cvm.calibration import Calibration, Form, Settings
     from cvm.frontends.cvm_runtime import Compat
     from cvm.frontends.nnef import BitOrder
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
     from cvm.quantization.calibration import Method
     from cvm.quantizing import Goal, Quantized
 
-__all__ = ["compile", "load", "quantize", "quantize_program", "run_op"]
+__all__ = ["compile", "load", "quantize", "quantize_program", "run_op", "verify"]
 
 
 def compile(
@@ -40,6 +44,7 @@ def compile(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
     states: Mapping[str, str] | None = None,
+    op_set: Literal[1, 2] = 1,
 ) -> Program:
     """The integer program of a model of NNEF (a folder, an archive, a document), ONNX, TFLite or cvm-runtime.
 
@@ -57,23 +62,34 @@ def compile(
     ``input_shapes`` are for inputs of a model of ONNX that leaves their extents open; a leading one is 1 otherwise.
     ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi), which every run checks.
     ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes.
+    ``op_set`` is the latest version of the op-set whose ops the program may have: with 2, products of computed tensors
+    are one `matmul` each. The codes are the same; op-set 1 gives the programs and digests that it always gave.
     Raises `CvmError` with the file, line and column of what is wrong.
     """
-    at = Location(os.fspath(path))
+    at = Location(checked_path(path, "a model"))
     kind = "cvm_runtime" if params is not None else model_format(path)
     if kind != "tflite" and compat == "tflite-reference":
         raise Invalid(f"{kind}.options", "compat tflite-reference is for a model of TFLite", at)
     if kind != "nnef" and (quant is not None or variant is not None):
         raise Invalid(f"{kind}.options", "quant and variant are for an NNEF model", at)
+    _check_op_set(op_set, kind, at)
     if params is not None:
         return _of_cvm_runtime(path, params, "cvm-1" if compat == "cvm-1" else "correct")
     if kind == "onnx":
-        return _of_onnx(path, optimize, input_shapes or {}, input_ranges or {}, states or {})
+        return _of_onnx(path, optimize, op_set, input_shapes or {}, input_ranges or {}, states or {})
     if input_shapes or input_ranges or states:
         raise Invalid("onnx.options", _ONNX_ONLY, at)
     if kind == "tflite":
-        return _of_tflite(path, optimize, "tflite-reference" if compat == "tflite-reference" else "correct")
-    return _of_nnef(path, quant, optimize, bit_order, variant)
+        return _of_tflite(path, optimize, op_set, "tflite-reference" if compat == "tflite-reference" else "correct")
+    return _of_nnef(path, quant, optimize, op_set, bit_order, variant)
+
+
+def _check_op_set(op_set: int, kind: str, at: Location) -> None:
+    """Require an op-set that there is, for a model that is lowered."""
+    if op_set not in (1, 2):
+        raise Invalid("lowering.op_set", f"expected op-set 1 or 2, found {op_set!r}", at)
+    if kind == "cvm_runtime" and op_set != 1:
+        raise Invalid("cvm_runtime.options", "a model of cvm-runtime has the ops that it has: op_set is for others", at)
 
 
 def _of_cvm_runtime(path: str | PathLike[str], params: str | PathLike[str], compat: Compat) -> Program:
@@ -86,6 +102,7 @@ def _of_nnef(
     path: str | PathLike[str],
     quant: str | PathLike[str] | Literal[False] | None,
     optimize: bool,
+    op_set: int,
     bit_order: BitOrder,
     variant: str | None,
 ) -> Program:
@@ -95,7 +112,7 @@ def _of_nnef(
     with timed("reading"):
         graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
-        return _lowered(graph, optimize)
+        return program_of(graph, optimize, op_set)
     except CvmError as error:
         file = os.path.join(path, DOCUMENT) if os.path.isdir(path) else os.fspath(path)
         raise error.at(file=file) from None
@@ -104,6 +121,7 @@ def _of_nnef(
 def _of_onnx(
     path: str | PathLike[str],
     optimize: bool,
+    op_set: int,
     shapes: Mapping[str, Sequence[int]],
     ranges: Mapping[str, tuple[int, int]],
     states: Mapping[str, str],
@@ -116,20 +134,29 @@ def _of_onnx(
     except CvmError as error:
         raise _offered(error, path) from None
     try:
-        return _lowered(loaded.graph, optimize)
+        return program_of(loaded.graph, optimize, op_set)
     except CvmError as error:
         raise _offered(loaded.explained(error).at(file=os.fspath(path)), path) from None
+
+
+_COMMAND = "`cvm quantize MODEL.onnx -i DATA -o model.cvm`"
+"""What refusals of the reader of ONNX say, which does not know the file."""
 
 
 def _offered(error: CvmError, path: str | PathLike[str]) -> CvmError:
     """The refusal of a float value, with the command that quantises it."""
     if error.code in ("onnx.float", "tflite.float", "lowering.unquantized"):
         command = f"cvm quantize {shlex.quote(os.fspath(path))} -i DATA -o model.cvm"
+        if _COMMAND in error.message:
+            error.message = error.message.replace(_COMMAND, f"`{command}`")
+            return error
         error.message += f"; or let cvm choose the quantisers that are missing, from data: `{command}`"
     return error
 
 
-def _of_tflite(path: str | PathLike[str], optimize: bool, compat: Literal["correct", "tflite-reference"]) -> Program:
+def _of_tflite(
+    path: str | PathLike[str], optimize: bool, op_set: int, compat: Literal["correct", "tflite-reference"]
+) -> Program:
     from cvm.frontends import tflite
 
     try:
@@ -138,29 +165,74 @@ def _of_tflite(path: str | PathLike[str], optimize: bool, compat: Literal["corre
     except CvmError as error:
         raise _offered(error, path) from None
     try:
-        return _lowered(loaded.graph, optimize)
+        return program_of(loaded.graph, optimize, op_set)
     except CvmError as error:
         raise _offered(loaded.explained(error).at(file=os.fspath(path)), path) from None
 
 
-def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:
-    with timed("importing"):
-        from cvm.lowering import lower
-        from cvm.passes.optimize import optimize as optimized
+def load(path: str | PathLike[str], expect_digest: str | None = None) -> Program:
+    """The program in a file, decoded and verified.
 
-    with remembering():
-        program = lower(graph)
-        return optimized(program) if optimize else program
-
-
-def load(path: str | PathLike[str]) -> Program:
-    """The program in a file, decoded and verified. Raises `CvmError` with the file, and OSError."""
+    Raises `CvmError` with the file, `Mismatch` (``program.digest``) for a program of another digest than
+    ``expect_digest``, and OSError.
+    """
     from cvm.program.files import load as load_program
+    from cvm.program.files import require_digest
 
     try:
-        return load_program(path)
+        program = load_program(checked_path(path, "a program"))
     except CvmError as error:
         raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
+    require_digest(program, expect_digest, os.fspath(path))
+    return program
+
+
+def verify(
+    receipt: Receipt | str | PathLike[str],
+    program: Program | str | PathLike[str],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    outputs: Mapping[str, Any] | None = None,
+    state: Mapping[str, Any] | None = None,
+    cycles: bool = False,
+    codes: bool = False,
+    level: Level | None = None,
+    executor: str | None = None,
+    signers: Sequence[str] = (),
+    judging: Judging | None = None,
+) -> Verdict:
+    """Recompute what a receipt claims; the answer says REPRODUCED, DIVERGED or CANNOT_RECOMPUTE (docs/receipts.md).
+
+    ``receipt`` and ``program`` may be paths. ``inputs``, ``cycles`` and ``codes`` are those of `Session.run`; without
+    inputs no more than the structure is compared. ``outputs`` must be those of the receipt, codes or real numbers;
+    ``state`` is what the first run began with, if not the initial one. ``level`` says how far to go: "structure",
+    "roots", "outputs", "trace", "formal" (None: as far as the receipt claims anything). ``signers`` are keys that must
+    have signed the claim, in hexadecimal or PEM. ``judging`` (`cvm.audit.Judging`) is how much FORMAL judges of the
+    executor. Raises `CvmError` for what cannot be read, and for arrays that no run can have.
+    """
+    from cvm import audit
+    from cvm.audit.signatures import public_key
+    from cvm.program import verifier
+
+    claimed = receipt if isinstance(receipt, audit.Receipt) else audit.Receipt.load(receipt)
+    made = program if isinstance(program, Program) else load(program)
+    if inputs is not None:
+        checked_arrays(inputs, [item.value.name for item in made.inputs])
+    if level is not None and level not in audit.LEVELS:
+        raise expected("level", f"one of {', '.join(audit.LEVELS)}", level)
+    return audit.verify(
+        claimed,
+        verifier.verify(made),
+        {} if inputs is None and not made.inputs else inputs,
+        outputs=outputs,
+        state=state,
+        cycles=cycles,
+        codes=codes,
+        level=level,
+        executor=executor,
+        signers=[public_key(key) for key in signers],
+        judging=judging,
+    )
 
 
 def quantize(
@@ -174,6 +246,7 @@ def quantize(
     percentile: float = 99.99,
     form: Form = "linear",
     cycles: bool = False,
+    codes: bool = False,
     on_run: Callable[[int], None] | None = None,
 ) -> Calibration:
     """Quantisers for an NNEF model with float weights, chosen for what it computes from ``data``, in float64.
@@ -181,7 +254,8 @@ def quantize(
     ``data`` holds an array for every input of the model, as for `Session.run`. ``bits`` are those of activations and,
     up to 8, of filters, unless ``weight_bits`` says otherwise. ``method`` finds the ranges: "minmax", "percentile" (of
     which ``percentile`` is kept), "mse" or "entropy"; ``form`` is "linear", "zero-point" or "logarithmic" (filters
-    only). Quantisation that the model has already is ignored. ``on_run`` is told how many runs are done.
+    only). Quantisation that the model has already is ignored, but that integers for an input with a quantiser are its
+    codes, if ``codes`` says so. ``on_run`` is told how many runs are done.
 
     The result holds the quantisers by tensor, the ``text`` of a graph.quant, and saves the quantised model.
     Raises `CvmError` with the file or the tensor of what is wrong.
@@ -190,12 +264,13 @@ def quantize(
     from cvm.frontends import nnef
     from cvm.frontends.nnef.faults import exhaustion
 
-    kind = model_format(path)
+    kind = model_format(checked_path(path, "a model"))
     if kind != "nnef":
         message = "the quantisers of this model are not written to a file: use cvm.quantize_program"
         raise Invalid(f"{kind}.options", message, Location(os.fspath(path)))
     settings = Settings(bits, weight_bits, per_channel, method, percentile, form)
     graph = nnef.load(path)
+    _check_codes(graph, data, codes)
     with exhaustion(os.fspath(path)):
         return calibrate(graph, data, settings, cycles=cycles, on_run=on_run)
 
@@ -207,6 +282,7 @@ def quantize_program(
     *,
     optimize: bool = True,
     cycles: bool = False,
+    codes: bool = False,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
     states: Mapping[str, str] | None = None,
@@ -215,19 +291,19 @@ def quantize_program(
 ) -> Quantized:
     """The integer program of a model with float weights, NNEF, ONNX or TFLite, with quantisers chosen for ``data``.
 
-    ``data`` as for `quantize`. A model of ONNX or TFLite may be quantised in part: what it has stays, and quantisers
-    are added where the program needs one (docs/calibration.md). ``settings`` (`cvm.calibration.Settings`) are 8 bits,
-    and for these a scale per channel of weights, if not given; ``input_shapes`` and ``input_ranges`` are for ONNX, as
-    for `compile`, and so are ``states``, with which data have a cycle axis. A ``goal`` (`cvm.quantizing.Goal`) gives
-    tensors of models of ONNX and TFLite more bits until the outputs have an SQNR, or the program a size. The result
-    holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
+    ``data`` and ``codes`` as for `quantize`. A model of ONNX or TFLite may be quantised in part: what it has stays,
+    and quantisers are added where the program needs one (docs/calibration.md). ``settings``
+    (`cvm.calibration.Settings`) are 8 bits if not given, and for these `Settings.measured`; ``input_shapes`` and
+    ``input_ranges`` are for ONNX, as for `compile`, and so are ``states``, with which data have a cycle axis. A
+    ``goal`` (`cvm.quantizing.Goal`) gives tensors more bits until the outputs have an SQNR, or the program a size.
+    The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
     """
     from cvm.calibration import Settings
     from cvm.frontends import nnef, onnx, tflite
     from cvm.frontends.nnef.faults import exhaustion
     from cvm.quantizing import quantize_completed, quantize_nnef
 
-    kind = model_format(path)
+    kind = model_format(checked_path(path, "a model"))
     if kind == "onnx":
         shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
         loaded: onnx.Loaded | tflite.Loaded = onnx.load(path, shapes, input_ranges, floats=True, states=states)
@@ -237,16 +313,24 @@ def quantize_program(
     elif kind == "tflite":
         loaded = tflite.load(path, floats=True)
     else:
-        if goal is not None:
-            raise Invalid("calibration.goal", _NO_GOAL, Location(os.fspath(path)))
         graph = nnef.load(path)
+        _check_codes(graph, data, codes)
         with exhaustion(os.fspath(path)):
-            return quantize_nnef(graph, data, settings or Settings(), optimize=optimize, cycles=cycles, on_run=on_run)
-    chosen = settings or Settings(per_channel=True)
+            return quantize_nnef(
+                graph, data, settings or Settings(), optimize=optimize, cycles=cycles, on_run=on_run, goal=goal
+            )
+    _check_codes(loaded.graph, data, codes)
+    chosen = settings or Settings.measured()
     return quantize_completed(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run, goal=goal)
 
 
-_NO_GOAL = "every tensor of a model of NNEF has the bits that the settings say: a goal is for ONNX and TFLite"
+def _check_codes(graph: QuantizedGraph, data: Mapping[str, npt.ArrayLike], codes: bool) -> None:
+    """Refuse integers for inputs with a quantiser unless they are said to be codes, as `Session.run` does."""
+    for name in graph.inputs:
+        if name in data and not codes:
+            check_codes(name, graph.tensors[name].quantizer, np.asarray(data[name]))
+
+
 _ONNX_ONLY = "input shapes and ranges are for a model of ONNX, and so are states; others state them"
 
 
@@ -267,6 +351,12 @@ def run_op(
     from cvm.program.model import Output
     from cvm.program.verifier import verify
 
+    if not isinstance(op, str):
+        raise expected("op", "the name of an op, as `cvm ops` lists them", op)
+    if op not in ops.REGISTRY:
+        from cvm.ops.catalogue import meant
+
+        raise Invalid("ops.unknown", f"there is no op {op!r}{meant(op, ops.REGISTRY)}; `cvm ops` lists all")
     declaration = ops.get(op)
     items = [_integers(op, index, array) for index, array in enumerate(arrays)]
     kinds = declaration.input_kinds(len(items))

@@ -184,12 +184,16 @@ def _header(raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...]]:
     return _dtype(fields["descr"]), fields["fortran_order"] == "True", tuple(int(part) for part in parts)
 
 
+_OTHER_TYPES = {"O": "Python objects", "U": "text", "S": "bytes", "c": "complex numbers", "M": "dates", "m": "times"}
+"""What the letters of the types of NumPy stand for that are not read."""
+
+
 def _dtype(text: str) -> np.dtype[Any]:
     match = _DESCR.fullmatch(text)
     if match is None or match[2] not in (_BYTE_TYPES if match[1] == "|" else _BYTE_TYPES | _WIDER_TYPES):
-        raise Invalid(
-            "array.dtype", f"expected integers, booleans or floats of at most 64 bits, found the type {text[:80]}"
-        )
+        found = next((words for letter, words in _OTHER_TYPES.items() if letter in text[:3]), "another type")
+        message = f"expected integers, booleans or floats of at most 64 bits, found {found}, {text[:80]}"
+        raise Invalid("array.dtype", message)
     return np.dtype(match[1] + match[2])
 
 

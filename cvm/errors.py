@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-__all__ = ["CvmError", "Invalid", "LimitExceeded", "Location", "Malformed", "Mismatch", "Unsupported"]
+__all__ = ["ClampWarning", "CvmError", "Invalid", "LimitExceeded", "Location", "Malformed", "Mismatch", "Unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +95,7 @@ class Mismatch(CvmError):
     """Two results that must be equal are not."""
 
     exit_code = 1
+
+
+class ClampWarning(UserWarning):
+    """Real numbers for an input were out of the range of its quantiser and were clamped to it."""

@@ -1,32 +1,108 @@
 """Convert the arrays of a caller to the codes of single runs, and results back to arrays of the caller's layout.
 
 The rules, everywhere the same: an array has the shape of the external; or that with a leading batch axis; or N in
-place of a leading 1. With cycles it has one axis more, after the batch axis. Integers are codes, floats are real
-numbers and are quantised exactly. Nothing is clamped, cast or guessed: what does not fit is `Invalid`.
+place of a leading 1. With cycles it has one axis more, after the batch axis.
+
+An input with a quantiser takes real numbers, which are quantised as the document says: rounded once, exactly, and
+clamped to the range of the quantiser. What becomes of numbers out of range is the caller's to say (`Intake`). It takes
+integers only where the caller says that they are codes, or where each code stands for itself. An input without a
+quantiser takes integers, which are its values. Nothing else is clamped, cast or guessed: what does not fit is
+`Invalid`.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Invalid, Location
+from cvm.errors import ClampWarning, Invalid, Location
 from cvm.program.model import Input, Program, Shape
-from cvm.quantization import LogarithmicQuantizer, Quantizer
+from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 
-__all__ = ["Feed", "Layout", "arrange", "stream"]
+__all__ = ["Clamped", "Feed", "Intake", "Layout", "OutOfRange", "ambiguous", "arrange", "check_codes", "stream"]
 
 Array: TypeAlias = npt.NDArray[Any]
 Feed: TypeAlias = dict[str, npt.NDArray[np.int32]]
 """The codes of one run, by the names of the inputs."""
 
+OutOfRange: TypeAlias = Literal["refuse", "warn", "clamp"]
+"""What becomes of real numbers beyond the range of an input's quantiser."""
+
 _PART = 2**20
 """Elements that `stream` converts at once, or those of one sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clamped:
+    """The real numbers of one input that were clamped, because they round to no code of its quantiser."""
+
+    tensor: str
+    count: int
+    of: int
+    """How many real numbers there were."""
+    value: float
+    """The one of them that is farthest from the range."""
+    index: tuple[int, ...]
+    """Where it is in the array of the caller."""
+    lo: float
+    hi: float
+    """The range of the input, in real numbers; that of the channel of ``value`` where channels have their own."""
+
+    @property
+    def excess(self) -> float:
+        """How far ``value`` is from the range."""
+        return max(self.lo - self.value, self.value - self.hi)
+
+    def __str__(self) -> str:
+        return (
+            f"input {self.tensor!r}: {self.count} of {self.of} real numbers are out of the range "
+            f"[{self.lo:.6g}, {self.hi:.6g}], the farthest by {self.excess:.6g} "
+            f"({self.value:.6g} at {list(self.index)})"
+        )
+
+
+@dataclass(slots=True)
+class Intake:
+    """What a caller says of the arrays of one call, and what was clamped of them.
+
+    ``codes``: whether integers for an input with a quantiser are its codes; otherwise they are refused unless each code
+    stands for itself, since they may as well be meant as numbers. ``out_of_range`` says what becomes of real numbers
+    that are rounded to no code: "clamp" takes the nearest code, as the document says; "warn" also notes them for
+    `report`; "refuse" raises. Raises `Invalid` (``input.options``) for another word.
+    """
+
+    codes: bool = False
+    out_of_range: OutOfRange = "clamp"
+    clamped: list[Clamped] = field(default_factory=list)
+    """What was clamped, in the order of the runs; noted under "warn" only."""
+
+    def __post_init__(self) -> None:
+        if self.out_of_range not in get_args(OutOfRange):
+            known = ", ".join(map(repr, get_args(OutOfRange)))
+            raise Invalid("input.options", f"out_of_range is one of {known}, found {self.out_of_range!r}")
+
+    def report(self, stacklevel: int = 2) -> None:
+        """Warn of what was clamped: one `ClampWarning` for the whole call, with a part for each input."""
+        if not self.clamped:
+            return
+        parts = [_together([item for item in self.clamped if item.tensor == name]) for name in self._names()]
+        message = "; ".join(map(str, parts)) + ": they were clamped"
+        warnings.warn(ClampWarning(message), stacklevel=stacklevel + 1)
+
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(item.tensor for item in self.clamped))
+
+
+def _together(parts: Sequence[Clamped]) -> Clamped:
+    """What was clamped of one input in several arrays: all counted, and the farthest number of all."""
+    farthest = max(parts, key=lambda item: item.excess)
+    return replace(farthest, count=sum(item.count for item in parts), of=sum(item.of for item in parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +126,16 @@ class Layout:
         joined = np.stack(runs) if len(runs) > 1 else runs[0]
         return joined.reshape(self.shape(runs[0].shape))
 
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return (self.samples or 1) * (self.cycles or 1)
+
+    def run(self, joined: Array, shape: Shape, number: int) -> Array:
+        """The tensor of ``shape`` of one run, from what `join` gives; runs are counted from 0."""
+        found: Array = joined.reshape(self.runs, *shape)[number]
+        return found
+
     def quantizer(self, quantizer: Quantizer, shape: Shape) -> Quantizer:
         """The quantiser of a tensor of ``shape`` as one of the joined array."""
         axis = quantizer.axis
@@ -61,52 +147,85 @@ class Layout:
         return replace(quantizer, axis=axis + len(self.shape(shape)) - len(shape))
 
 
-def arrange(program: Program, arrays: Mapping[str, Any], cycles: bool = False) -> tuple[Layout, list[list[Feed]]]:
+def arrange(
+    program: Program, arrays: Mapping[str, Any], cycles: bool = False, intake: Intake | None = None
+) -> tuple[Layout, list[list[Feed]]]:
     """The layout of a call, and the codes of its runs: a list of samples, each a list of cycles.
 
-    Raises `Invalid` with code ``input.<rule>``: names, type, shape, batch, real, code, cycles.
+    Raises `Invalid` with code ``input.<rule>``: names, type, shape, batch, real, integers, code, range, cycles.
     """
-    layout, given = _opened(program, arrays, cycles)
-    return layout, _feeds(program, given, layout)
+    rules = intake or Intake()
+    layout, given = _opened(program, arrays, cycles, rules)
+    return layout, _feeds(program, given, layout, rules)
 
 
-def stream(program: Program, arrays: Mapping[str, Any], cycles: bool = False) -> tuple[Layout, Iterator[list[Feed]]]:
+def stream(
+    program: Program, arrays: Mapping[str, Any], cycles: bool = False, intake: Intake | None = None
+) -> tuple[Layout, Iterator[list[Feed]]]:
     """As `arrange`, for data of any size: the codes are made as the samples are asked for.
 
     Names, types and shapes are checked at once, the numbers when their sample comes.
     """
-    layout, given = _opened(program, arrays, cycles)
-    return layout, _streamed(program, given, layout)
+    rules = intake or Intake()
+    layout, given = _opened(program, arrays, cycles, rules)
+    return layout, _streamed(program, given, layout, rules)
 
 
-def _streamed(program: Program, given: Mapping[str, Array], layout: Layout) -> Iterator[list[Feed]]:
+def ambiguous(quantizer: Quantizer | None) -> bool:
+    """Whether an integer for an input with this quantiser means one thing as a code and another as a real number."""
+    if isinstance(quantizer, LinearQuantizer):
+        return any(scale != 1 for scale in quantizer.scale) or any(quantizer.offset)
+    return quantizer is not None
+
+
+def check_codes(name: str, quantizer: Quantizer | None, array: Array) -> None:
+    """Refuse integers that may be codes of an input or numbers: the caller has to say which.
+
+    Raises `Invalid` (``input.integers``).
+    """
+    if quantizer is None or array.dtype.kind not in "iu" or not ambiguous(quantizer):
+        return
+    lo, hi = _ends(quantizer, 0)
+    message = (
+        f"it takes real numbers from {lo:.6g} to {hi:.6g}, found an array of {array.dtype}: convert it, "
+        f"array.astype('float32'), or say that its integers are codes in [{quantizer.lo}, {quantizer.hi}]: "
+        "codes=True (on the command line --codes)"
+    )
+    raise Invalid("input.integers", message, Location(tensor=name))
+
+
+def _streamed(program: Program, given: Mapping[str, Array], layout: Layout, intake: Intake) -> Iterator[list[Feed]]:
     if layout.samples is None:
-        yield from _feeds(program, given, layout)
+        yield from _feeds(program, given, layout, intake)
         return
     largest = max((math.prod(array.shape[1:]) for array in given.values()), default=1)
     step = max(1, _PART // largest)
     for first in range(0, layout.samples, step):
         part = {name: array[first : first + step] for name, array in given.items()}
         samples = min(step, layout.samples - first)
-        yield from _feeds(program, part, replace(layout, samples=samples), first)
+        yield from _feeds(program, part, replace(layout, samples=samples), intake, first)
 
 
-def _opened(program: Program, arrays: Mapping[str, Any], cycles: bool) -> tuple[Layout, dict[str, Array]]:
+def _opened(
+    program: Program, arrays: Mapping[str, Any], cycles: bool, intake: Intake
+) -> tuple[Layout, dict[str, Array]]:
     """The layout of a call, and its arrays, of which names, types and shapes are in order."""
     if cycles and not program.state:
         raise Invalid("input.cycles", "the program keeps no state from run to run: it has no cycles")
     _check_names(program, arrays)
-    given = {item.value.name: _plain(item, arrays[item.value.name]) for item in program.inputs}
+    given = {item.value.name: _plain(item, arrays[item.value.name], intake) for item in program.inputs}
     return _common_layout([(item, given[item.value.name].shape) for item in program.inputs], cycles), given
 
 
-def _feeds(program: Program, given: Mapping[str, Array], layout: Layout, first: int = 0) -> list[list[Feed]]:
+def _feeds(
+    program: Program, given: Mapping[str, Array], layout: Layout, intake: Intake, first: int = 0
+) -> list[list[Feed]]:
     """The codes of all runs of the samples from number ``first`` on, which ``given`` holds as ``layout`` says."""
     samples, length = layout.samples or 1, layout.cycles or 1
     feeds: list[list[Feed]] = [[{} for _ in range(length)] for _ in range(samples)]
     for item in program.inputs:
         name, shape = item.value.name, item.value.shape
-        codes = _codes(item, given[name], layout, first).reshape(samples, length, *shape)
+        codes = _codes(item, given[name], layout, intake, first).reshape(samples, length, *shape)
         for sample, sample_codes in zip(feeds, codes, strict=True):
             for feed, run_codes in zip(sample, sample_codes, strict=True):
                 feed[name] = run_codes
@@ -125,13 +244,14 @@ def _check_names(program: Program, arrays: Mapping[str, Any]) -> None:
             raise Invalid("input.names", f"the input {name!r} is missing; found {found}", Location(tensor=name))
 
 
-def _plain(item: Input, found: Any) -> Array:
+def _plain(item: Input, found: Any, intake: Intake) -> Array:
     """The array of an input: integers, logical values or floats, and at least one element."""
     where = Location(tensor=item.value.name)
     try:
         array = np.asarray(found)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise Invalid("input.type", f"expected an array of numbers: {error}", where) from None
+    except (ValueError, TypeError, OverflowError):
+        message = "expected an array of numbers, found parts of different lengths, or what numpy.asarray does not take"
+        raise Invalid("input.type", message, where) from None
     if array.dtype.kind not in "iufb" or array.dtype.itemsize > 8:
         expected = "integers (codes) or real numbers of at most 64 bits"
         raise Invalid("input.type", f"expected {expected}, found an array of dtype {array.dtype}", where)
@@ -142,6 +262,8 @@ def _plain(item: Input, found: Any) -> Array:
         raise Invalid("input.real", message, where)
     if array.dtype.kind == "b" and item.quantizer is not None:
         raise Invalid("input.type", "logical values are neither codes nor real numbers; convert them", where)
+    if not intake.codes:
+        check_codes(item.value.name, item.quantizer, array)
     return array.reshape(1) if array.shape == () and item.value.shape == (1,) else array
 
 
@@ -188,24 +310,89 @@ def _said(layout: Layout) -> str:
     return samples if layout.cycles is None else f"{samples} of {layout.cycles} cycles"
 
 
-def _codes(item: Input, array: Array, layout: Layout, first: int) -> npt.NDArray[np.int32]:
+def _codes(item: Input, array: Array, layout: Layout, intake: Intake, first: int) -> npt.NDArray[np.int32]:
     """The codes of all runs, in the array's own shape; its samples are those from number ``first`` on."""
     value, quantizer = item.value, item.quantizer
     where = Location(tensor=value.name)
     if array.dtype.kind == "f" and quantizer is not None:
-        from cvm.quantization.exact import quantize
-
         if not np.isfinite(array).all():
             index = np.argwhere(~np.isfinite(array))[0].tolist()
             found = f"expected real numbers, found {array[tuple(index)]} at {_counted(index, first)}"
             raise Invalid("input.real", found, where)
-        array = quantize(array, layout.quantizer(quantizer, value.shape), where)
+        array = _quantised(array, layout.quantizer(quantizer, value.shape), intake, first, where)
     if not value.lo <= int(array.min()) <= int(array.max()) <= value.hi:
         outside = (array < value.lo) | (array > value.hi)
         index = np.argwhere(outside)[0].tolist()
         found = f"found {int(array[tuple(index)])} at {_counted(index, first)}"
         raise Invalid("input.code", f"expected codes in [{value.lo}, {value.hi}], {found}", where)
     return array.astype(np.int32, order="C")
+
+
+def _quantised(array: Array, quantizer: Quantizer, intake: Intake, first: int, where: Location) -> Array:
+    """The codes of real numbers; those out of range become what the caller says."""
+    from cvm.quantization.exact import quantize
+
+    if intake.out_of_range == "clamp":
+        return quantize(array, quantizer, where)
+    codes, outside = _unclamped(array, quantizer, where)
+    if outside is None:
+        return codes
+    clamped = _described(array, outside, quantizer, first, where.tensor or "")
+    if intake.out_of_range == "refuse":
+        message = (
+            f"expected real numbers in [{clamped.lo:.6g}, {clamped.hi:.6g}], found {clamped.value:.6g} at "
+            f"{list(clamped.index)}; {clamped.count} of {clamped.of} numbers are out of range: out_of_range='clamp' "
+            "(on the command line --out-of-range clamp) takes the nearest code for each"
+        )
+        raise Invalid("input.range", message, where)
+    intake.clamped.append(clamped)
+    return np.clip(codes, quantizer.lo, quantizer.hi)
+
+
+def _unclamped(array: Array, quantizer: Quantizer, where: Location) -> tuple[Array, Array | None]:
+    """The codes of real numbers, and which of these round to no code (None: all round to one).
+
+    A quantiser with one more step at each end says so exactly: what rounds to the further steps, or is clamped to them,
+    rounds to no code. Powers of two have one more at the far end, which moves the codes of all others by one.
+    """
+    from cvm.quantization.exact import quantize
+
+    if isinstance(quantizer, LinearQuantizer):
+        codes = quantize(array, replace(quantizer, lo=quantizer.lo - 1, hi=quantizer.hi + 1), where)
+        outside = (codes < quantizer.lo) | (codes > quantizer.hi)
+        return codes, outside if outside.any() else None
+    codes = quantize(array, quantizer, where)
+    if quantizer.top >= _MOST_POWER:  # float64 has no greater numbers
+        return codes, None
+    further = quantize(array, LogarithmicQuantizer(quantizer.top + 1, quantizer.bits), where)
+    outside = (further == quantizer.hi) | (further == quantizer.lo)
+    return codes, outside if outside.any() else None
+
+
+_MOST_POWER = 1024
+
+
+def _described(array: Array, outside: Array, quantizer: Quantizer, first: int, tensor: str) -> Clamped:
+    """What is out of range, for people: float64 is good enough."""
+    indices, values = np.argwhere(outside), array[outside].astype(np.float64)
+    channels = np.zeros(len(values), np.int64) if quantizer.axis is None else indices[:, quantizer.axis]
+    count = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
+    ends = np.array([_ends(quantizer, channel) for channel in range(count)])[channels]
+    farthest = int(np.argmax(np.maximum(ends[:, 0] - values, values - ends[:, 1])))
+    index = tuple(_counted(indices[farthest].tolist(), first))
+    lo, hi = ends[farthest].tolist()
+    return Clamped(tensor, len(values), array.size, float(values[farthest]), index, lo, hi)
+
+
+def _ends(quantizer: Quantizer, channel: int) -> tuple[float, float]:
+    """The real numbers of the least and the greatest code, each the nearest float64."""
+    from cvm.quantization.exact import nearest_float
+
+    if isinstance(quantizer, LinearQuantizer):
+        ends = quantizer.value(quantizer.lo, channel), quantizer.value(quantizer.hi, channel)
+    else:
+        ends = quantizer.value(quantizer.lo), quantizer.value(quantizer.hi)
+    return nearest_float(ends[0]), nearest_float(ends[1])
 
 
 def _counted(index: list[int], first: int) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,17 +17,31 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Unsupported
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
-    from cvm.calibration import Calibration, Completer, Settings, Widened
+    from cvm.calibration import Calibration, Chooser, Settings, Trial, Widened
     from cvm.graph import QuantizedGraph
 
-__all__ = ["Goal", "Quantized", "decibels", "quantize_completed", "quantize_nnef", "quantized_onnx", "random_inputs"]
+__all__ = [
+    "Goal",
+    "Quantized",
+    "calibrated_nnef",
+    "decibels",
+    "graph_onnx",
+    "quantize_completed",
+    "quantize_nnef",
+    "quantized_onnx",
+    "random_inputs",
+]
 
 _MOST_REMEDIES = 64
 """How often a graph is lowered again, with one more tensor rounded."""
+
+_WORTH_COMPILING = 100
+"""A program of more nodes than this for each sample is run by NumPy."""
 
 _WIDE = 2**16
 """Codes of an integer input that are more are counts or indices."""
@@ -35,7 +49,7 @@ _WIDE = 2**16
 Data = Mapping[str, npt.ArrayLike]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Quantized:
     """A program, the quantisers that it was made with, and the graph as the file has it."""
 
@@ -46,6 +60,15 @@ class Quantized:
     """What lowering refused before further tensors were rounded."""
     widened: tuple[Widened, ...] = ()
     """What got more bits to reach a goal, what costs the outputs most first."""
+    settings: Settings = field(kw_only=True)
+    """The settings with what was chosen of what they left open."""
+    trials: tuple[Trial, ...] = ()
+    """What was tried to choose that."""
+    halves: tuple[str, ...] = ()
+    """Averages whose halves the file of ONNX that was made (`graph_onnx`) rounds to even, and the model does not."""
+
+    def __repr__(self) -> str:
+        return f"Quantized({self.program!r}, {self.calibration!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +104,35 @@ def quantize_nnef(
     optimize: bool = True,
     cycles: bool = False,
     on_run: Callable[[int], None] | None = None,
+    goal: Goal | None = None,
 ) -> Quantized:
-    """The program of a model of NNEF with the quantisers of `cvm.calibration.calibrate`. Raises as that and `lower`."""
-    from cvm.calibration import bare, calibrate
+    """The program of a model of NNEF with the quantisers of `cvm.calibration.calibrate`.
 
-    found = calibrate(graph, data, settings, cycles=cycles, on_run=on_run)
-    return Quantized(_lowered(found.graph, optimize), found, bare(graph))
+    With a ``goal``, tensors that cost the outputs most get more bits. Raises as `calibrate` and `lower`, and `Invalid`
+    (``calibration.goal``) where the goal cannot be reached.
+    """
+    from cvm.calibration import Recalibrator
+
+    first = Recalibrator(graph, data, settings, cycles=cycles, on_run=on_run)
+    return _quantised(first, data, goal, optimize=optimize, cycles=cycles)
+
+
+def calibrated_nnef(
+    graph: QuantizedGraph,
+    data: Data,
+    settings: Settings,
+    *,
+    cycles: bool = False,
+    on_run: Callable[[int], None] | None = None,
+) -> tuple[Calibration, Settings, tuple[Trial, ...]]:
+    """The quantisers of `quantize_nnef` alone, for a model that need not become a program.
+
+    Beside them the settings with everything chosen that they leave open, and what was tried for it.
+    """
+    from cvm.calibration import Recalibrator
+
+    chooser, trials = _chosen(Recalibrator(graph, data, settings, cycles=cycles, on_run=on_run), data, cycles)
+    return chooser.calibration(), chooser.settings, trials
 
 
 def quantize_completed(
@@ -108,25 +154,44 @@ def quantize_completed(
     """
     from cvm.calibration import Completer
 
-    completer = Completer(loaded.graph, data, settings, cycles=cycles, on_run=on_run)
     try:
-        made = _completed(completer, optimize)
-        if goal is None:
-            return made
-        return _Widening(completer, made, data, goal, optimize=optimize, cycles=cycles).reached()
+        first = Completer(loaded.graph, data, settings, cycles=cycles, on_run=on_run)
+        return _quantised(first, data, goal, optimize=optimize, cycles=cycles)
     except CvmError as error:
         raise loaded.explained(error).at(file=os.fspath(path)) from None
 
 
-def _completed(completer: Completer, optimize: bool) -> Quantized:
-    """The program with the quantisers that the completer chooses, after as many remedies as lowering asks for."""
+def _chosen(first: Chooser, data: Data, cycles: bool) -> tuple[Chooser, tuple[Trial, ...]]:
+    """The chooser with everything chosen that its settings leave open, and what was tried for that."""
+    from cvm.calibration import chosen_settings
+
+    tried: dict[Settings, Chooser] = {}
+
+    def make(chosen: Settings) -> Calibration:
+        alike = (item for item in tried.values() if item.settings.equalize == chosen.equalize)
+        tried[chosen] = next(alike, first).alike(chosen)
+        return tried[chosen].calibration()
+
+    settings, trials = chosen_settings(make, first.source, data, first.settings, cycles)
+    return tried.get(settings, first), trials
+
+
+def _quantised(first: Chooser, data: Data, goal: Goal | None, *, optimize: bool, cycles: bool) -> Quantized:
+    chooser, trials = _chosen(first, data, cycles)
+    made = replace(_completed(chooser, optimize), trials=trials)
+    return made if goal is None else _Widening(chooser, made, data, goal, optimize=optimize, cycles=cycles).reached()
+
+
+def _completed(chooser: Chooser, optimize: bool) -> Quantized:
+    """The program with the quantisers that are chosen, after as many remedies as lowering asks for."""
     remedies: list[str] = []
     while True:
-        found = completer.calibration()
+        found = chooser.calibration()
         try:
-            return Quantized(_lowered(found.graph, optimize), found, completer.graph, tuple(remedies))
+            program = program_of(found.graph, optimize)
+            return Quantized(program, found, chooser.source, tuple(remedies), settings=chooser.settings)
         except Unsupported as error:
-            if len(remedies) == _MOST_REMEDIES or not completer.remedy(error):
+            if len(remedies) == _MOST_REMEDIES or not chooser.remedy(error):
                 raise
             remedies.append(error.message)
 
@@ -135,20 +200,20 @@ class _Widening:
     """Finds the fewest tensors that have to get more bits, in the order of what they cost the outputs."""
 
     def __init__(
-        self, completer: Completer, made: Quantized, data: Data, goal: Goal, *, optimize: bool, cycles: bool
+        self, chooser: Chooser, made: Quantized, data: Data, goal: Goal, *, optimize: bool, cycles: bool
     ) -> None:
         from cvm.calibration import Sensitivity
 
-        self._completer, self._made, self._data, self._goal = completer, made, data, goal
+        self._chooser, self._made, self._data, self._goal = chooser, made, data, goal
         self._optimize, self._cycles = optimize, cycles
         real = {name: _numbers(made.source, name, array) for name, array in data.items()}
-        self._sensitivity = Sensitivity(made.source, real, cycles)
+        self._sensitivity = Sensitivity(chooser.graph, real, cycles)
 
     def reached(self) -> Quantized:
         """The program that reaches the goal. Raises `Invalid` where none does."""
         if self._is_good(self._made) and self._goal.sqnr is not None:
             return self._within(self._made)
-        groups = self._completer.groups()
+        groups = self._chooser.groups()
         self._say(f"measuring what {len(groups)} quantisers cost")
         order = self._sensitivity.ordered(self._made.calibration.graph, groups)
         return self._with_sqnr(order) if self._goal.sqnr is not None else self._with_room(order)
@@ -175,7 +240,7 @@ class _Widening:
 
         self._say(f"trying more bits for {count} of {len(order)}")
         self._widen(order, count)
-        return decibels_of(self._sensitivity.noise(self._completer.calibration().graph))
+        return decibels_of(self._sensitivity.noise(self._chooser.calibration().graph))
 
     def _out_of_reach(self, ratio: float) -> Invalid:
         message = f"with more bits everywhere the outputs have {ratio:.1f} dB, and {self._goal.sqnr:g} are wanted"
@@ -197,10 +262,11 @@ class _Widening:
 
     def _with(self, order: list[Widened], count: int) -> Quantized:
         self._widen(order, count)
-        return replace(_completed(self._completer, self._optimize), widened=tuple(order[:count]))
+        made = _completed(self._chooser, self._optimize)
+        return replace(made, widened=tuple(order[:count]), trials=self._made.trials)
 
     def _widen(self, order: list[Widened], count: int) -> None:
-        self._completer.widen([item.tensors for item in order[:count]])
+        self._chooser.widen([item.tensors for item in order[:count]])
 
     def _ratios(self, made: Quantized) -> dict[str, float | None]:
         return decibels(made, self._data, cycles=self._cycles)
@@ -240,17 +306,20 @@ def quantized_onnx(
     """The model of ONNX at ``path`` with the quantisers of ``made``, and the program that `cvm.compile` makes of it.
 
     ONNX has scales of its own kind (`cvm.export.onnx`), so that it is another program than that of ``made``. Raises
-    `Unsupported` where the file has no place for a quantiser, and as `cvm.compile`.
+    `Unsupported` where the file has no place for a quantiser, or for changed weights, and as `cvm.compile`.
     """
     from cvm.export.onnx import quantized_model
     from cvm.frontends import onnx
 
+    if made.calibration.rescaled or made.calibration.corrected:
+        message = "the model as the file has it does not hold the changed weights: equalise and correct for a program"
+        raise Unsupported("export.onnx.weights", message).at(file=os.fspath(path))
     try:
         data = quantized_model(Path(path).read_bytes(), made.calibration)
         shapes = {name: tuple(shape) for name, shape in input_shapes.items()}
         loaded = onnx.loads(data, onnx.Settings(shapes, input_ranges, states=states))
         try:
-            program = _lowered(loaded.graph, optimize)
+            program = program_of(loaded.graph, optimize)
         except CvmError as error:
             raise loaded.explained(error) from None
     except CvmError as error:
@@ -258,12 +327,21 @@ def quantized_onnx(
     return data, replace(made, program=program)
 
 
-def _lowered(graph: QuantizedGraph, optimize: bool) -> Program:
-    from cvm.lowering import lower
-    from cvm.passes.optimize import optimize as optimized
+def graph_onnx(made: Quantized, *, optimize: bool = True) -> tuple[bytes, Quantized]:
+    """The quantised graph of ``made``, from NNEF or TFLite, as a model of ONNX, and the program of that model.
 
-    program = lower(graph)
-    return optimized(program) if optimize else program
+    Raises `Unsupported` where an operation has no mapping, and as `cvm.compile`.
+    """
+    from cvm.export.onnx import graph_model, halves_rounded_otherwise
+    from cvm.frontends import onnx
+
+    data = graph_model(made.calibration.graph)
+    halves = tuple(halves_rounded_otherwise(made.calibration.graph))
+    loaded = onnx.loads(data, onnx.Settings())
+    try:
+        return data, replace(made, program=program_of(loaded.graph, optimize), halves=halves)
+    except CvmError as error:
+        raise loaded.explained(error) from None
 
 
 def random_inputs(
@@ -300,7 +378,11 @@ def decibels(made: Quantized, data: Data, *, cycles: bool = False) -> dict[str, 
     reference = Reference(made.source, pseudo_quantize=True)
     real = {name: _numbers(made.source, name, array) for name, array in data.items()}
     wanted = reference.run_cycles(real) if cycles else reference.run(real)
-    given = Session(made.program, threads=1).run(real, cycles=cycles)  # one executor, since each has to be compiled
+    samples = max((len(array) for array in real.values()), default=1)
+    # Machine code takes as long to make for a node as NumPy computes the node for a hundred samples or more.
+    executor = "numpy" if len(made.program.nodes) > _WORTH_COMPILING * samples else None
+    session = Session(made.program, executor=executor, threads=1)  # one executor, since each has to be compiled
+    given = session.run(_as_real(made, real), cycles=cycles, codes=True, out_of_range="clamp")
     names = [name for name in made.source.outputs if given.has_real(name)]
     return {name: _ratio(wanted[name], given.real(name)) for name in names}
 
@@ -310,6 +392,18 @@ def _numbers(graph: QuantizedGraph, name: str, array: npt.ArrayLike) -> npt.NDAr
     found = np.asarray(array)
     tensor = graph.tensors[name]
     return found.astype(np.float64) if tensor.quantizer is None and tensor.dtype == "scalar" else found
+
+
+def _as_real(made: Quantized, data: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
+    """Inputs as numbers, not codes, where the program has other codes for them than the model (`graph_onnx`)."""
+    from cvm.reference.values import decoded
+
+    found = dict(data)
+    for item in made.program.inputs:
+        name, quantizer = item.value.name, made.source.tensors[item.value.name].quantizer
+        if quantizer is not None and item.quantizer != quantizer and data[name].dtype.kind in "iu":
+            found[name] = decoded(data[name], quantizer)
+    return found
 
 
 def _ratio(wanted: npt.NDArray[np.float64], given: npt.NDArray[np.float64]) -> float | None:

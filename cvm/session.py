@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import Invalid, Location
+from cvm.arguments import checked_arrays, checked_path, expected
+from cvm.errors import CvmError, Invalid, Location
 from cvm.executors import (
     CONCURRENT,
     Capture,
@@ -16,32 +18,30 @@ from cvm.executors import (
     Int32Array,
     RunResult,
     Watch,
+    choose_executor,
     cores,
     create,
-    default,
     initial_state,
 )
-from cvm.inputs import Feed, Layout, arrange
+from cvm.formats import diagnosed
+from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange
 from cvm.program.model import Program
 
 if TYPE_CHECKING:
+    from os import PathLike
+
+    from cvm.audit.receipt import Receipt
+    from cvm.ports import Port
     from cvm.program.verifier import VerifiedProgram
     from cvm.quantization import Quantizer
 
-__all__ = ["Observer", "Result", "Session", "Witness", "choose_executor"]
+__all__ = ["Observer", "Result", "Session", "Witness"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 SHARES = 8
 """Shares of the inputs of one call for each thread: none waits long for the last one."""
-
-
-def choose_executor(wish: str | None = None) -> tuple[str, str]:
-    """The name of the executor to use, and why that one."""
-    if wish is not None:
-        return wish, "asked for"
-    return default()
 
 
 class Result(Mapping[str, Int32Array]):
@@ -51,9 +51,13 @@ class Result(Mapping[str, Int32Array]):
     output's.
     """
 
-    def __init__(self, codes: Mapping[str, Int32Array], quantizers: Mapping[str, Quantizer]) -> None:
+    def __init__(
+        self, codes: Mapping[str, Int32Array], quantizers: Mapping[str, Quantizer], receipt: Receipt | None = None
+    ) -> None:
         self._codes = dict(codes)
         self._quantizers = quantizers
+        self.receipt = receipt
+        """The receipt of the call, if it was asked for."""
 
     def __getitem__(self, name: str) -> Int32Array:
         return self._codes[name]
@@ -109,30 +113,85 @@ class Witness(Protocol):
         """Called after a call with the notes of all its runs, in order."""
 
 
+def _verified(program: object) -> VerifiedProgram:
+    """The verified program that a caller means. Raises `CvmError`, and `Invalid` (``argument.program``)."""
+    from cvm.program.files import load_verified
+    from cvm.program.verifier import VerifiedProgram, verify
+
+    if isinstance(program, VerifiedProgram):
+        return program
+    if isinstance(program, Program):
+        return verify(program)
+    if not isinstance(program, str | os.PathLike):
+        raise expected("program", "a program (cvm.load, cvm.compile) or the path of a program file", program)
+    path = checked_path(program, "a program")
+    try:
+        return load_verified(path)
+    except CvmError as error:
+        raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
+
+
+def _several(inputs: object) -> Iterable[Any]:
+    """The inputs of many runs. Raises `Invalid` (``argument.inputs``) for what holds none."""
+    if isinstance(inputs, Mapping | np.ndarray) or not isinstance(inputs, Iterable):
+        raise expected("inputs", "several inputs, each arrays by name: [{...}, {...}]; `run` takes one", inputs)
+    return inputs
+
+
 class Session:
     """A program ready to run, with the state that it keeps between runs.
 
-    ``executor`` names one of `cvm.executors.EXECUTORS` (None: the fastest that this machine has); ``threads`` is for
-    the executor to use and never changes a byte. The program is verified once, here, unless it comes verified. Raises
-    `Invalid` or `LimitExceeded` for a program that is not valid.
+    ``program`` is a program, or the path of a program file. ``executor`` names one of `cvm.executors.EXECUTORS` (None:
+    the fastest that this machine has); ``threads`` is for the executor to use and never changes a byte. The program is
+    verified once, here, unless it comes verified. Raises `Invalid` or `LimitExceeded` for a program that is not valid,
+    and for a file as `cvm.load` does.
     """
 
     def __init__(
-        self, program: Program | VerifiedProgram, executor: str | None = None, threads: int | None = None
+        self,
+        program: Program | VerifiedProgram | str | PathLike[str],
+        executor: str | None = None,
+        threads: int | None = None,
     ) -> None:
-        from cvm.program.verifier import verify
-
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
+            raise expected("threads", "a number of threads", threads)
         if threads is not None and threads < 1:
             raise Invalid("session.threads", f"expected at least one thread, found {threads}")
-        verified = verify(program) if isinstance(program, Program) else program
+        verified = _verified(program)
         self._name, self._reason = choose_executor(executor)
         self._threads = threads or cores()
         self._executor = create(self._name, verified, threads)
         self._verified = verified
         self._plain = [(item.value.name, item.value.shape) for item in verified.program.inputs]
+        self._ambiguous = any(ambiguous(item.quantizer) for item in verified.program.inputs)
         self._quantizers = {out.name: out.quantizer for out in verified.program.outputs if out.quantizer is not None}
         self._single: Executor | None = None
         self._state = initial_state(self.program)
+
+    def __repr__(self) -> str:
+        return f"Session({self.program!r} on {self._name})"
+
+    def _repr_html_(self) -> str:
+        """The program for notebooks, with what it takes and gives."""
+        from html import escape
+
+        rows = [*(f"input {port!r}" for port in self.inputs), *(f"output {port!r}" for port in self.outputs)]
+        said = "<br>".join(map(escape, [*rows, f"executor {self._name}"]))
+        return f"<div>{self.program._repr_html_()}<p>{said}</p></div>"
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What the program takes: name, shape, dtype, codes, real range and quantiser of each input."""
+        from cvm.ports import inputs_of
+
+        return inputs_of(self._verified)
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What the program gives: the same of each output."""
+        from cvm.ports import outputs_of
+
+        return outputs_of(self._verified)
 
     @property
     def program(self) -> Program:
@@ -163,19 +222,36 @@ class Session:
         capture: str | Iterable[str] | None = None,
         cycles: bool = False,
         witness: Witness | None = None,
+        *,
+        codes: bool = False,
+        out_of_range: OutOfRange = "warn",
+        receipt: bool | Literal["trace"] = False,
     ) -> Result:
-        """Run on arrays by the names of the inputs; integers are codes, floats are real numbers (`cvm.inputs`).
+        """Run on arrays by the names of the inputs.
+
+        An input with a quantiser takes real numbers, and integers only with ``codes``: then they are its codes. (Where
+        each code stands for itself, integers need no ``codes``.) An input without a quantiser takes integers.
+        ``out_of_range`` says what becomes of real numbers beyond the range of an
+        input: "clamp" takes the nearest code, as the document says, "warn" does so with one `ClampWarning` for the
+        call, "refuse" raises `Invalid` (``input.range``).
 
         ``capture`` names what to return besides the outputs: values of the program, or tensors of the document, whose
         codes a value of another name may hold (`Exactness.value`); or it is "all", for all values. With ``cycles`` the
         arrays have a cycle axis, before the tensor's and after the batch's. Without a batch axis, runs begin with the
         state that the last one left and leave theirs; with one, every sample begins with the initial state and the
         session's stays as it is. ``witness`` is shown every single run, with all tensors if it asks for
-        them; receipts are made so (`cvm.audit`). Raises `Invalid`.
+        them. ``receipt`` leaves a receipt of the call in the result; "trace" lets it commit to every tensor of every
+        run. Raises `Invalid`.
         """
-        if capture is None and not cycles and witness is None and self._are_plain(inputs):
+        if receipt:
+            return self._with_receipt(inputs, capture, cycles, witness, receipt == "trace", codes, out_of_range)
+        plain = capture is None and not cycles and witness is None and (codes or not self._ambiguous)
+        if plain and self._are_plain(inputs):
             return self._run_plain(inputs)
-        layout, samples = arrange(self.program, inputs, cycles)
+        checked_arrays(inputs, [name for name, _ in self._plain])
+        intake = Intake(codes, out_of_range)
+        layout, samples = arrange(self.program, inputs, cycles, intake)
+        intake.report()
         wishes, names = self._wished(capture)
         if layout.samples is None:
             seen, self._state = self._sequence(samples[0], self._state, names, self._executor, witness)
@@ -187,9 +263,28 @@ class Session:
         results = [result for result, _ in seen]
         return self._result(results, layout, wishes)
 
+    def _with_receipt(
+        self,
+        inputs: Mapping[str, Any],
+        capture: str | Iterable[str] | None,
+        cycles: bool,
+        witness: Witness | None,
+        traced: bool,
+        codes: bool,
+        out_of_range: OutOfRange,
+    ) -> Result:
+        from cvm.audit.record import Recorder, host_facts
+
+        if witness is not None:
+            raise Invalid("argument.receipt", "a receipt is made by a witness of its own: give one of the two")
+        recorder = Recorder(self._verified, traced)
+        result = self.run(inputs, capture, cycles, recorder, codes=codes, out_of_range=out_of_range)
+        result.receipt = recorder.receipt(host_facts(self._name))
+        return result
+
     def _are_plain(self, inputs: Mapping[str, Any]) -> bool:
         """Whether the inputs are int32 codes of one run in the shapes of the program: nothing is to be arranged."""
-        if len(inputs) != len(self._plain):
+        if not isinstance(inputs, Mapping) or len(inputs) != len(self._plain):
             return False
         for name, shape in self._plain:
             array = inputs.get(name)
@@ -201,7 +296,7 @@ class Session:
         try:
             result = self._executor.run(inputs, self._state)
         except Invalid:
-            arrange(self.program, inputs)  # says which code of which input it is
+            arrange(self.program, inputs, intake=Intake(codes=True))  # says which code of which input it is
             raise
         self._state = result.state
         codes = {output.name: result.values[output.value] for output in self.program.outputs}
@@ -212,20 +307,34 @@ class Session:
         inputs: Iterable[Mapping[str, Any]],
         capture: str | Iterable[str] | None = None,
         progress: Callable[[int], None] | None = None,
+        *,
+        codes: bool = False,
+        out_of_range: OutOfRange = "warn",
     ) -> list[Result]:
         """Run on each of ``inputs`` by itself, as many at once as the session has threads; results in their order.
 
         Every one begins with the initial state, and the session's state stays as it is. ``progress`` is called, from
-        this thread, with the number of inputs done. Raises `Invalid` for the first input that is not valid.
+        this thread, with the number of inputs done. ``codes`` and ``out_of_range`` are those of `run`; there is one
+        warning for all inputs. Raises `Invalid` for the first input that is not valid, with its number.
         """
         wishes, names = self._wished(capture)
+        given = list(enumerate(_several(inputs)))
+        intakes = [Intake(codes, out_of_range) for _ in given]
 
-        def one(arrays: Mapping[str, Any]) -> Result:
-            layout, samples = arrange(self.program, arrays)
+        def one(item: tuple[int, Mapping[str, Any]]) -> Result:
+            number, arrays = item
+            try:
+                checked_arrays(arrays, [name for name, _ in self._plain])
+                layout, samples = arrange(self.program, arrays, intake=intakes[number])
+            except Invalid as error:
+                error.message = f"number {number} of the {len(given)} inputs of run_many: {error.message}"
+                raise
             results = [result for feeds in samples for result, _ in self._sample(feeds, names, None)]
             return self._result(results, layout, wishes)
 
-        return self._each(one, list(inputs), progress)
+        results = self._each(one, given, progress)
+        Intake(clamped=[item for intake in intakes for item in intake.clamped]).report()
+        return results
 
     def _each(
         self, compute: Callable[[_T], _R], items: Sequence[_T], progress: Callable[[int], None] | None = None
@@ -271,6 +380,8 @@ class Session:
         if capture == "all":
             return "all"
         names = [] if capture is None else [capture] if isinstance(capture, str) else capture
+        if not isinstance(names, Iterable):
+            raise expected("capture", "'all', a name or names of tensors", capture)
         tensors = {item.tensor: item.value for item in self.program.provenance.exactness}
         wishes = {name: name if name in self._verified.shapes else tensors.get(name, name) for name in names}
         for name, value in wishes.items():

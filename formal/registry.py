@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from formal import broadcast, elemwise, extension, nn, reduce, transform, vision
+from formal import broadcast, computed, elemwise, extension, nn, reduce, transform, vision
 from formal.tensor import Tensor
 
 __all__ = ["OPS", "Op"]
@@ -54,6 +54,7 @@ OPS: Mapping[str, Op] = MappingProxyType(
         "non_max_suppression": vision.non_max_suppression,
         "requantize": extension.requantize,
         "broadcast_greater": extension.broadcast_greater,
+        "matmul": computed.matmul,
     }
 )
 """Op name -> its function."""

@@ -36,6 +36,8 @@ REALS: Table = {
     ): "codes become float64; exponents are within +-2^15 (quantization.top)",
     ("cvm/reference/values.py", "clipped"): "scalars of NNEF are float64",
     ("cvm/reference/values.py", "_linearly_quantized"): "scalars of NNEF are float64",
+    ("cvm/calibration/correction.py", "corrected.change"): "the results of the reference are float64",
+    ("cvm/calibration/equalization.py", "_magnitudes"): "the results of the reference are float64",
     ("cvm/quantization/calibration/histogram.py", "Histogram.points"): "middles of bins are float64",
     ("cvm/quantization/calibration/levels.py", "Levels.rounded"): "points are float64; codes are within 2^16",
     ("cvm/quantization/calibration/ranges.py", "squared_errors"): "errors are float64",
@@ -79,6 +81,7 @@ SIZES: Table = {
         "cvm/frontends/tflite/rules/movement.py",
         "gather_nd",
     ): "indices within extents, times elements of the others",
+    ("cvm/frontends/tflite/compat/functions_16.py", "*"): "numbers of 16 bits and their products, in 64 bits",
     ("cvm/frontends/tflite/rules/movement.py", "_mirrored"): "positions within padded extents, all of which are arrays",
     (
         "cvm/frontends/openvx/rules/sample.py",
@@ -118,6 +121,8 @@ SIZES: Table = {
     ("cvm/ops/nn.py", "_window_sums"): "numbers of channels and groups",
     ("cvm/ops/nn.py", "Dense.range.sums"): "numbers of channels",
     ("cvm/ops/windows.py", "valid_taps"): "positions and taps: extents below 2^31, attributes at most 4096",
+    ("cvm/calibration/equalization.py", "_channel_of_items"): "indices of channels",
+    ("cvm/calibration/equalization.py", "_rescaled"): "exponents of at most 16",
     ("cvm/quantization/calibration/histogram.py", "Histogram.of"): "places of bins and counts of items",
     ("cvm/quantization/calibration/histogram.py", "Histogram.__add__"): "counts of items",
     ("cvm/quantization/calibration/histogram.py", "Histogram.count"): "counts of items",
@@ -165,7 +170,9 @@ SAME: Table = {
     ): "bytes as the type says; onnx.tensor: fields hold integers of their type only",
     ("cvm/frontends/tflite/tensors.py", "contents_of"): "halves of bytes, and the width that items have",
     ("cvm/frontends/webnn/builder.py", "_contents"): "another byte order",
+    ("cvm/cli/digest.py", "_root"): "digest.tensor: int32 holds them",
     ("cvm/inputs.py", "_codes"): "input.code: within the declared interval",
+    ("cvm/inputs.py", "_described"): "of float64, for the words of a message",
     ("cvm/openvx/graph.py", "Graph._process"): "elements of an OpenVX tensor, of at most 16 bits",
     ("cvm/ops/ranges.py", "Range.exactly"): "the width that they have, or 64 bits",
     ("cvm/program/commitments.py", "tensor_tree"): "another byte order",
@@ -177,7 +184,11 @@ SAME: Table = {
     ("cvm/vectors/format.py", "VectorTensor.array"): "another byte order",
     ("cvm/webnn/tensor.py", "MLTensor._of_bytes"): "another byte order",
     ("cvm/webnn/tensor.py", "fill"): "another byte order",
-    ("cvm/export/onnx.py", "_Writer._store"): "codes are clipped to the type's own range",
+    ("cvm/export/onnx/file.py", "_Writer._store"): "codes are clipped to the type's own range",
+    (
+        "cvm/export/onnx/graphs.py",
+        "_codes_from_zero",
+    ): "codes of more than 33 bits are refused before, shifts have 32; the type that is chosen holds the codes",
     ("cvm/webnn/boundaries.py", "Border._given"): "codes within the interval of their data type",
 }
 """The same integers in another width or byte order: what is not held by it was refused, or is the type's own."""

@@ -24,8 +24,7 @@ from cvm.audit import trace_bytes
 from cvm.audit.hashing import tensor_roots
 from cvm.audit.record import Observer
 from cvm.cli.models import open_program
-from cvm.executors import EXECUTORS, Int32Array, cores, create, initial_state
-from cvm.session import choose_executor
+from cvm.executors import EXECUTORS, Int32Array, choose_executor, cores, create, initial_state
 
 
 def best(action: Callable[[], object], repeat: int) -> tuple[float, float]:

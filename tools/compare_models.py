@@ -70,7 +70,7 @@ class Difference:
 
     @staticmethod
     def between(found: Codes, exact: Codes) -> Difference:
-        """Of (inputs, outputs) arrays."""
+        """The difference between two arrays of codes, both of shape (inputs, outputs)."""
         apart = np.abs(found.astype(np.int64) - exact.astype(np.int64))
         classes = int(np.count_nonzero(found.argmax(axis=1) != exact.argmax(axis=1)))
         return Difference(apart.size, int(np.count_nonzero(apart)), int(apart.max()), len(apart), classes)
@@ -88,7 +88,9 @@ def real(folder: Path, name: str) -> dict[str, Difference]:
     program = cvm.compile(folder / "real" / name)
     session = cvm.Session(program)
     (source,), (output,) = program.inputs, program.outputs
-    found = np.array([session.run({source.value.name: item})[output.name].ravel() for item in arrays["input"]])
+    found = np.array(
+        [session.run({source.value.name: item}, codes=True)[output.name].ravel() for item in arrays["input"]]
+    )
     return {
         "cvm": Difference.between(found, arrays["nnef_exact"]),
         "TFLite optimised": Difference.between(arrays["tflite_optimized"], arrays["nnef_exact"]),
@@ -109,7 +111,7 @@ class Accuracy:
 
 @lru_cache
 def accuracy(folder: Path, name: str) -> Accuracy:
-    """Of one trained network, on all of its inputs."""
+    """The accuracy of one trained network on all of its inputs."""
     model = folder / "digits" / name
     inputs, labels, floats = (np.load(model / f"{file}.npy") for file in ("test_inputs", "test_labels", "float_probs"))
     program = cvm.compile(model)

@@ -53,7 +53,7 @@ class Tensor:
     """A shape, and the elements by index, made by a rule."""
 
     most = 10**9
-    """Elements of a tensor at most; tools/verify_receipt.py sets it for each op."""
+    """Elements of a tensor at most; the verifier of receipts, which has this text too, sets it for each op."""
 
     def __init__(self, shape, rule):
         self.shape = list(shape)
@@ -121,6 +121,17 @@ def max_pool2d(x, pool_size, padding, strides, ceil_mode):
 
     return Tensor([*x.shape[:2], *(rest[a] // strides[a] + 1 for a in (0, 1))], rule)
 
+def matmul(x, y, transpose_a, transpose_b):
+    sides = ((x.shape, transpose_a), (y.shape, transpose_b))
+    (*p, m, k), (*q, _, n) = ([*s[:-2], s[-1], s[-2]] if t else s for s, t in sides)
+    def rule(d):
+        *b, i, j = d
+        c = [e * f // g for e, f, g in zip(b, q, p, strict=True)]
+        return sum(x[*b, *([s, i] if transpose_a else [i, s])] * y[*c, *([j, s] if transpose_b else [s, j])]
+                   for s in range(k))
+
+    return Tensor([*p, m, n], rule)
+
 def requantize(*v, rounding, lo, hi):
     n, p = len(v) // 2 - 1, 1 << v[-1]
     total = sum(v[i] * v[n + i] for i in range(n)) + v[-2]
@@ -160,6 +171,7 @@ OPS = {
     "cvm_right_shift": each(lambda x, precision, shift_bit: clip((x + (1 << shift_bit - 1)) >> shift_bit, precision)),
     "cvm_left_shift": each(lambda x, precision, shift_bit: clip(x << shift_bit, precision)),
     "conv2d": conv2d, "max_pool2d": max_pool2d, "take": take, "cvm_lut": take, "concatenate": concatenate,
+    "matmul": matmul,
     "tile": lambda x, reps: pick(shaped(x, (n := [1] * (len(reps) - len(x.shape)) + x.shape)), *(
         [*range(e)] * t for e, t in zip(n, [1] * (len(n) - len(reps)) + reps, strict=True))),
     "transpose": transpose, "slice": lambda x, **a: pick(x, *slices(x, **a)),

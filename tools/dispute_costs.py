@@ -29,7 +29,7 @@ COLUMNS = ("op", "ops", "steps", "elements read", "leaves of one operand", "leav
 
 @dataclass(frozen=True)
 class Cost:
-    """One step, or the most of several."""
+    """The cost of one step, or the greatest cost among several steps."""
 
     op: str
     steps: int
@@ -97,7 +97,7 @@ def evidence_of(verified: VerifiedProgram, seed: int = 0) -> Evidence:
         item.value.name: random.integers(item.value.lo, item.value.hi + 1, item.value.shape).astype(np.int32)
         for item in verified.program.inputs
     }
-    return computed(verified, inputs)
+    return computed(verified, inputs, codes=True)
 
 
 def costs(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[int, int, Cost]]:

@@ -25,10 +25,9 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads that wait for work would cou
 
 import numpy as np
 
-from cvm.executors import create
+from cvm.executors import choose_executor, create
 from cvm.ops import REGISTRY
 from cvm.program import Output, ProgramBuilder, verify
-from cvm.session import choose_executor
 
 LIMIT = 32
 """The most that the slowest op may cost beside the median one."""
@@ -66,6 +65,7 @@ SPECIMENS: Mapping[str, Specimen] = {
     "broadcast_greater": Specimen([WIDE, WIDE]),
     "conv2d": Specimen([((1, 32, 28, 28), -127, 127), ((32, 32, 3, 3), -127, 127)], {"padding": (1, 1)}),
     "dense": Specimen([((8, 512), -127, 127), ((512, 512), -127, 127)]),
+    "matmul": Specimen([((4, 64, 128), -127, 127), ((2, 128, 64), -127, 127)]),
     "relu": Specimen([WIDE]),
     "max_pool2d": Specimen([PLANE], {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1)}),
     "upsampling": Specimen([((1, 64, 32, 32), -MOST, MOST)], {"scale": 2}),

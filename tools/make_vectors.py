@@ -2,9 +2,9 @@
 
     python tools/make_vectors.py [--out FOLDER] [--check]      (default: spec_vectors)
 
-Expected values come from FORMAL only. The bytes depend on nothing but this program, FORMAL and the declarations: not
-on the Python or NumPy version, the machine, or the order of dictionaries. ``--check`` writes nothing, prints what is
-missing, different or unexpected, and exits 1 if there is any.
+Expected values come from FORMAL only, verdicts on programs from the verifier. The bytes depend on nothing but this
+program, FORMAL and the declarations: not on the Python or NumPy version, the machine, or the order of dictionaries.
+``--check`` writes nothing, prints what is missing, different or unexpected, and exits 1 if there is any.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from tools.vector_cases.answers import op_files  # noqa: E402
 from tools.vector_cases.programs import program_files  # noqa: E402
 from tools.vector_cases.receipts import receipt_files  # noqa: E402
 from tools.vector_cases.steps import step_files  # noqa: E402
+from tools.vector_cases.verdicts import verdict_files  # noqa: E402
 
 
 def made() -> dict[str, VectorFile]:
     """All files by their path under the folder."""
-    return {**op_files(), **program_files()}
+    return {**op_files(), **program_files(), **verdict_files()}
 
 
 def encoded(files: dict[str, VectorFile]) -> dict[str, bytes]:

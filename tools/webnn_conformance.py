@@ -228,6 +228,10 @@ _DIGITS = {"float32": 2.0**-20, "float16": 2.0**-9}
 """What an expectation may be off by itself, of its greatest magnitude: the tests allow some last digits."""
 
 
+_OFF = {"erf float32 0D scalar": 2.0**-24}
+"""Expectations that are off by more: erf(-0.004352752584964037) is -0.0049115243, and the file has -0.0049115545."""
+
+
 def calibrated_verdict(case: Case) -> tuple[str, str]:
     """("within", the stated error), ("refused", why), or ("beyond", the result), of a graph of floats."""
     try:
@@ -236,7 +240,7 @@ def calibrated_verdict(case: Case) -> tuple[str, str]:
         return "refused", next((why for part, why in CALIBRATED_REASONS.items() if part in str(error)), str(error))
     for name, tensor in case["expected"].items():
         expected = array(tensor)
-        slack = _DIGITS.get(expected.dtype.name, 0) * float(np.abs(expected).max())
+        slack = _DIGITS.get(expected.dtype.name, 0) * float(np.abs(expected).max()) + _OFF.get(case["name"], 0)
         stated = graph.quantization_errors[name].max_error
         if np.abs(found[name].astype(np.float64) - expected.astype(np.float64)).max() > stated + slack:
             return "beyond", name

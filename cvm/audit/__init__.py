@@ -1,14 +1,17 @@
 """Evidence: receipts of runs, commitments to every tensor of a run, and their verification."""
 
-from cvm.audit.codec import (
+from cvm.audit.codec import decode_trace, encode_trace
+from cvm.audit.receipt import (
+    Claim,
+    Host,
+    Receipt,
+    Run,
+    Signature,
     decode_receipt,
-    decode_trace,
     encode_receipt,
-    encode_trace,
     load_receipt,
     save_receipt,
 )
-from cvm.audit.receipt import Claim, Host, Receipt, Run, Signature
 from cvm.audit.record import Recorder, host_facts
 from cvm.audit.signatures import sign
 from cvm.audit.spot_check import Judged, Judging

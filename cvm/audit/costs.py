@@ -22,7 +22,7 @@ class Costs:
 
     gas: int
     macs: int
-    """Multiplications of elements with weights."""
+    """Multiplications of elements with weights, and of matrices that are both computed."""
     constant_bytes: int
     """Of all constants, expanded: 4 bytes for each element of a tensor, 8 of a parameter."""
     peak_bytes: int
@@ -44,9 +44,9 @@ def gas(verified: VerifiedProgram) -> list[int]:
 
 
 def macs(verified: VerifiedProgram) -> list[int]:
-    """Multiplications of elements with weights, node by node: those of conv2d and dense."""
+    """Multiplications of elements with weights or other elements, node by node: those of conv2d, dense and matmul."""
     return [
-        math.prod(node.outputs[0].shape) * math.prod(call.shapes[1][1:]) if node.op in ("conv2d", "dense") else 0
+        ops.get(node.op).work(call) if node.op in ("conv2d", "dense", "matmul") else 0
         for node, call in zip(verified.program.nodes, verified.calls, strict=True)
     ]
 

@@ -6,20 +6,45 @@ hash is the receipt's id. What the host says of itself (executor, version, machi
 id does not cover it, nobody vouches for it, and it never changes a verdict. ``docs/commitments.md`` gives every byte.
 
 A valid program cannot fail at run time, so a claim has no status: a program that is refused leaves no receipt.
+
+A receipt file is the canonical msgpack (`cvm.program.wire`) of ``["cvm-receipt", 1, receipt]``. The maps mirror the
+data classes; what is None is a missing key. A reader refuses whatever does not encode to the same bytes, and no digest
+is carried along: identities are recomputed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from os import PathLike
+from typing import Any
 
-from cvm.errors import Invalid
-from cvm.limits import DEFAULT
+from cvm.arguments import checked_path
+from cvm.audit.coding import VERSION, decoded, roots
+from cvm.errors import CvmError, Invalid
+from cvm.formats import diagnosed
+from cvm.limits import DEFAULT, Limits
 from cvm.program.commitments import list_root
+from cvm.program.files import read_bytes
 from cvm.program.preimage import listed, text, u8, u32, u64
+from cvm.program.wire import Reader, Tree, pack
+from cvm.writing import write_file
 
-__all__ = ["HASH_BYTES", "Claim", "Host", "Receipt", "Roots", "Run", "Signature"]
+__all__ = [
+    "HASH_BYTES",
+    "Claim",
+    "Host",
+    "Receipt",
+    "Roots",
+    "Run",
+    "Signature",
+    "decode_receipt",
+    "encode_receipt",
+    "load_receipt",
+    "save_receipt",
+]
 
 HASH_BYTES = 32
 KEY_BYTES = 32
@@ -73,7 +98,7 @@ class Run:
         return b"cvm1:run\0" + b"".join(map(listed, parts)) + traced
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Claim:
     """The content of a receipt: these runs of this program."""
 
@@ -93,6 +118,10 @@ class Claim:
         _require_text("limits", self.limits)
         if not self.runs:
             raise Invalid("receipt.runs", "a receipt is that of one run or more")
+
+    def __repr__(self) -> str:
+        traced = ", traced" if any(run.trace is not None for run in self.runs) else ""
+        return f"Claim({len(self.runs)} runs of program {self.program.hex()}{traced})"
 
     def preimage(self) -> bytes:
         """The bytes that are hashed."""
@@ -133,7 +162,7 @@ class Signature:
             raise Invalid("receipt.signature", message)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Receipt:
     """A claim, what the host says of itself, and signatures in ascending order of their keys, one per key."""
 
@@ -146,6 +175,18 @@ class Receipt:
         if keys != sorted(set(keys)):
             raise Invalid("receipt.signature", "signatures stand in ascending order of their keys, one per key")
 
+    def __repr__(self) -> str:
+        return f"Receipt({self.id}: {self.claim!r}, {len(self.signatures)} signatures)"
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Receipt:
+        """The receipt in a file; what it claims is not verified (`cvm.verify`). Raises `CvmError` or OSError."""
+        return load_receipt(checked_path(path, "a receipt"))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the receipt to a file, whole or not at all. Raises OSError."""
+        save_receipt(path, self)
+
     @property
     def id(self) -> str:
         """The identity of the receipt, in hexadecimal."""
@@ -155,3 +196,85 @@ class Receipt:
     def traced(self) -> bool:
         """Whether a run has a trace root."""
         return any(run.trace is not None for run in self.claim.runs)
+
+
+def encode_receipt(receipt: Receipt) -> bytes:
+    """The canonical bytes of ``receipt``."""
+    claim, host = receipt.claim, receipt.host
+    body: Tree = {
+        "claim": {
+            "program": claim.program,
+            "op_set": claim.op_set,
+            "limits": claim.limits,
+            "gas": claim.gas,
+            "runs": [_run(run) for run in claim.runs],
+        },
+        "host": {
+            "executor": host.executor,
+            "version": host.version,
+            "machine": host.machine,
+            "time": host.time,
+        },
+        "signatures": [{"key": item.key, "signature": item.signature} for item in receipt.signatures],
+    }
+    return pack(["cvm-receipt", VERSION, body], "receipt")
+
+
+def _run(run: Run) -> Tree:
+    parts: dict[str, Tree] = {
+        "inputs": list(run.inputs),
+        "before": list(run.before),
+        "outputs": list(run.outputs),
+        "after": list(run.after),
+    }
+    return parts if run.trace is None else {**parts, "trace": run.trace}
+
+
+def decode_receipt(data: bytes, limits: Limits = DEFAULT) -> Receipt:
+    """The receipt that ``data`` encodes; what it claims is not verified.
+
+    Raises `Malformed` for bytes that are not the canonical bytes of any receipt, `Invalid` for impossible values and
+    `LimitExceeded`, each with a code that begins with ``receipt.`` or ``limit.``.
+    """
+    return decoded(data, "receipt", limits, _receipt, encode_receipt)
+
+
+def _receipt(reader: Reader) -> Receipt:
+    fields = {
+        "claim": lambda: _claim(reader),
+        "host": lambda: Host(**reader.record(dict.fromkeys(("executor", "machine", "time", "version"), reader.text))),
+        "signatures": lambda: reader.array(lambda: _signature(reader)),
+    }
+    return Receipt(**reader.record(fields))
+
+
+def _claim(reader: Reader) -> Claim:
+    run_fields: Mapping[str, Callable[[], Any]] = {
+        **dict.fromkeys(("after", "before", "inputs", "outputs"), lambda: roots(reader)),
+        "trace": reader.binary,
+    }
+    fields = {
+        "gas": reader.integer,
+        "limits": reader.text,
+        "op_set": reader.integer,
+        "program": reader.binary,
+        "runs": lambda: reader.array(lambda: Run(**reader.record(run_fields, ["trace"]))),
+    }
+    return Claim(**reader.record(fields))
+
+
+def _signature(reader: Reader) -> Signature:
+    return Signature(**reader.record({"key": reader.binary, "signature": reader.binary}))
+
+
+def load_receipt(path: str | PathLike[str], limits: Limits = DEFAULT) -> Receipt:
+    """Read and decode a receipt file. Raises `CvmError` (with the file in its location) or OSError."""
+    try:
+        return decode_receipt(read_bytes(path, limits.receipt_bytes, "receipt"), limits)
+    except CvmError as error:
+        raise diagnosed(error.at(file=os.fspath(path)), path, "a receipt", ("receipt",)) from None
+
+
+def save_receipt(path: str | PathLike[str], receipt: Receipt) -> None:
+    """Write a receipt file, see `cvm.writing`. Raises OSError."""
+    write_file(path, encode_receipt(receipt))

@@ -33,12 +33,12 @@ from cvm.audit.record import Observation, Observer
 from cvm.audit.spot_check import Judged, Judging, SpotCheck
 from cvm.audit.trace import Trace
 from cvm.audit.verdict import LEVELS, Answer, Behind, Finding, Level, Verdict, cannot, diverged
-from cvm.errors import CvmError, Invalid, Location, Unsupported
+from cvm.errors import CvmError, Invalid, Location
 from cvm.executors import Executor, Int32Array, create, initial_state
-from cvm.inputs import Feed, arrange
+from cvm.inputs import Feed, Intake, arrange
 from cvm.limits import PROFILES
 from cvm.program.commitments import tensor_root
-from cvm.program.model import OP_SET, Output
+from cvm.program.model import Output
 from cvm.quantization import LinearQuantizer
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class _Task:
     """Whether re-executing includes the traces."""
     progress: Callable[[int], None]
     judging: Judging
+    signers: Sequence[bytes]
+    """Keys that must have signed the claim."""
     behind: Behind = field(default_factory=Behind)
 
     @property
@@ -92,43 +94,38 @@ def verify(
     state: Arrays | None = None,
     traces: Sequence[Trace] = (),
     cycles: bool = False,
+    codes: bool = False,
     level: Level | None = None,
     sample: int | None = None,
     executor: str | Executor | None = None,
     threads: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
     judging: Judging | None = None,
+    signers: Sequence[bytes] = (),
 ) -> Verdict:
     """Verify ``receipt`` with the program and the arrays that its runs are said to have had (`cvm.inputs`).
 
+    ``cycles`` and ``codes`` say what the arrays are, as for `Session.run`; real numbers out of range are clamped.
     ``outputs`` are arrays by the names of the outputs, codes or real numbers; ``state`` is what the first run began
     with, if not the initial state. ``traces`` are logs that must be those of runs of the receipt, which a log names by
     their inputs and state; of one that is not, the first op that left something else is named. ``level`` is how far to
     go (None: until all that is claimed or given is recomputed); ``sample`` lets FORMAL judge so many elements of every
     tensor instead of all. ``executor`` is a name, or an executor that was made for this program. ``progress`` is told
     the number of each run that was re-executed. ``judging`` is how much of the executor's work FORMAL judges, and with
-    which salt (None: as much as the budget allows, with a fresh salt). Raises `Invalid` for arrays that no run can
-    have, and for ``traces`` at a level that computes none (``verify.level``).
+    which salt (None: within the budget, with a fresh one). ``signers`` are public keys that must have signed the claim.
+    Raises `Invalid` for arrays that no run can have, and for ``traces`` at a level without them (``verify.level``).
     """
     goal = level or ("trace" if traces else strongest_level(receipt))
     deep = LEVELS.index(goal) >= LEVELS.index("trace")
     if traces and not deep:
         raise Invalid("verify.level", f"a given trace is compared at level trace and above, not at level {goal}")
-    samples = None if inputs is None else arrange(verified.program, inputs, cycles)[1]
-    task = _Task(
-        receipt=receipt,
-        verified=verified,
-        samples=samples,
-        outputs=outputs,
-        state=_codes_of_state(verified, state),
-        executor=executor,
-        threads=threads,
-        sample=sample,
-        traces=traces,
-        traced=(receipt.traced or bool(traces)) and deep,
-        progress=progress,
-        judging=Judging() if judging is None else judging,
-    )
+    if receipt.claim.program.hex() != verified.program.digest:
+        inputs = state = None  # they belong to another program, and need not fit: this one is not at hand is the answer
+    samples = None if inputs is None else arrange(verified.program, inputs, cycles, Intake(codes))[1]
+    begin, traced = _codes_of_state(verified, state), (receipt.traced or bool(traces)) and deep
+    asked = Judging() if judging is None else judging
+    work = (executor, threads, sample, traces, traced, progress, asked, signers)
+    task = _Task(receipt, verified, samples, outputs, begin, *work)
     return _recomputed(task, goal)
 
 
@@ -169,8 +166,8 @@ def _codes_of_state(verified: VerifiedProgram, state: Arrays | None) -> Mapping[
 
 def _structure(task: _Task, goal: Level) -> None:
     claim, program = task.receipt.claim, task.verified.program
-    if claim.op_set != OP_SET:
-        raise cannot(f"the receipt is of op-set {claim.op_set}; this is op-set {OP_SET}")
+    if claim.op_set != program.op_set:
+        raise cannot(f"the receipt is of op-set {claim.op_set}; the program is of op-set {program.op_set}")
     if claim.limits not in PROFILES:
         raise cannot(f"there is no limits profile {claim.limits!r}")
     if claim.program.hex() != program.digest:
@@ -200,13 +197,13 @@ def _signatures(task: _Task) -> None:
     from cvm.audit.signatures import is_genuine
 
     for signature in task.receipt.signatures:
-        try:
-            genuine = is_genuine(task.receipt.claim, signature)
-        except Unsupported as error:
-            raise cannot(f"the receipt is signed: {error.message}") from None
-        if not genuine:
+        if not is_genuine(task.receipt.claim, signature):
             raise diverged(f"the signature by {signature.key.hex()} is not one of this claim")
         task.behind.signers.append(signature.key.hex())
+    for key in task.signers:
+        if key.hex() not in task.behind.signers:
+            found = ", ".join(task.behind.signers) or "nobody"
+            raise cannot(f"the receipt is not signed by {key.hex()}; it is signed by {found}")
 
 
 # Roots of what is given
@@ -282,7 +279,7 @@ def _split(
 
 def _executor(task: _Task) -> Executor:
     """The executor that was asked for."""
-    from cvm.session import choose_executor
+    from cvm.executors import choose_executor
 
     if task.executor is None or isinstance(task.executor, str):
         return create(choose_executor(task.executor)[0], task.verified, task.threads)

@@ -80,9 +80,9 @@ def _executor(name: str) -> Callable[[Path, int, int], Opened]:
         if name == "native" and batch == 1 and not verified.program.state:
             bound = _bound_native(session, inputs)
         return Opened(
-            lambda: session.run(inputs),
+            lambda: session.run(inputs, codes=True),
             bound,
-            lambda: dict(session.run(inputs)),
+            lambda: dict(session.run(inputs, codes=True)),
             {"digest": verified.program.digest},
         )
 

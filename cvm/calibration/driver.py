@@ -1,8 +1,9 @@
-"""Calibration of a graph: the float64 reference runs on data, and every tensor of the plan gets its quantiser."""
+"""Quantisers from histograms: every tensor of a plan gets the one of the numbers that were observed."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.calibration.codes import with_codes
-from cvm.calibration.planning import Bias, Filter, Group, Parameter, Plan, plan
+from cvm.calibration.correction import Corrected
+from cvm.calibration.equalization import Rescaled
+from cvm.calibration.planning import Bias, Filter, Group, Parameter, Plan
 from cvm.calibration.settings import Settings
 from cvm.errors import CvmError
 from cvm.frontends.nnef.container import QUANTIZATION
@@ -37,7 +40,7 @@ from cvm.quantization.exact import round_fraction
 from cvm.reference import Reference
 from cvm.reference.values import stored
 
-__all__ = ["CalibratedTensor", "Calibration", "Calibrator", "Role", "bare", "calibrate", "observed_histograms"]
+__all__ = ["CalibratedTensor", "Calibration", "Calibrator", "Role", "bare", "observed_histograms"]
 
 Role = Literal["activation", "filter", "bias", "parameter"]
 Range: TypeAlias = tuple[float, float]
@@ -71,12 +74,19 @@ class CalibratedTensor:
         return algorithm_text(self.quantizer) or ""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Calibration:
     """A graph whose tensors carry the quantisers that were found, and what is to be said of each."""
 
     graph: QuantizedGraph
     tensors: tuple[CalibratedTensor, ...]
+    rescaled: tuple[Rescaled, ...] = ()
+    """Channels that were rescaled before ranges were taken, by `Settings.equalize`."""
+    corrected: tuple[Corrected, ...] = ()
+    """Channels whose mean was corrected, by `Settings.correct_bias`."""
+
+    def __repr__(self) -> str:
+        return f"Calibration({len(self.tensors)} tensors of {self.graph.name!r})"
 
     @property
     def quantizers(self) -> Mapping[str, Quantizer]:
@@ -96,32 +106,6 @@ class Calibration:
         save(with_codes(self.graph), path)
 
 
-def calibrate(
-    graph: QuantizedGraph,
-    inputs: Mapping[str, npt.ArrayLike],
-    settings: Settings = Settings(),  # noqa: B008  (frozen)
-    *,
-    cycles: bool = False,
-    on_run: Callable[[int], None] | None = None,
-    only: Collection[str] | None = None,
-) -> Calibration:
-    """Quantisers for a graph, chosen for the numbers that it computes in float64 from ``inputs``.
-
-    Inputs as for `Reference.run`, or `run_cycles` with ``cycles``; run after run is evaluated, and only its histograms
-    are kept. Quantisers that the graph carries are ignored, but that integers given to an external that has one are its
-    codes. With ``only`` the graph keeps its quantisers, by which it is evaluated, and only tensors of these names get
-    others, stored ones included. ``on_run`` is told how many of the runs (`run_count`) are done.
-    Raises `Invalid` as `Reference` does, and (``calibration.real``) where a tensor takes no real number.
-    """
-    real = bare(graph) if only is None else graph
-    what = plan(real, settings.accumulates)
-    if only is not None:
-        what = what.within(only)
-    observed = {name: None for group in what.groups for name in group.observed}
-    histograms = observed_histograms(Reference(real, only is not None), inputs, list(observed), cycles, on_run)
-    return Calibrator(real, what, settings, histograms).calibration()
-
-
 def bare(graph: QuantizedGraph) -> QuantizedGraph:
     """The graph in real numbers only; what is stored, or given, as codes keeps the meaning of these."""
     tensors = {
@@ -138,7 +122,7 @@ def observed_histograms(
     cycles: bool,
     on_run: Callable[[int], None] | None,
 ) -> dict[str, Histogram]:
-    """The histogram of each named tensor over all runs. Raises as `calibrate`."""
+    """The histogram of each named tensor over all runs. Raises as `cvm.calibration.calibrate`."""
     found: dict[str, Histogram] = {}
     for done, run in enumerate(reference.runs(inputs, names, cycles), start=1):
         for name in names:
@@ -157,7 +141,10 @@ def _histogram(items: npt.NDArray[np.float64], name: str) -> Histogram:
 
 
 class Calibrator:
-    """The quantisers of a plan, from histograms of what its groups observe; ``widths`` are bits of single tensors."""
+    """The quantisers of a plan, from histograms of what its groups observe; ``widths`` are bits of single tensors.
+
+    Groups with a tensor of ``roomy`` get ranges that are four times as wide as what was observed.
+    """
 
     def __init__(
         self,
@@ -166,9 +153,11 @@ class Calibrator:
         settings: Settings,
         histograms: Mapping[str, Histogram],
         widths: Mapping[str, int] = MappingProxyType({}),
+        roomy: Collection[str] = (),
     ) -> None:
         self._graph = graph
         self._widths = widths
+        self._roomy = roomy
         self._plan = what
         self._settings = settings
         self._histograms = histograms
@@ -205,13 +194,13 @@ class Calibrator:
             chosen = choose(
                 histogram,
                 Levels("affine", bits),
-                settings.method,
+                settings.range_method,
                 percentile=settings.percentile,
                 with_zero=group.with_zero,
             )
             clipped = histogram.share_outside(*chosen)
             found.append((histogram.min, histogram.max))
-            ranges.append(chosen)
+            ranges.append(_widened(*chosen) if any(name in self._roomy for name in group.tensors) else chosen)
         quantizer = affine(
             *_hull(ranges), bits, signed=settings.signed, dyadic=group.coordinates, nonzero=group.nonzero
         )
@@ -230,9 +219,8 @@ class Calibrator:
         histograms = [_histogram(part, weights.tensors[0]) for part in parts]
         bits = self._widths.get(weights.tensors[0], settings.filter_bits)
         levels = replace(settings.filter_levels, bits=bits)
-        ranges = [
-            choose(histogram, levels, settings.method, percentile=settings.percentile) for histogram in histograms
-        ]
+        method = settings.filter_method or settings.range_method
+        ranges = [choose(histogram, levels, method, percentile=settings.percentile) for histogram in histograms]
         magnitudes = [max(-low, high) for low, high in ranges]
         quantizer: Quantizer
         if settings.form == "logarithmic":
@@ -288,6 +276,12 @@ def _fitting(scale: Fraction, magnitude: Fraction, most: int) -> Fraction:
     while scale * most < magnitude:
         scale *= 2
     return scale
+
+
+def _widened(low: float, high: float) -> Range:
+    """Four times the range about its middle, as far as float64 goes; an end at zero, which functions have, stays."""
+    room = min(1.5 * (high - low), sys.float_info.max / 4)
+    return (low if low == 0.0 else low - room, high if high == 0.0 else high + room)
 
 
 def _extremes(histograms: list[Histogram]) -> Range:

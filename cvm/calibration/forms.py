@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from cvm.calibration.roles import Uses, filter_axis, names_in
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
+from cvm.calibration.roles import Uses, filter_axis
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, names_in
 from cvm.quantization.reals import FUNCTIONS
 
 __all__ = ["FIXED", "Form", "Reading", "filters_of", "form_of_result"]

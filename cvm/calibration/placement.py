@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from cvm.calibration.forms import FIXED, Form, Reading, filters_of, form_of_result
 from cvm.calibration.planning import Filter, Group, Plan, Planner, united
-from cvm.calibration.roles import moved_operands, names_in
-from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
+from cvm.calibration.roles import moved_operands
+from cvm.graph import REARRANGING, GraphOperation, GraphTensor, Operand, QuantizedGraph, names_in
 from cvm.quantization import LinearQuantizer
 
 __all__ = ["Placement"]
@@ -25,6 +27,9 @@ _KEEPS_INTEGERS = frozenset(
     ("add", "sub", "mul", "neg", "abs", "add_n", "sum_reduce", "matmul", "conv", "relu", "clamp", "min", "max",
      "max_pool", "max_reduce", "min_reduce", "nearest_upsample", "nearest_downsample")
 )  # fmt: skip
+_COMPARISONS = frozenset(("lt", "gt", "le", "ge", "eq", "ne"))
+_GREATEST_VOTE = 2**15
+"""Of a table of floats that are integers: so many that sums over thousands of trees have room."""
 
 
 class Placement(Planner):
@@ -38,6 +43,7 @@ class Placement(Planner):
         self.needed.update(dict.fromkeys(also))
         self._filters: dict[str, None] = {}
         self._tables: dict[str, None] = {}
+        self._rounded: set[str] = set()
         count = -1
         while count < len(self.needed):
             count = len(self.needed)
@@ -66,13 +72,14 @@ class Placement(Planner):
                 if self._gives_integers(operation):
                     self.integers.add(name)
                 if result.kind == "rounded":
+                    self._rounded.add(name)
                     self._need(name)
                 coded = name in self.needed or not self._real(name) or result.kind == "rounded"
                 forms[name] = FIXED if result.kind == "fixed" else Form("codes", name) if coded else result
 
     def _introduced(self, tensor: GraphTensor) -> Form:
         if self.uses.fixed(tensor.name):
-            if tensor.data is not None and tensor.data.quantizer is None and tensor.data.values.dtype.kind in "iub":
+            if tensor.data is not None and tensor.data.quantizer is None and self._stores_integers(tensor):
                 self.integers.add(tensor.name)
             return FIXED
         if self._real(tensor.name):
@@ -80,6 +87,17 @@ class Placement(Planner):
         elif _holds_integers(tensor):
             self.integers.add(tensor.name)
         return Form("codes", tensor.name)
+
+    def _stores_integers(self, tensor: GraphTensor) -> bool:
+        """Whether a stored tensor has integers, or is a table of floats that are small integers, such as votes."""
+        assert tensor.data is not None
+        values = tensor.data.values
+        if values.dtype.kind != "f":
+            return values.dtype.kind in "iub"
+        readers = self.uses.readers(tensor.name)
+        if not any(op.name == "gather" and not self.uses.fixed(op.inputs["indices"]) for op, _ in readers):
+            return False
+        return bool((np.abs(values) <= _GREATEST_VOTE).all() and (values == np.trunc(values)).all())
 
     def _need(self, name: str) -> None:
         if self._real(name) and name not in self.integers:
@@ -123,6 +141,23 @@ class Placement(Planner):
                 groups.append(self.group(chosen))
         return Plan(tuple(groups), tuple(filters), (), ())
 
+    def ends(self, group: Group) -> bool:
+        """Whether a group is of outputs that nothing but movement among them reads, and that a sum or a table gives.
+
+        Inputs that only become such outputs belong to it. More bits for these cost nothing inside of the graph.
+        """
+        pending, seen = list(group.tensors), set(group.tensors)
+        while pending:
+            name = pending.pop()
+            if name in self._rounded or self.uses.fixed(name) or (name not in group.tensors and not self._real(name)):
+                return False
+            for operation, _ in self.uses.readers(name):
+                if not moved_operands(operation):
+                    return False
+                pending += [result for result in operation.outputs if result not in seen]
+                seen.update(operation.outputs)
+        return not seen.isdisjoint(self.graph.outputs)
+
     def _bare(self, name: str) -> bool:
         """Whether a stored tensor holds floats."""
         tensor = self.graph.tensors[name]
@@ -132,9 +167,25 @@ class Placement(Planner):
         )
 
     def _takes(self, name: str) -> bool:
+        if name in self._tables and name not in self._filters and self._only_compared(name):
+            return False
         if self.uses.fixed(name) and (name in self._filters or name in self._tables):
             return self._real(name) and name not in self.integers
         return name in self.needed and name not in self.integers
+
+    def _only_compared(self, name: str) -> bool:
+        """Whether the items of a table are compared and nothing else, for which lowering needs no codes of them."""
+        pending = [name]
+        while pending:
+            source = pending.pop()
+            if source in self.graph.outputs or not self.uses.readers(source):
+                return False
+            for operation, _ in self.uses.readers(source):
+                if operation.name in REARRANGING and source in moved_operands(operation):
+                    pending += operation.outputs
+                elif operation.name not in _COMPARISONS:
+                    return False
+        return True
 
 
 def _holds_integers(tensor: GraphTensor) -> bool:

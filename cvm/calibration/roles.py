@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-from cvm.graph import GraphOperation, Operand, QuantizedGraph
+from cvm.graph import GraphOperation, Operand, QuantizedGraph, makers, names_in, readers
 
 __all__ = [
     "KNOWN_RANGES",
@@ -17,7 +17,6 @@ __all__ = [
     "divides_by",
     "filter_axis",
     "moved_operands",
-    "names_in",
     "pads_zeros",
 ]
 
@@ -36,15 +35,6 @@ KNOWN_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 )
 """The ranges of functions that are known without data."""
-
-
-def names_in(operand: Operand) -> Iterator[str]:
-    """The tensors of an operand."""
-    if isinstance(operand, str):
-        yield operand
-    elif isinstance(operand, tuple):
-        for item in operand:
-            yield from names_in(item)
 
 
 def moved_operands(operation: GraphOperation) -> list[str]:
@@ -117,12 +107,8 @@ class Uses:
 
     def __init__(self, graph: QuantizedGraph) -> None:
         self.graph = graph
-        self.made_by = {name: operation for operation in graph.operations for name in operation.outputs}
-        self._readers: dict[str, list[tuple[GraphOperation, str]]] = {}
-        for operation in graph.operations:
-            for parameter, operand in operation.inputs.items():
-                for name in names_in(operand):
-                    self._readers.setdefault(name, []).append((operation, parameter))
+        self.made_by = makers(graph.operations)
+        self._readers = readers(graph.operations)
         updated = {name for op in graph.operations if op.name == "update" for name in names_in(op.inputs["variable"])}
         tensors = graph.tensors.values()
         self._fixed = {t.name for t in tensors if t.kind in ("variable", "constant") and t.name not in updated}

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from cvm.graph import QuantizedGraph
 from cvm.reference import Reference
 
-__all__ = ["Group", "Sensitivity", "Widened", "decibels_of", "least_count"]
+__all__ = ["Group", "Sensitivity", "Widened", "decibels_of", "least_count", "noise_of"]
 
 Group: TypeAlias = tuple[str, ...]
 """Tensors that share a quantiser."""
@@ -78,14 +78,20 @@ class Sensitivity:
         return list(islice(reference.runs(self._inputs, cycles=self._cycles), _RUNS))
 
     def _noise(self, name: str, runs: Sequence[_Run]) -> float:
-        pairs = [(wanted[name], given[name]) for wanted, given in zip(self._wanted, runs, strict=True)]
-        noise = sum(float(np.square(wanted - given).sum()) for wanted, given in pairs)
-        signal = sum(float(np.square(wanted).sum()) for wanted, _ in pairs)
-        return noise / signal if signal else (math.inf if noise else 0.0)
+        return noise_of([(wanted[name], given[name]) for wanted, given in zip(self._wanted, runs, strict=True)])
+
+
+def noise_of(pairs: Sequence[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> float:
+    """The sum of squared differences over the sum of squares of what was wanted; pairs are (wanted, given) of a run."""
+    noise = sum(float(np.square(wanted - given).sum()) for wanted, given in pairs)
+    signal = sum(float(np.square(wanted).sum()) for wanted, _ in pairs)
+    return noise / signal if signal else (math.inf if noise else 0.0)
 
 
 def decibels_of(noise: float) -> float:
     """A noise as a signal-to-noise ratio in decibels."""
+    if noise == math.inf:
+        return -math.inf
     return -10.0 * math.log10(noise) if noise else math.inf
 
 

@@ -8,13 +8,21 @@ from typing import Literal, get_args
 from cvm.errors import Invalid
 from cvm.quantization.calibration import METHODS, Levels, Method
 
-__all__ = ["FORMS", "Form", "Settings"]
+__all__ = ["CHOICES", "FORMS", "Choice", "Form", "RangeMethod", "Settings"]
 
 Form = Literal["linear", "zero-point", "logarithmic"]
 """How quantisers are written: ``linear_quantize`` of NNEF 1.0.1, whose codes begin at 0; ``zero_point_linear_quantize``
 of the Khronos tools, whose codes have a sign; or ``logarithmic_quantize`` for filters, linear for all else."""
 
 FORMS: tuple[Form, ...] = get_args(Form)
+
+RangeMethod = Method | Literal["best"]
+"""A method for ranges, or that of `METHODS` (entropy left out) whose outputs are nearest to the float graph's."""
+
+Choice = Literal["auto", "on", "off"]
+"""Of what changes the numbers of a model before they are rounded: "auto" does it where it helps on the data."""
+
+CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 _POWER_BITS = 4
 """Of exponents, unless said otherwise: they reach down to 2^-15 of the greatest; more reach further, none is finer."""
@@ -24,26 +32,42 @@ _WEIGHT_BITS = 8
 
 _LEAST, _MOST = 2, 16
 
+_OUTPUT_BITS = 12
+"""Of outputs that nothing else reads: fewer would save nothing."""
+
 _NARROW = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The choices, checked. Raises `Invalid` (``calibration.<rule>``: bits, method, form, percentile, per-channel)."""
+    """The choices, checked.
+
+    Raises `Invalid` (``calibration.<rule>``): bits, method, form, percentile, per-channel, choice.
+
+    ``output_bits`` are those of outputs that nothing else reads and no further operation rounds, ``filter_method`` that
+    for the ranges of filters; if not given they are ``bits`` and ``method``.
+    """
 
     bits: int = 8
     weight_bits: int | None = None
     per_channel: bool = False
-    method: Method = "minmax"
+    method: RangeMethod = "minmax"
     percentile: float = 99.99
     form: Form = "linear"
+    output_bits: int | None = None
+    filter_method: Method | None = None
+    equalize: Choice = "off"
+    correct_bias: Choice = "off"
 
     def __post_init__(self) -> None:
-        for bits in (self.bits, self.filter_bits):
+        for bits in (self.bits, self.filter_bits, self.bits if self.output_bits is None else self.output_bits):
             if not _LEAST <= bits <= _MOST:
                 raise Invalid("calibration.bits", f"bits must be in {_LEAST}..{_MOST}, found {bits}")
-        if self.method not in METHODS:
-            raise Invalid("calibration.method", f"expected one of {', '.join(METHODS)}, found {self.method!r}")
+        if self.method not in (*METHODS, "best"):
+            raise Invalid("calibration.method", f"expected one of {', '.join(METHODS)}, best, found {self.method!r}")
+        for choice in (self.equalize, self.correct_bias):
+            if choice not in CHOICES:
+                raise Invalid("calibration.choice", f"expected one of {', '.join(CHOICES)}, found {choice!r}")
         if self.form not in FORMS:
             raise Invalid("calibration.form", f"expected one of {', '.join(FORMS)}, found {self.form!r}")
         if not 0.0 < self.percentile <= 100.0:
@@ -66,6 +90,24 @@ class Settings:
     def signed(self) -> bool:
         """Whether codes have a sign."""
         return self.form == "zero-point"
+
+    @staticmethod
+    def measured(bits: int = 8) -> Settings:
+        """What `cvm quantize` has for ONNX and TFLite: scales per channel, wide outputs, all else chosen from data."""
+        wide = max(bits, _OUTPUT_BITS)
+        return Settings(
+            bits, per_channel=True, method="best", output_bits=wide, equalize="auto", correct_bias="auto"
+        )  # fmt: skip
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to be chosen from data."""
+        return self.method == "best" or "auto" in (self.equalize, self.correct_bias)
+
+    @property
+    def range_method(self) -> Method:
+        """The method for the ranges of activations; of open settings, the first one that is tried."""
+        return "minmax" if self.method == "best" else self.method
 
     @property
     def filter_bits(self) -> int:

@@ -11,9 +11,12 @@ from typer.main import get_command
 
 from cvm.cli import (
     bench,
+    cache,
     check,
     compile,
+    completion,
     demo,
+    digest,
     dispute,
     doctor,
     export,
@@ -28,7 +31,7 @@ from cvm.cli import (
     vectors,
 )
 from cvm.cli.declaration import Command, Group
-from cvm.cli.failures import BUG, INTERRUPTED, Usage, report_bug, report_error, report_interruption
+from cvm.cli.failures import BUG, INTERRUPTED, Usage, report_bug, report_error, report_interruption, told_warnings
 from cvm.cli.streams import UNDELIVERED, Undelivered, guarded
 from cvm.errors import CvmError, LimitExceeded
 
@@ -66,6 +69,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "inspect": inspect.COMMAND,
     "quantize": quantize.COMMAND,
     "report": report.COMMAND,
+    "digest": digest.COMMAND,
     "legalize": legalize.COMMAND,
     "export": export.COMMAND,
     "ops": ops.COMMAND,
@@ -76,6 +80,8 @@ COMMANDS: Mapping[str, Command | Group] = {
     "bench": bench.COMMAND,
     "demo": demo.COMMAND,
     "doctor": doctor.COMMAND,
+    "cache": cache.GROUP,
+    "completion": completion.command_of(lambda: get_command(application())),
 }
 """All commands, in the order of the help."""
 
@@ -105,11 +111,11 @@ def application() -> typer.Typer:
         if isinstance(entry, Group):
             group = _group(entry.summary)
             for subname, command in entry.commands.items():
-                group.command(subname, epilog=command.epilog)(command.function)
+                group.command(subname, epilog=command.epilog, short_help=command.summary)(command.function)
             group.callback()(_nothing)  # a group of one command is a group as well
-            app.add_typer(group, name=name)
+            app.add_typer(group, name=name, short_help=entry.summary)
         else:
-            app.command(name, epilog=entry.epilog)(entry.function)
+            app.command(name, epilog=entry.epilog, short_help=entry.summary)(entry.function)
     return app
 
 
@@ -130,7 +136,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    with guarded() as stdout:
+    with guarded() as stdout, told_warnings():
         try:
             code = _outcome(words, as_json)
             if code != UNDELIVERED:

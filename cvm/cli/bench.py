@@ -61,7 +61,7 @@ def command(
     from cvm.audit.costs import macs
     from cvm.bench.contest import Contestant, compete, require
     from cvm.cli.models import open_program
-    from cvm.session import choose_executor
+    from cvm.executors import choose_executor
 
     if not 0 <= seconds <= _LONGEST:
         raise Usage(f"--seconds takes a number from 0 to {_LONGEST}, found {seconds}")

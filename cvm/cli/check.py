@@ -10,8 +10,22 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import BitOrder, Cycles, Inputs, Json, Judge, Model, NoOptimize, Salt, Threads, judging
-from cvm.cli.output import progress, say, show
+from cvm.cli.options import (
+    BitOrder,
+    Codes,
+    Cycles,
+    ExpectDigest,
+    Inputs,
+    Json,
+    Judge,
+    Model,
+    NoOptimize,
+    OutOfRangeRule,
+    Salt,
+    Threads,
+    judging,
+)
+from cvm.cli.output import progress, say, show, working
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,6 +68,9 @@ def command(
     salt: Salt = None,
     threads: Threads = None,
     cycles: Cycles = False,
+    codes: Codes = False,
+    out_of_range: OutOfRangeRule = "warn",
+    expect_digest: ExpectDigest = None,
     bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
@@ -67,7 +84,7 @@ def command(
     from cvm.cli.feeds import read_inputs
     from cvm.cli.models import open_program
     from cvm.executors import create
-    from cvm.inputs import arrange
+    from cvm.inputs import Intake, arrange
 
     names = _names(executors, sample)
     if (judge is not None or salt is not None) and "formal" in names:
@@ -75,9 +92,14 @@ def command(
     if judge is not None and sample is not None:
         raise Usage("--sample is for elements of every tensor of every run, --judge for elements in all: give one")
     asked = judging(judge, salt)
-    verified = open_program(program, no_optimize, bit_order)
-    _, samples = arrange(verified.program, read_inputs(inputs, verified.program.inputs, bit_order), cycles)
-    made = [create(name, verified, threads) for name in names]
+    verified = open_program(program, no_optimize, bit_order, expect_digest)
+    intake = Intake(True, out_of_range)
+    _, samples = arrange(
+        verified.program, read_inputs(inputs, verified.program.inputs, bit_order, codes), cycles, intake
+    )
+    intake.report()
+    with working("preparing the executors"):
+        made = [create(name, verified, threads) for name in names]
     agreement, judged = _compared(verified, made, samples, sample, asked)
     compared = [*(["formal"] if sample is not None else []), *(executor.name for executor in made)]
     document = agreement_document(compared, agreement, sample, asked.salt, judged) | {"digest": verified.program.digest}
@@ -92,13 +114,13 @@ def _names(wish: str | None, sample: int | None) -> list[str]:
     if sample is not None:
         names = [name for name in names if name != "formal"]
     if len(names) < (2 if sample is None else 1):
-        raise Usage(f"there is nothing to compare with {wish!r}")
+        raise Usage(f"there is nothing to compare with {wish!r}: name two, as in --executors numpy,native")
     return names
 
 
 def default_executors() -> list[str]:
     """FORMAL, NumPy, and the executor that runs take on this machine."""
-    from cvm.session import choose_executor
+    from cvm.executors import choose_executor
 
     return list(dict.fromkeys(["formal", "numpy", choose_executor()[0]]))
 
@@ -127,7 +149,8 @@ def _compared(
     if any(executor.name == "formal" for executor in made):
         return agreement, None
     one = next((executor for executor in made if executor.name == "numpy"), made[0])  # which has nothing to compile
-    judged = spot_check(verified, one, samples, asked, bytes.fromhex(verified.program.digest))
+    with working("judging"):
+        judged = spot_check(verified, one, samples, asked, bytes.fromhex(verified.program.digest))
     return replace(agreement, difference=judged.difference), judged
 
 

@@ -60,6 +60,16 @@ _Profile = Annotated[
     bool,
     typer.Option("--profile", help="Print also where the time went: reading, lowering, tables, passes, verification."),
 ]
+_OpSet = Annotated[
+    int,
+    typer.Option(
+        "--op-set",
+        metavar="1|2",
+        min=1,
+        max=2,
+        help="The latest version of the op-set whose ops the program may have. No code depends on it.",
+    ),
+]
 _NoQuant = Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")]
 
 
@@ -75,6 +85,7 @@ def command(
     input_shape: InputShape = [],  # noqa: B006  (Typer makes a list of its own from it)
     input_range: InputRange = [],  # noqa: B006
     state: States = [],  # noqa: B006
+    op_set: _OpSet = 1,
     no_optimize: NoOptimize = False,
     profile: _Profile = False,
     as_json: Json = False,
@@ -94,7 +105,7 @@ def command(
     if compat == "tflite-reference" and kind != "tflite":
         raise Usage("--compat tflite-reference is for a model of TFLite")
     if imported and compat != "tflite-reference":
-        return _import(model, params, compat, output, profile, as_json)
+        return _import(model, params, compat, op_set, output, profile, as_json)
     if compat == "cvm-1":
         raise Usage("--compat is for a model of cvm-runtime: expected --params FILE")
     if quant is not None and no_quant:
@@ -106,7 +117,7 @@ def command(
         program = cvm.compile(
             model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant, compat=compat,
             input_shapes=input_shapes(input_shape), input_ranges=input_ranges(input_range),
-            states=input_states(state),
+            states=input_states(state), op_set=2 if op_set == 2 else 1,
         )  # fmt: skip
         with timed("verification", "of the result"):
             verified = verify(program)
@@ -136,11 +147,14 @@ def _import(
     model: Path,
     params: Path | None,
     compat: Literal["correct", "cvm-1"],
+    op_set: int,
     output: Path | None,
     profile: bool,
     as_json: bool,
 ) -> int:
     """A model of cvm-runtime: its program, and what that library charges for it."""
+    if op_set != 1:
+        raise Usage("--op-set is for a model that is lowered: one of cvm-runtime has the ops that it has")
     from cvm.frontends import cvm_runtime
     from cvm.program.verifier import verify
 
@@ -160,9 +174,9 @@ def _import(
 def _written(document: dict[str, Any], verified: VerifiedProgram, output: Path | None, as_json: bool) -> int:
     """Write the program, and show the document."""
     if output is not None:
-        data = verified.program.to_bytes()
-        write_file(output, data)
-        document["file"] = {"path": str(output), "bytes": len(data)}
+        pieces = verified.program.pieces()
+        write_file(output, *pieces)
+        document["file"] = {"path": str(output), "bytes": sum(map(len, pieces))}
     return show(document, lambda console: _render(console, document), as_json)
 
 
@@ -257,7 +271,7 @@ COMMAND = Command(
     (
         "cvm compile model/ -o model.cvm",
         "cvm compile model.tgz -o model.cvm --quant calibrated.quant",
-        "cvm compile model.onnx -o model.cvm --input-shape image=1,3,224,224",
+        "cvm compile model.onnx -o model.cvm --input-shape image=1,1,8,8",
         "cvm compile model.tflite -o model.cvm --compat tflite-reference",
         "cvm compile model.json --params model.params -o model.cvm",
     ),

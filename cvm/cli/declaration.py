@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,12 @@ class Command:
 
     function: Callable[..., int]
     examples: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the help, which lists of commands show."""
+        first = " ".join((self.function.__doc__ or "").split("\n\n")[0].split())
+        return re.split(r"(?<=\.)\s", first)[0]
 
     @property
     def epilog(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -12,7 +13,7 @@ import typer
 
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
-from cvm.cli.options import Cycles, ExecutorName, Inputs, Json
+from cvm.cli.options import Codes, Cycles, ExecutorName, Inputs, Json
 from cvm.cli.output import say, show, table, working, write_file
 from cvm.errors import Invalid, Location
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cvm.audit.dispute import Difference, Evidence, OpenProgram, Outcome, StepProof
     from cvm.audit.dispute.questions import Question
     from cvm.audit.trace import Trace
+    from cvm.inputs import Layout
 
 __all__ = ["GROUP"]
 
@@ -49,12 +51,15 @@ def locate(
     program: Annotated[
         Path | None, typer.Option("--program", metavar="PROGRAM", help="The program, or a model; .npz files need it.")
     ] = None,
+    run: _Run = 0,
+    cycles: Cycles = False,
     as_json: Json = False,
 ) -> int:
     """Say where two runs of one program on one input part. The exit code is 1 if they do.
 
     Two traces tell the op; all tensors of both runs (`cvm run --codes --capture all -o FILE.npz`) also the first 1 KiB
-    and the first element, and what that is, computed from the operands on which both agree.
+    and the first element, and what that is, computed from the operands on which both agree. Of a file of several runs,
+    --run says which one is compared.
     """
     from cvm.audit.dispute import OpenProgram
     from cvm.audit.dispute import locate as located
@@ -62,16 +67,19 @@ def locate(
 
     opened = None if program is None else OpenProgram(open_program(program).program)
     with working("comparing"):
-        difference = located(_given(one, opened), _given(other, opened))
+        difference = located(*(_given(path, opened, run, cycles) for path in (one, other)))
     told = None if difference is None else _described(difference, opened)
     document = {"equal": difference is None, "place": told}
     return show(document, lambda console: _render_difference(console, told), as_json, 0 if difference is None else 1)
 
 
-def _given(path: Path, program: OpenProgram | None, begin: Evidence | None = None) -> Evidence | Trace:
-    """The evidence or the trace of one side, read from its file."""
+def _given(
+    path: Path, program: OpenProgram | None, run: int, cycles: bool, begin: Evidence | None = None
+) -> Evidence | Trace:
+    """The evidence or the trace of one side, read from its file, which may hold the tensors of several runs."""
     from cvm.audit.dispute import evidence_from
     from cvm.audit.trace_file import read_trace
+    from cvm.cli.feeds import read_archive
 
     if not (path.is_file() and zipfile.is_zipfile(path)):
         return read_trace(path)
@@ -80,15 +88,25 @@ def _given(path: Path, program: OpenProgram | None, begin: Evidence | None = Non
     names = [item.value.name for item in program.program.inputs] + [item.value.name for item in program.program.state]
     known = {} if begin is None else {name: begin.values[name] for name in names}
     try:
-        return evidence_from(program, _archive(path), known)
+        arrays = read_archive(path)
+        layout = _layout(program, arrays, cycles)
+        # A file of one run needs no number; it is of the run that the inputs of the command have at that number.
+        return evidence_from(program, arrays, known, run=run if layout.runs > 1 or begin is None else 0, layout=layout)
     except Invalid as error:
         raise error.at(file=str(path)) from None
 
 
-def _archive(path: Path) -> dict[str, Array]:
-    from cvm.arrays import npz_members, read_npz
+def _layout(program: OpenProgram, arrays: Mapping[str, Array], cycles: bool) -> Layout:
+    """How a file holds its runs, by the inputs in it; one run if they are not there, or fit no layout."""
+    from cvm.inputs import Intake, Layout, arrange
 
-    return {name: read_npz(path, name) for name in npz_members(path)}
+    names = [item.value.name for item in program.program.inputs]
+    if not names or not all(name in arrays for name in names):
+        return Layout()
+    try:
+        return arrange(program.program, {name: arrays[name] for name in names}, cycles, Intake(codes=True))[0]
+    except Invalid:
+        return Layout()
 
 
 def _described(difference: Difference, program: OpenProgram | None) -> dict[str, Any]:
@@ -142,17 +160,17 @@ def _render_difference(console: Console, difference: dict[str, Any] | None) -> N
 
 
 def _computed(
-    program: Path, inputs: list[str], state: Path | None, run: int, cycles: bool, executor: str | None
+    program: Path, inputs: list[str], state: Path | None, run: int, cycles: bool, codes: bool, executor: str | None
 ) -> Evidence:
     """The evidence that follows from program and inputs."""
     from cvm.audit.dispute import computed
-    from cvm.cli.feeds import read_inputs
+    from cvm.cli.feeds import read_archive, read_inputs
     from cvm.cli.models import open_program
 
     verified = open_program(program)
-    given = read_inputs(inputs, verified.program.inputs)
-    before = None if state is None else _archive(state)
-    return computed(verified, given, cycles=cycles, run=run, state=before, executor=executor)
+    given = read_inputs(inputs, verified.program.inputs, codes=codes)
+    before = None if state is None else read_archive(state)
+    return computed(verified, given, cycles=cycles, codes=True, run=run, state=before, executor=executor)
 
 
 def play(
@@ -163,6 +181,7 @@ def play(
     state: _State = None,
     run: _Run = 0,
     cycles: Cycles = False,
+    codes: Codes = False,
     executor: ExecutorName = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the winner's proof.")
@@ -178,8 +197,8 @@ def play(
     from cvm.audit.dispute import most_rounds, settle, side_of, statement_of
 
     with working("playing"):
-        true = _computed(program, inputs, state, run, cycles, executor)
-        sides = tuple(side_of(true, _given(path, true.program, true)) for path in (one, other))
+        true = _computed(program, inputs, state, run, cycles, codes, executor)
+        sides = tuple(side_of(true, _given(path, true.program, run, cycles, true)) for path in (one, other))
         asked: list[Question] = []
         outcome = settle(statement_of(true), (sides[0].root, sides[1].root), (sides[0], sides[1]), asked.append)
     document = {
@@ -260,17 +279,18 @@ def step(
     state: _State = None,
     run: _Run = 0,
     cycles: Cycles = False,
+    codes: Codes = False,
     executor: ExecutorName = None,
     as_json: Json = False,
 ) -> int:
-    """Prove one step of a run: a file that `cvm dispute verify-step` or tools/verify_step.py judges by itself."""
+    """Prove one step of a run: a file that `cvm dispute verify-step` or cvm.standalone.verify_step judges by itself."""
     from cvm.audit.dispute import encode_proof
     from cvm.audit.dispute.targets import auxiliary_count
 
     if (tensor is None) == (op is None) or (tensor is not None and target is not None):
         raise Usage("say what the step is about: --tensor NAME, or --op N and, if it has several targets, --target N")
     with working("running"):
-        true = _computed(program, inputs, state, run, cycles, executor)
+        true = _computed(program, inputs, state, run, cycles, codes, executor)
     nodes = true.program.program.nodes
     if tensor is not None:
         if tensor not in true.program.makers:
@@ -417,7 +437,7 @@ GROUP = Group(
             step,
             (
                 "cvm dispute step --program model.cvm -i photo.npy --tensor conv1 --element 0,3,5,7 -o a.step",
-                "cvm dispute step --program model.cvm -i photo.npy --op 12 --element 40 --step 2 -o a.step",
+                "cvm dispute step --program model.cvm -i photo.npy --op 15 --element 40 --step 1 -o a.step",
             ),
         ),
         "verify-step": Command(verify_step, ("cvm dispute verify-step a.step --program model.cvm",)),

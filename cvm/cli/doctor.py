@@ -6,9 +6,10 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from cvm.cli.cache import cache_document, in_words
 from cvm.cli.declaration import Command
 from cvm.cli.options import Json
-from cvm.cli.output import say, show, table
+from cvm.cli.output import say, show, table, working
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,20 +18,31 @@ __all__ = ["COMMAND"]
 
 _PACKAGES = ("cvm", "numpy", "pydantic", "msgpack", "lark", "typer", "rich", "llvmlite")
 
+_EXTRAS = {
+    "onnx": (("onnx",), "read and write models of ONNX"),
+    "tflite": (("tflite", "flatbuffers"), "read models of TFLite"),
+    "report": (("matplotlib", "jinja2"), "make pages with `cvm report`"),
+    "sign": (("cryptography",), "sign receipts; to verify signatures takes nothing"),
+    "cluster": (("ray",), "verify receipts on a cluster"),
+    "bench": (("onnxruntime", "openvino", "ai-edge-litert"), "time other engines with `cvm bench --compare`"),
+}
+"""The packages of extras that users may want, and what they are for."""
+
 
 def command(as_json: Json = False) -> int:
-    """Show versions, the CPU, the BLAS library, the code cache and the executors; test every executor against FORMAL.
+    """Show versions, extras, the machine, its threads, the code cache and the executors; test these against FORMAL.
 
     The test is on cases where float arithmetic, wrong rounding or a wrong border would show. The exit code is 1 if an
     executor fails it.
     """
-    from cvm.executors import EXECUTORS
+    from cvm.executors import EXECUTORS, choose_executor
     from cvm.executors.base import cores
     from cvm.selftest import run_selftest
-    from cvm.session import choose_executor
 
-    default, why = choose_executor()
-    results = run_selftest([name for name in EXECUTORS if name != "formal"])
+    with working("testing the executors"):
+        default, why = choose_executor()
+        results = run_selftest([name for name in EXECUTORS if name != "formal"])
+    cached = cache_document()
     failed = {result.executor for result in results if not result.agrees}
     document = {
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
@@ -39,9 +51,12 @@ def command(as_json: Json = False) -> int:
             "architecture": platform.machine(),
             "cpu": _cpu(),
             "cores": cores(),
+            "threads": cores(),
             "blas": _blas(),
-            "code cache": _cache(),
+            "code cache": cached["folder"] if cached["trouble"] is None else in_words(cached),
         },
+        "cache": cached,
+        "extras": [_extra(name) for name in _EXTRAS],
         "executors": [
             {"name": name, "default": name == default, "why": why if name == default else "", "ok": name not in failed}
             for name in EXECUTORS
@@ -79,17 +94,23 @@ def _blas() -> str:
     return " ".join(str(blas[key]) for key in ("name", "version") if key in blas) or "unknown"
 
 
-def _cache() -> str:
-    """The folder of compiled code, or why there is none."""
-    from cvm.executors.native.runtime import cache
-
-    found = cache.trouble()
-    return str(cache.folder()) if found is None else f"not used: {found}"
+def _extra(name: str) -> dict[str, Any]:
+    """An extra: its packages, what it is for, and which of them are missing."""
+    packages, purpose = _EXTRAS[name]
+    missing = [package for package in packages if _version(package) is None]
+    return {"name": name, "packages": list(packages), "purpose": purpose, "missing": missing}
 
 
 def _render(console: Console, document: dict[str, Any]) -> None:
     versions = ((name, found or "not installed") for name, found in document["versions"].items())
-    table(console, ("", ""), [*versions, *document["machine"].items()])
+    machine = document["machine"] | {"code cache": in_words(document["cache"])}
+    table(console, ("", ""), [*versions, *machine.items()])
+    say(console)
+    extras = (
+        (e["name"], e["purpose"], f"pip install 'cvm[{e['name']}]'" if e["missing"] else "installed")
+        for e in document["extras"]
+    )
+    table(console, ("extra", "to", ""), extras)
     say(console)
     table(
         console,

@@ -7,12 +7,16 @@ import platform
 import shlex
 import sys
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
+from cvm.cli.advice import next_step
 from cvm.cli.output import print_document, printable
-from cvm.errors import CvmError
+from cvm.errors import ClampWarning, CvmError
 
-__all__ = ["BUG", "INTERRUPTED", "Usage", "report_bug", "report_error", "report_interruption"]
+__all__ = ["BUG", "INTERRUPTED", "Usage", "report_bug", "report_error", "report_interruption", "told_warnings"]
 
 BUG = 70
 INTERRUPTED = 130
@@ -30,14 +34,33 @@ class Usage(CvmError):
 def report_error(error: CvmError, command: str, as_json: bool) -> int:
     """Print an error that a user can fix; returns its exit code. ``command`` is the one to ask for help.
 
-    The notes of an error, such as the line of the text that it is in, follow it.
+    The next step, where it is not obvious, and the notes of an error, such as the line that it is in, follow.
     """
     hint = f"\nTry '{command} --help'." if isinstance(error, Usage) else ""
-    context = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+    notes, step = getattr(error, "__notes__", ()), next_step(error)
+    context = "" if step is None else f" {step}" if notes else f"\n{step}"
+    context += "".join(f"\n{note}" for note in notes)
     print(f"cvm: {printable(str(error) + context)}{hint}", file=sys.stderr)
     if as_json:
         print_document({"error": error.to_json()})
     return error.exit_code
+
+
+@contextmanager
+def told_warnings() -> Iterator[None]:
+    """Print warnings about data of the user as one line on stderr each; those for programmers stay as they are."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, ClampWarning):
+                print(f"cvm: warning: {printable(str(message))}", file=sys.stderr)
+            else:
+                shown(message, category, *place, **more)
+
+        warnings.simplefilter("always", ClampWarning)
+        warnings.showwarning = show
+        yield
 
 
 def report_interruption(as_json: bool) -> int:

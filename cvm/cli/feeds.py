@@ -1,7 +1,8 @@
-"""Inputs from the command line: ``-i [NAME=]FILE[:MEMBER]``."""
+"""Inputs from the command line, ``-i [NAME=]FILE[:MEMBER]``, and other files that are read as what they hold."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,14 +11,16 @@ from cvm.arrays import Array, kind_of, npz_members, read_npy, read_npz
 from cvm.cli.failures import Usage
 from cvm.errors import CvmError, Invalid, Location
 from cvm.formats import diagnosed
+from cvm.inputs import check_codes
 
 if TYPE_CHECKING:
+    from cvm.audit.receipt import Receipt
     from cvm.frontends.nnef import BitOrder
     from cvm.graph import QuantizedGraph, TensorData
     from cvm.program.model import Input
     from cvm.quantization import Quantizer
 
-__all__ = ["graph_inputs", "read_array", "read_inputs"]
+__all__ = ["graph_inputs", "parts", "read_archive", "read_array", "read_inputs", "read_receipt"]
 
 
 def graph_inputs(graph: QuantizedGraph) -> list[Input]:
@@ -28,14 +31,18 @@ def graph_inputs(graph: QuantizedGraph) -> list[Input]:
     return [Input(Value(tensor.name, tensor.shape, 0, 0), tensor.quantizer) for tensor in tensors]
 
 
-def read_inputs(specs: Sequence[str], inputs: Sequence[Input], bit_order: BitOrder = "lsb") -> dict[str, Array]:
+def read_inputs(
+    specs: Sequence[str], inputs: Sequence[Input], bit_order: BitOrder = "lsb", codes: bool = False
+) -> dict[str, Array]:
     """The arrays of all ``-i`` options by the name of the input; ``bit_order`` is that of tensor files.
 
-    Raises `Usage` where it is not clear whose one is.
+    Integers for an input with a quantiser are its codes: those of a tensor file, which says what they stand for, and
+    with ``codes`` those of arrays. Raises `Usage` where it is not clear whose an array is, and `Invalid`
+    (``input.integers``) for integers that are not said to be codes.
     """
     arrays: dict[str, Array] = {}
     for spec in specs:
-        for name, array in _read(spec, inputs, bit_order).items():
+        for name, array in _read(spec, inputs, bit_order, codes).items():
             if name in arrays:
                 raise Usage(f"the input {name!r} is given twice")
             arrays[name] = array
@@ -51,7 +58,7 @@ def read_inputs(specs: Sequence[str], inputs: Sequence[Input], bit_order: BitOrd
 
 def read_array(spec: str) -> Array:
     """The array that FILE[:MEMBER] names: a ``.npy`` file, or a member of a ``.npz`` file, by default its only one."""
-    name, file, member = _parts(spec)
+    name, file, member = parts(spec)
     if name is not None:
         raise Usage(f"expected FILE[:MEMBER], found {spec!r}")
     path = Path(file)
@@ -70,31 +77,57 @@ def read_array(spec: str) -> Array:
         raise error.at(file=file) from None
 
 
-def _read(spec: str, inputs: Sequence[Input], bit_order: BitOrder) -> dict[str, Array]:
-    name, file, member = _parts(spec)
+def read_archive(path: Path) -> dict[str, Array]:
+    """All arrays of a ``.npz`` file, by name."""
+    return {name: read_npz(path, name) for name in npz_members(path)}
+
+
+def read_receipt(path: Path) -> Receipt:
+    """The receipt in a file. Raises `CvmError`."""
+    from cvm.audit import load_receipt
+
+    try:
+        return load_receipt(path)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise Invalid("receipt.unreadable", message, Location(str(path))) from None
+
+
+def _read(spec: str, inputs: Sequence[Input], bit_order: BitOrder, codes: bool) -> dict[str, Array]:
+    name, file, member = parts(spec)
     path = Path(file)
     try:
         kind = kind_of(path)
         if kind == "npz":
-            return _from_archive(path, name, member, inputs)
+            return _stated(_from_archive(path, name, member, inputs), inputs, codes)
         if member is not None:
             raise Usage(f"{file} holds one array: there is no member {member!r} in it")
         chosen = name if name is not None else _only_input(spec, inputs)
         if kind == "npy":
-            return {chosen: read_npy(path)}
+            return _stated({chosen: read_npy(path)}, inputs, codes)
         return {chosen: _from_tensor_file(path, _input(chosen, inputs), bit_order)}
     except CvmError as error:
-        raise error.at(file=file) from None
+        raise diagnosed(error.at(file=file), path, "an array (.npy, .npz, .dat)", ("npy", "npz", "tensor")) from None
 
 
-def _parts(spec: str) -> tuple[str | None, str, str | None]:
+def _stated(arrays: dict[str, Array], inputs: Sequence[Input], codes: bool) -> dict[str, Array]:
+    """The arrays, of which integers for an input with a quantiser are said to be codes. Raises `Invalid` otherwise."""
+    for name, array in arrays.items():
+        item = _input(name, inputs)
+        if item is not None and not codes:
+            check_codes(name, item.quantizer, array)
+    return arrays
+
+
+def parts(spec: str) -> tuple[str | None, str, str | None]:
     """NAME, FILE and MEMBER. What exists as a file is FILE, even with ``=`` or ``:`` in its name."""
     name: str | None = None
     member: str | None = None
     file = spec
     if "=" in file and not Path(file).exists():
         name, file = file.split("=", 1)
-    if ":" in file and not Path(file).exists():
+    drive = re.match(r"[A-Za-z]:[\\/]", file)  # of Windows: its colon begins no member
+    if ":" in file[drive.end() if drive else 0 :] and not Path(file).exists():
         file, member = file.rsplit(":", 1)
     if name == "" or not file or member == "":
         raise Usage(f"expected -i [NAME=]FILE[:MEMBER], found {spec!r}")

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from cvm.cli.declaration import Command
+from cvm.cli.failures import Usage
 from cvm.cli.foreign import render_model
 from cvm.cli.options import BitOrder, CompatMode, Json, Model, NoOptimize, Params
-from cvm.cli.output import headroom, say, show, table
+from cvm.cli.output import headroom, progress, say, show, table, write_file
+from cvm.errors import LimitExceeded, Location
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +29,15 @@ def command(
         bool,
         typer.Option("--cost", help="Show what a run costs instead: gas, multiply-adds, memory, bytes of a trace."),
     ] = False,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile", help="Show how long each node takes instead, on random inputs, by NumPy on one core."
+        ),
+    ] = False,
+    draw: Annotated[
+        Path | None, typer.Option("--draw", metavar="OUT.svg", help="Write also a drawing of the nodes, as SVG.")
+    ] = None,
     bit_order: BitOrder = "lsb",
     params: Params = None,
     compat: CompatMode = "correct",
@@ -40,14 +51,85 @@ def command(
     """
     from cvm.cli.models import open_program
 
+    if cost and profile:
+        raise Usage("--cost shows what a run costs by its ops, --profile the time of each node: give one")
     if params is None and program.suffix == ".json":
+        if profile or draw is not None:
+            raise Usage(f"this is for programs: cvm inspect {program} --params FILE")
         return _inspect_graph(program, compat, as_json)
     verified = _imported(program, params, compat) if params else open_program(program, no_optimize, bit_order)
     if cost:
-        priced = price(verified)
-        return show(priced, lambda console: _render_price(console, priced), as_json)
-    document = describe(verified)
-    return show(document, lambda console: _render(console, document), as_json)
+        document, render = price(verified), _render_price
+    elif profile:
+        document, render = _profile(verified), _render_profile
+    else:
+        document, render = describe(verified), _render
+    if draw is not None:
+        document["file"] = _drawn(verified, draw)
+    return show(document, lambda console: render(console, document), as_json)
+
+
+def _drawn(verified: VerifiedProgram, path: Path) -> dict[str, Any]:
+    """Write a drawing; its path and the number of its bytes. Raises `LimitExceeded` (``inspect.draw``)."""
+    from cvm.drawing import ALONE, network_svg, steps_of
+
+    picture = network_svg(steps_of(verified.program), style=ALONE)
+    if picture is None:
+        count = len(verified.program.nodes)
+        raise LimitExceeded(
+            "inspect.draw", f"{count} nodes are too many to draw; --json lists them", Location(str(path))
+        )
+    data = picture.encode()
+    write_file(path, data)
+    return {"path": str(path), "bytes": len(data)}
+
+
+def _profile(verified: VerifiedProgram) -> dict[str, Any]:
+    """The time of each node, as a document."""
+    from cvm.audit.costs import macs
+    from cvm.bench.engines import random_inputs
+    from cvm.bench.nodes import ROUNDS, node_seconds
+    from cvm.executors import choose_executor
+
+    program = verified.program
+    feeds = random_inputs(program, 1)
+    with progress("timing", ROUNDS * len(program.nodes)) as advance:
+        seconds = node_seconds(verified, feeds, advance)
+    rows = zip(program.nodes, seconds, macs(verified), strict=True)
+    return {
+        "digest": program.digest,
+        "executor": "numpy",
+        "default": choose_executor()[0],
+        "seconds": sum(seconds),
+        "nodes": [
+            {"op": node.op, "output": node.outputs[0].name, "shape": list(node.outputs[0].shape), "seconds": spent,
+             "macs": count}
+            for node, spent, count in rows
+        ],
+    }  # fmt: skip
+
+
+def _render_profile(console: Console, document: dict[str, Any]) -> None:
+    whole = document["seconds"] or 1.0
+    rows = (
+        (
+            node["op"], node["output"], node["shape"], node["macs"],
+            f"{1e6 * node['seconds']:.1f}", f"{100 * node['seconds'] / whole:.1f} %",
+        )
+        for node in document["nodes"]
+    )  # fmt: skip
+    table(console, ("op", "output", "shape", "macs>", "microseconds>", "share>"), rows)
+    say(console)
+    say(console, f"all     {1e3 * document['seconds']:.3f} ms by numpy, node by node")
+    if document["default"] != "numpy":
+        say(console, f"        {document['default']}, the default here, fuses nodes: `cvm bench` times it")
+    say(console, f"digest  {document['digest']}")
+    _render_file(console, document)
+
+
+def _render_file(console: Console, document: dict[str, Any]) -> None:
+    if "file" in document:
+        say(console, f"wrote   {document['file']['path']} ({document['file']['bytes']} bytes)")
 
 
 def _imported(model: Path, params: Path, compat: Literal["correct", "cvm-1"]) -> VerifiedProgram:
@@ -138,6 +220,7 @@ def _render_price(console: Console, document: dict[str, Any]) -> None:
     )
     say(console, f"trace      {document['trace_bytes']} bytes to hash, if one is taken")
     say(console, f"digest     {document['digest']}")
+    _render_file(console, document)
 
 
 def _value(value: Value) -> dict[str, Any]:
@@ -186,6 +269,7 @@ def _render(console: Console, document: dict[str, Any]) -> None:
     say(console, f"macs    {document['macs']}")
     say(console, f"gas     {document['gas']}")
     say(console, f"digest  {document['digest']}")
+    _render_file(console, document)
 
 
 def _meaning(item: dict[str, Any]) -> str:
@@ -204,6 +288,8 @@ COMMAND = Command(
     (
         "cvm inspect model.cvm",
         "cvm inspect model.cvm --cost",
+        "cvm inspect model.cvm --profile",
+        "cvm inspect model.cvm --draw model.svg",
         "cvm inspect model/ --json",
         "cvm inspect model.json",
     ),

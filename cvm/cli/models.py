@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cvm.cli.failures import Usage
+from cvm.cli.output import working
 from cvm.errors import CvmError, Invalid, Location
 from cvm.formats import diagnosed, model_format
 
@@ -20,11 +21,22 @@ __all__ = ["is_program", "open_graph", "open_program"]
 _MAGIC = b"\x93\xabcvm-program"
 
 
-def open_program(path: Path, no_optimize: bool = False, bit_order: BitOrder = "lsb") -> VerifiedProgram:
-    """The verified program in a file, or that of a model of ONNX or NNEF, whose tensor files are read in ``bit_order``.
+def open_program(
+    path: Path, no_optimize: bool = False, bit_order: BitOrder = "lsb", expect_digest: str | None = None
+) -> VerifiedProgram:
+    """The verified program in a file, or that of a model, whose NNEF tensor files are read in ``bit_order``.
 
-    ``no_optimize`` is for a model alone.
+    ``no_optimize`` is for a model alone; ``expect_digest`` is the digest that the program must have.
     """
+    from cvm.program.files import require_digest
+
+    with working("reading"):
+        verified = _opened(path, no_optimize, bit_order)
+    require_digest(verified.program, expect_digest, str(path))
+    return verified
+
+
+def _opened(path: Path, no_optimize: bool, bit_order: BitOrder) -> VerifiedProgram:
     from cvm.api import compile
     from cvm.program.files import load_verified
     from cvm.program.verifier import verify

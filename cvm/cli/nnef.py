@@ -12,7 +12,7 @@ import typer
 
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
-from cvm.cli.options import BitOrder, Cycles, Inputs, Json, Variant
+from cvm.cli.options import BitOrder, Codes, Cycles, Inputs, Json, Variant
 from cvm.cli.output import say, show, table, working, write_file
 from cvm.errors import CvmError
 
@@ -119,6 +119,7 @@ def run(
         bool, typer.Option("--statistics", help="Show extremes, mean and deviation of every tensor instead.")
     ] = False,
     cycles: Cycles = False,
+    codes: Codes = False,
     bit_order: BitOrder = "lsb",
     variant: Variant = None,
     as_json: Json = False,
@@ -130,7 +131,7 @@ def run(
     from cvm.frontends import nnef
 
     graph = nnef.load(path, bit_order=bit_order, variant=variant)
-    feeds = read_inputs(inputs, graph_inputs(graph), bit_order)
+    feeds = read_inputs(inputs, graph_inputs(graph), bit_order, codes)
     wanted: Literal["all"] | list[str] | None = "all" if capture == "all" else capture.split(",") if capture else None
     with working("evaluating"), _in_document(path):
         evaluator = reference.Reference(graph, pseudo_quantize)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,8 +42,9 @@ def _named(name: str, entries: list[dict[str, Any]], what: str) -> dict[str, Any
     for entry in entries:
         if entry["name"] == name:
             return entry
-    close = difflib.get_close_matches(name, [entry["name"] for entry in entries], 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    from cvm.ops.catalogue import meant
+
+    hint = meant(name, [entry["name"] for entry in entries])
     raise Invalid("ops.unknown", f"there is no {what} {name!r}{hint}")
 
 

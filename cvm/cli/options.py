@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BitOrder",
+    "Codes",
     "CompatMode",
     "CompileCompat",
     "Cycles",
     "ExecutorName",
+    "ExpectDigest",
     "InputRange",
     "InputShape",
     "Inputs",
@@ -27,6 +29,7 @@ __all__ = [
     "Judge",
     "Model",
     "NoOptimize",
+    "OutOfRangeRule",
     "Params",
     "Salt",
     "Threads",
@@ -62,9 +65,13 @@ Inputs: TypeAlias = Annotated[
         "-i",
         metavar="[NAME=]FILE[:MEMBER]",
         help="An input: a .npy file, a member of a .npz file, or an NNEF .dat file. NAME may be left out where it is "
-        "clear; a .npz file without NAME and MEMBER gives all inputs by their names. Integers are codes, floats are "
-        "real numbers. May be repeated.",
+        "clear; a .npz file without NAME and MEMBER gives all inputs by their names. Floats are real numbers; integers "
+        "for an input with a quantiser need --codes. May be repeated.",
     ),
+]
+
+Codes: TypeAlias = Annotated[
+    bool, typer.Option("--codes", help="Integers for inputs with a quantiser are its codes. Without, they are refused.")
 ]
 
 Cycles: TypeAlias = Annotated[
@@ -92,6 +99,16 @@ BitOrder: TypeAlias = Annotated[
         parser=one_of("lsb", "msb"),
         help="The end from which NNEF .dat files fill a byte with items that are no whole bytes: the least significant "
         "bit, or the most significant. The format does not say.",
+    ),
+]
+
+OutOfRangeRule: TypeAlias = Annotated[
+    Literal["refuse", "warn", "clamp"],
+    typer.Option(
+        "--out-of-range",
+        metavar="refuse|warn|clamp",
+        parser=one_of("refuse", "warn", "clamp"),
+        help="What becomes of real numbers beyond the range of an input: warn and clamp take the nearest code.",
     ),
 ]
 
@@ -203,6 +220,11 @@ CompileCompat: TypeAlias = Annotated[
 
 ExecutorName: TypeAlias = Annotated[
     str | None, typer.Option("--executor", metavar="NAME", help="The executor; see `cvm doctor`.")
+]
+
+ExpectDigest: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--expect-digest", metavar="HEX", help="The digest that the program must have."),
 ]
 
 Threads: TypeAlias = Annotated[

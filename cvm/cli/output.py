@@ -101,12 +101,21 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[obj
     console.file.write("".join(f"{line.rstrip()}\n" for line in lines if line.strip()))
 
 
+_spinners: list[Callable[[str], None]] = []
+"""The spinner that is shown or about to be, as the function that changes its words."""
+
+
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner on stderr, where that is a terminal, if the block takes more than `PATIENCE` seconds.
 
-    Gives the function to call with the words for what is being done.
+    Gives the function to call with the words for what is being done. Within another such block the words are those of
+    its spinner.
     """
+    if _spinners:
+        _spinners[0](what)
+        yield _spinners[0]
+        return
     if not sys.stderr.isatty():
         yield lambda now: None
         return
@@ -114,9 +123,11 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     timer = Timer(PATIENCE, status.start)
     timer.daemon = True
     timer.start()
+    _spinners.append(lambda now: status.update(printable(now)))
     try:
-        yield lambda now: status.update(printable(now))
+        yield _spinners[0]
     finally:
+        _spinners.clear()
         timer.cancel()
         timer.join()  # it may just be starting the spinner
         status.stop()
@@ -153,12 +164,12 @@ def headroom(interval: Sequence[int], width: int) -> int:
     return width - 1 - max(abs(interval[0]), abs(interval[1])).bit_length()
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a result, see `cvm.writing`. Raises `Invalid` (``output.unwritable``)."""
+def write_file(path: Path, *data: bytes) -> None:
+    """Write a result, one piece after the other, see `cvm.writing`. Raises `Invalid` (``output.unwritable``)."""
     from cvm import writing
 
     with unwritable(path):
-        writing.write_file(path, data)
+        writing.write_file(path, *data)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import typer
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
 from cvm.cli.options import (
+    Codes,
     Cycles,
     InputRange,
     Inputs,
@@ -25,22 +26,22 @@ from cvm.cli.options import (
     input_shapes,
     input_states,
 )
-from cvm.cli.output import narrated, progress, say, show, table, working, write_file
+from cvm.cli.output import narrated, say, show, table, working, write_file
 from cvm.formats import model_format
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cvm.arrays import Array
-    from cvm.calibration import CalibratedTensor, Calibration, Form, Settings
+    from cvm.calibration import CalibratedTensor, Calibration, Choice, Form, RangeMethod, Settings, Trial
     from cvm.formats import ModelFormat
     from cvm.graph import QuantizedGraph
-    from cvm.quantization.calibration import Method
     from cvm.quantizing import Quantized
 
 __all__ = ["COMMAND"]
 
 _METHODS = ("minmax", "percentile", "mse", "entropy")
+_CHOICES = ("auto", "on", "off")
 _FORMS = ("linear", "zero-point", "logarithmic")
 _FILE, _PROGRAM, _ONNX = "graph.quant", ".cvm", ".onnx"
 
@@ -58,7 +59,7 @@ _Output = Annotated[
         "-o",
         "--output",
         metavar="FILE",
-        help="What to write: the integer program (FILE.cvm); for a model of ONNX also the quantised model (FILE.onnx, "
+        help="What to write: the integer program (FILE.cvm); also a quantised model of ONNX (FILE.onnx, "
         "with QuantizeLinear and DequantizeLinear); for an NNEF model also the quantisation file (graph.quant).",
     ),
 ]
@@ -94,13 +95,40 @@ _PerChannel = Annotated[
         "channel for ONNX and TFLite, per tensor for NNEF.",
     ),
 ]
+_OutputBits = Annotated[
+    int | None,
+    typer.Option(
+        "--output-bits",
+        metavar="N",
+        help="Bits of outputs that nothing else reads, 2 to 16, for ONNX and TFLite: 12 in a program if not said, as "
+        "--bits in a quantised model of ONNX.",
+    ),
+]
 _Method = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--method",
-        metavar="minmax|percentile|mse|entropy",
+        metavar="minmax|percentile|mse|entropy|best",
         help="How a range is chosen: all numbers; all but the largest few; least squared error; least loss of "
-        "information (Kullback-Leibler).",
+        "information (Kullback-Leibler); or the one of the first three that brings the outputs nearest to the floats, "
+        "which is the default for ONNX and TFLite. For NNEF it is minmax.",
+    ),
+]
+_Equalize = Annotated[
+    str | None,
+    typer.Option(
+        "--equalize",
+        metavar="auto|on|off",
+        help="Rescale channels between two linear layers so that one range suits all of them: where that helps on the "
+        "data (auto, the default for ONNX and TFLite), in any case, or not (the default for NNEF).",
+    ),
+]
+_CorrectBias = Annotated[
+    str | None,
+    typer.Option(
+        "--correct-bias",
+        metavar="auto|on|off",
+        help="Take out of biases what rounding adds to the mean of each channel; auto, on and off as for --equalize.",
     ),
 ]
 _Percentile = Annotated[
@@ -121,7 +149,7 @@ _TargetSqnr = Annotated[
         "--target-sqnr",
         metavar="DB",
         help="Give more bits (16 to activations, 12 to filters) to what costs the outputs most, and to no more than it "
-        "takes for every output to have this SQNR. For ONNX and TFLite.",
+        "takes for every output to have this SQNR.",
     ),
 ]
 _MaxBytes = Annotated[
@@ -131,7 +159,7 @@ _MaxBytes = Annotated[
         metavar="N",
         min=1,
         help="The most bytes of the program file. Without --target-sqnr, as many tensors get more bits as fit; with "
-        "it, a program that is larger is refused. For ONNX and TFLite.",
+        "it, a program that is larger is refused.",
     ),
 ]
 _WriteWeights = Annotated[
@@ -150,9 +178,12 @@ def command(
     bits: _Bits = 8,
     weight_bits: _WeightBits = None,
     per_channel: _PerChannel = None,
-    method: _Method = "minmax",
+    method: _Method = None,
     percentile: _Percentile = 99.99,
     form: _Form = "linear",
+    output_bits: _OutputBits = None,
+    equalize: _Equalize = None,
+    correct_bias: _CorrectBias = None,
     random: _Random = None,
     seed: _Seed = 0,
     random_range: _RandomRange = "-1,1",
@@ -160,6 +191,7 @@ def command(
     max_bytes: _MaxBytes = None,
     write_weights: _WriteWeights = False,
     cycles: Cycles = False,
+    codes: Codes = False,
     input_shape: InputShape = [],  # noqa: B006
     input_range: InputRange = [],  # noqa: B006
     state: States = [],  # noqa: B006
@@ -179,32 +211,78 @@ def command(
     """
     kind = model_format(model)
     _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range or state))
-    from cvm.calibration import Settings
-
-    per_channel = kind != "nnef" if per_channel is None else per_channel
-    settings = Settings(bits, weight_bits, per_channel, cast("Method", method), percentile, cast("Form", form))
-    data = _Data(inputs, random, seed, _interval(random_range), cycles)
+    widths, ranges = (bits, weight_bits, output_bits), (per_channel, method, percentile, form)
+    settings = _settings(kind, output, widths, ranges, _changes(kind, output, (equalize, correct_bias), write_weights))
+    data = _Data(inputs, random, seed, _interval(random_range), cycles, codes)
     aims = (target_sqnr, max_bytes)
     if kind != "nnef":
-        wishes = (input_shape, input_range, state)
-        return _completed(model, output, settings, data, wishes, aims, not no_optimize, as_json)
-    if aims != (None, None):
-        raise Usage("--target-sqnr and --max-bytes are for a model of ONNX or TFLite")
-    return _of_nnef(model, output, settings, data, write_weights, not no_optimize, as_json)
+        shaped = (input_shape, input_range, state)
+        return _completed(model, output, settings, data, shaped, aims, not no_optimize, as_json)
+    return _of_nnef(model, output, settings, data, write_weights, aims, not no_optimize, as_json)
 
 
-def _require_sense(kind: ModelFormat, output: Path | None, method: str, form: str, whole: bool, shaped: bool) -> None:
+def _settings(
+    kind: ModelFormat,
+    output: Path | None,
+    widths: tuple[int, int | None, int | None],
+    ranges: tuple[bool | None, str | None, float, str],
+    changes: tuple[Choice, Choice],
+) -> Settings:
+    """The settings, with the defaults of the kind of model."""
+    from cvm.calibration import Settings
+
+    bits, weight_bits, output_bits = widths
+    per_channel, method, percentile, form = ranges
+    completes = kind != "nnef"
+    if output_bits is None and (output is None or output.suffix == _PROGRAM):
+        output_bits = Settings.measured(bits).output_bits
+    return Settings(
+        bits,
+        weight_bits,
+        completes if per_channel is None else per_channel,
+        cast("RangeMethod", method or ("best" if completes else "minmax")),
+        percentile,
+        cast("Form", form),
+        output_bits=output_bits if completes else None,
+        equalize=changes[0],
+        correct_bias=changes[1],
+    )
+
+
+def _changes(
+    kind: ModelFormat, output: Path | None, choices: tuple[str | None, str | None], whole: bool
+) -> tuple[Choice, Choice]:
+    """What may be done to the numbers of the model before they are rounded.
+
+    Raises `Usage` where the file that is to be written does not hold these numbers.
+    """
+    default = "off" if kind == "nnef" or (output is not None and output.suffix == _ONNX) else "auto"
+    for option, choice in zip(("--equalize", "--correct-bias"), choices, strict=True):
+        if choice not in (*_CHOICES, None):
+            raise Usage(f"expected {option} {', '.join(_CHOICES)}, found {choice!r}")
+        if kind == "nnef" and choice not in ("off", None) and not whole and (output is None or output.name == _FILE):
+            raise Usage(f"{option} changes weights: say -o FILE{_PROGRAM}, or --write-weights with {_FILE}")
+        if kind == "onnx" and choice not in ("off", None) and output is not None and output.suffix == _ONNX:
+            raise Usage(
+                f"{option} changes weights, which a quantised model of ONNX has as before: say -o FILE{_PROGRAM}"
+            )
+    first, second = (cast("Choice", choice or default) for choice in choices)
+    return first, second
+
+
+def _require_sense(
+    kind: ModelFormat, output: Path | None, method: str | None, form: str, whole: bool, shaped: bool
+) -> None:
     """Raise `Usage` for options that do not go together."""
-    if method not in _METHODS:
-        raise Usage(f"expected --method {', '.join(_METHODS)}, found {method!r}")
+    if method not in (*_METHODS, "best", None):
+        message = f"expected --method {', '.join(_METHODS)}, found {method!r}"
+        raise Usage(f"{message}; best tries the first three")
     if form not in _FORMS:
         raise Usage(f"expected --form {', '.join(_FORMS)}, found {form!r}")
     if whole and (output is None or output.name != _FILE):
         raise Usage(f"--write-weights writes a folder with a {_FILE}: say -o FOLDER/{_FILE}")
-    if kind == "onnx" and output is not None and output.suffix == _ONNX:
-        return
-    if kind != "nnef" and output is not None and output.suffix != _PROGRAM:
-        also = f", or FILE{_ONNX} for a quantised model of ONNX" if kind == "onnx" else ""
+    if kind != "nnef" and output is not None and output.suffix not in (_PROGRAM, _ONNX):
+        also = f", or FILE{_ONNX} for a quantised model of ONNX"
         raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}{also}")
     if kind != "onnx" and shaped:
         raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
@@ -219,6 +297,7 @@ class _Data:
     seed: int
     interval: tuple[float, float]
     cycles: bool
+    codes: bool
 
     def arrays(self, graph: QuantizedGraph) -> dict[str, Array]:
         """An array for every input of a graph. Raises `Usage` where there is none, or both files and ``--random``."""
@@ -230,7 +309,7 @@ class _Data:
                 listed = ", ".join(f"{name} {list(graph.tensors[name].shape)}" for name in graph.inputs)
                 message = f"no -i option gives the input {graph.inputs[0]!r}; the inputs are {listed}"
                 raise Usage(f"{message}; --random N draws random data")
-            return read_inputs(self.inputs, graph_inputs(graph))
+            return read_inputs(self.inputs, graph_inputs(graph), codes=self.codes)
         if self.inputs or self.cycles:
             raise Usage("--random is instead of -i and --cycles")
         return random_inputs(graph, self.random, self.seed, *self.interval)
@@ -253,32 +332,46 @@ def _interval(text: str) -> tuple[float, float]:
 
 
 def _of_nnef(
-    model: Path, output: Path | None, settings: Settings, data: _Data, whole: bool, optimize: bool, as_json: bool
+    model: Path,
+    output: Path | None,
+    settings: Settings,
+    data: _Data,
+    whole: bool,
+    aims: tuple[float | None, int | None],
+    optimize: bool,
+    as_json: bool,
 ) -> int:
-    from cvm.calibration import calibrate
     from cvm.frontends import nnef
     from cvm.frontends.nnef.faults import exhaustion
-    from cvm.quantizing import quantize_nnef
+    from cvm.quantizing import Goal, calibrated_nnef, quantize_nnef
     from cvm.reference import run_count
 
     graph = nnef.load(model)
     feeds = data.arrays(graph)
     runs = run_count(graph, feeds, data.cycles)
     document: dict[str, Any] = {"model": str(model)}
-    with exhaustion(str(model)), progress("calibrating", runs) as advance:
-        if output is None or output.suffix != _PROGRAM:
-            found = calibrate(graph, feeds, settings, cycles=data.cycles, on_run=advance)
+    aimed = aims != (None, None)
+    with exhaustion(str(model)), narrated("calibrating", runs) as (advance, say_step):
+        if not aimed and (output is None or output.suffix not in (_PROGRAM, _ONNX)):
+            found, settings, trials = calibrated_nnef(graph, feeds, settings, cycles=data.cycles, on_run=advance)
         else:
+            goal = Goal(*aims, on_step=say_step) if aimed else None
             made = quantize_nnef(
-                graph, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance
-            )  # fmt: skip
-            found = made.calibration
+                graph, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance, goal=goal
+            )
+            found, settings, trials = made.calibration, made.settings, made.trials
+            if aimed:
+                document |= {"bits": settings.bits, "widened": _widened(made)}
     document["tensors"] = [_tensor(item) for item in found.tensors]
+    if trials or found.rescaled or found.corrected:
+        document |= _choices(settings, trials, found)
     if data.random is not None:
         document["data"] = data.said(runs)
     if output is not None:
         document |= (
-            _of_program(made, feeds, data, output) if output.suffix == _PROGRAM else _written(found, output, whole)
+            _written(found, output, whole)
+            if output.suffix not in (_PROGRAM, _ONNX)
+            else _of_program(*_content(made, output, optimize), feeds, data, output)
         )
     return show(document, lambda console: _render(console, document), as_json)
 
@@ -296,7 +389,6 @@ def _completed(
     from cvm.frontends import onnx, tflite
     from cvm.quantizing import Goal, quantize_completed, quantized_onnx
     from cvm.reference import run_count
-    from cvm.report.document import decibel
 
     if model_format(model) == "tflite":
         loaded: onnx.Loaded | tflite.Loaded = tflite.load(model, floats=True)
@@ -316,11 +408,11 @@ def _completed(
         "data": data.said(runs),
         "bits": settings.bits,
         "tensors": [_tensor(item) for item in made.calibration.tensors],
+        **_choices(made.settings, made.trials, made.calibration),
         "remedies": list(made.remedies),
-        "widened": [{"tensors": list(item.tensors), "alone_db": decibel(item.alone_db)} for item in made.widened],
+        "widened": _widened(made),
     }
-    content = None
-    if output is not None and output.suffix == _ONNX:
+    if output is not None and output.suffix == _ONNX and model_format(model) == "onnx":
         shapes, ranges = input_shapes(wishes[0]), input_ranges(wishes[1])
         content, made = quantized_onnx(
             model,
@@ -330,12 +422,30 @@ def _completed(
             input_ranges=ranges,
             states=input_states(wishes[2]),
         )
-    document |= _of_program(made, feeds, data, output, content)
+    else:
+        made, content = _content(made, output, optimize)
+    document |= _of_program(made, content, feeds, data, output)
     return show(document, lambda console: _render(console, document), as_json)
 
 
+def _widened(made: Quantized) -> list[dict[str, Any]]:
+    from cvm.report.document import decibel
+
+    return [{"tensors": list(item.tensors), "alone_db": decibel(item.alone_db)} for item in made.widened]
+
+
+def _content(made: Quantized, output: Path | None, optimize: bool) -> tuple[Quantized, bytes]:
+    """What is written: the program, or a model of ONNX, and then the program of that."""
+    from cvm.quantizing import graph_onnx
+
+    if output is None or output.suffix != _ONNX:
+        return made, made.program.to_bytes()
+    content, again = graph_onnx(made, optimize=optimize)
+    return again, content
+
+
 def _of_program(
-    made: Quantized, feeds: Mapping[str, Array], data: _Data, output: Path | None, content: bytes | None = None
+    made: Quantized, content: bytes, feeds: Mapping[str, Array], data: _Data, output: Path | None
 ) -> dict[str, Any]:
     """What the program is, how far it is from the model, and where it, or the ``content``, was written."""
     from cvm.program.verifier import verify
@@ -353,8 +463,9 @@ def _of_program(
         "constant_bytes": sum(len(constant.data) for constant in made.program.constants),
         "exact": all(item.bound == 0 for item in made.program.provenance.exactness),
     }
+    if made.halves:
+        document["halves_to_even"] = list(made.halves)
     if output is not None:
-        content = made.program.to_bytes() if content is None else content
         write_file(output, content)
         document["file"] = {"path": str(output), "bytes": len(content)}
     return document
@@ -367,6 +478,33 @@ def _written(found: Calibration, output: Path, whole: bool) -> dict[str, Any]:
     data = found.text.encode()
     write_file(output, data)
     return {"file": {"path": str(output), "bytes": len(data)}}
+
+
+def _choices(settings: Settings, trials: Sequence[Trial], found: Calibration) -> dict[str, Any]:
+    """What was chosen of what the settings left open, and what was done to the numbers of the model."""
+    from cvm.report.document import decibel
+
+    return {
+        "method": settings.method,
+        "tried": [
+            {
+                "method": item.method,
+                "equalized": item.equalized,
+                "corrected": item.corrected,
+                "sqnr_db": decibel(item.apart_db),
+                "kept": item.kept,
+            }
+            for item in trials
+        ],
+        "equalized": [
+            {"tensor": item.tensor, "filters": list(item.filters), "exponents": list(item.exponents)}
+            for item in found.rescaled
+        ],
+        "corrected": [
+            {"tensor": item.tensor, "bias": item.bias, "greatest": item.greatest, "added": item.is_new}
+            for item in found.corrected
+        ],
+    }
 
 
 def _tensor(item: CalibratedTensor) -> dict[str, Any]:
@@ -401,6 +539,22 @@ def _render(console: Console, document: dict[str, Any]) -> None:
         say(console, f"wrote  {document['folder']}")
 
 
+def _render_choices(console: Console, document: dict[str, Any]) -> None:
+    if document["tried"]:
+        say(console, f"ranges: {document['method']}, the best of {len({t['method'] for t in document['tried']})} tried")
+    for done, what in (
+        ("equalized", "channels equalised between layers"),
+        ("corrected", "means of channels corrected"),
+    ):
+        tried = any(item[done] for item in document["tried"])
+        if document[done]:
+            names = ", ".join(item["tensor"] for item in document[done][:_LISTED])
+            more = f" and {len(document[done]) - _LISTED} more" if len(document[done]) > _LISTED else ""
+            say(console, f"{what}: {len(document[done])} ({names}{more})")
+        elif tried:
+            say(console, f"{what}: none, since that did not help")
+
+
 def _render_program(console: Console, document: dict[str, Any]) -> None:
     say(console)
     table(console, ("output", "SQNR dB>"), ((item["output"], _ratio(item["sqnr_db"])) for item in document["outputs"]))
@@ -408,6 +562,8 @@ def _render_program(console: Console, document: dict[str, Any]) -> None:
     kinds = Counter(item["role"] for item in document["tensors"])
     listed = ", ".join(f"{count} {role}{'s' * (count != 1)}" for role, count in kinds.items()) or "none"
     say(console, f"quantisers added: {listed}")
+    if "tried" in document:
+        _render_choices(console, document)
     widened = document.get("widened", [])
     if widened:
         costs = ", ".join(f"{item['tensors'][0]} ({_ratio(item['alone_db'])} dB)" for item in widened[:_LISTED])
@@ -416,6 +572,11 @@ def _render_program(console: Console, document: dict[str, Any]) -> None:
     data = document.get("data", {})
     if "random" in data:
         say(console, f"data: {data['runs']} random samples (seed {data['random']['seed']}): the ranges are theirs")
+    halves = document.get("halves_to_even", [])
+    if halves:
+        more = f" and {len(halves) - _LISTED} more" if len(halves) > _LISTED else ""
+        names = ", ".join(halves[:_LISTED])
+        say(console, f"ONNX rounds halves to even, this model does not: averages may differ by a code ({names}{more})")
     say(console, f"{document['nodes']} nodes, {document['constant_bytes']} bytes of constants")
     say(console, f"gas     {document['gas']}")
     say(console, f"digest  {document['digest']}")

@@ -14,6 +14,7 @@ from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
 from cvm.cli.options import (
     BitOrder,
+    Codes,
     Cycles,
     ExecutorName,
     InputRange,
@@ -85,6 +86,7 @@ def command(
     executor: ExecutorName = None,
     threads: Threads = None,
     cycles: Cycles = False,
+    codes: Codes = False,
     bit_order: BitOrder = "lsb",
     input_shape: InputShape = [],  # noqa: B006
     input_range: InputRange = [],  # noqa: B006
@@ -95,10 +97,10 @@ def command(
 
     The float model is evaluated in float64 without any quantisation, on the same inputs. A model of ONNX is quantised
     already: its float model is that model without the rounding. It clips to the range of every QuantizeLinear, since
-    tools leave a Relu out where that range does its work. For every tensor, the report
-    gives the signal-to-quantisation-noise ratio (worst first), saturation, the used part of the proven range, headroom
-    and histograms; and how often both take a sample for the same class. The page is one HTML file that loads nothing;
-    it needs the extra `report`.
+    tools leave a Relu out where that range does its work. For every tensor, the report gives the
+    signal-to-quantisation-noise ratio (worst first), saturation, the used part of the proven range, headroom and
+    histograms; and how often both take a sample for the same class. The page is one HTML file that loads nothing; it
+    needs the extra `report`.
     """
     from cvm.report import document
 
@@ -117,11 +119,10 @@ def command(
         executor=executor,
         threads=threads,
         cycles=cycles or bool(state),
+        codes=codes,
         bit_order=bit_order,
     )
-    found = document(comparison)
-    if output is not None:
-        found["file"] = _written_page(comparison, output)
+    found = document(comparison) | ({} if output is None else {"file": _written_page(comparison, output)})
     return show(found, lambda console: _render(console, found), as_json)
 
 
@@ -203,16 +204,16 @@ def _compared(
     executor: str | None,
     threads: int | None,
     cycles: bool,
+    codes: bool,
     bit_order: Literal["lsb", "msb"],
 ) -> Comparison:
     from cvm.cli.feeds import read_array, read_inputs
-    from cvm.executors import create
+    from cvm.executors import choose_executor, create
     from cvm.report import check_source, compare
-    from cvm.session import choose_executor
 
     with working("checking the model"):
         source = check_source(verified, graph, itself)
-        arrays = read_inputs(inputs, verified.program.inputs, bit_order)
+        arrays = read_inputs(inputs, verified.program.inputs, bit_order, codes)
         classes = None if labels is None else read_array(labels)
         made = create(choose_executor(executor)[0], verified, threads)
     with ExitStack() as stack:

@@ -10,7 +10,18 @@ import typer
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
-from cvm.cli.options import BitOrder, Cycles, ExecutorName, Inputs, Json, Model, NoOptimize, Threads
+from cvm.cli.options import (
+    BitOrder,
+    Cycles,
+    ExecutorName,
+    ExpectDigest,
+    Inputs,
+    Json,
+    Model,
+    NoOptimize,
+    OutOfRangeRule,
+    Threads,
+)
 from cvm.cli.output import say, show, table, unwritable, working, write_file
 
 if TYPE_CHECKING:
@@ -28,7 +39,16 @@ _PRINTED = 12
 
 _Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT.npz", help="Where to write the results.")]
 _Codes = Annotated[
-    bool, typer.Option("--codes", help="Write the int32 codes of outputs, not the real numbers they stand for.")
+    bool,
+    typer.Option(
+        "--codes",
+        help="Integers for inputs with a quantiser are its codes (without, they are refused), and outputs are written "
+        "as int32 codes, not as the real numbers they stand for.",
+    ),
+]
+_InputCodes = Annotated[
+    bool,
+    typer.Option("--input-codes", help="As --codes for inputs, but outputs are written as real numbers."),
 ]
 _Capture = Annotated[
     str | None, typer.Option("--capture", metavar="all|NAME,..", help="Further tensors to write, as codes.")
@@ -62,8 +82,11 @@ def command(
     executor: ExecutorName = None,
     threads: Threads = None,
     codes: _Codes = False,
+    input_codes: _InputCodes = False,
+    out_of_range: OutOfRangeRule = "warn",
     capture: _Capture = None,
     cycles: Cycles = False,
+    expect_digest: ExpectDigest = None,
     receipt: _Receipt = None,
     trace: _Trace = False,
     trace_file: _TraceFile = None,
@@ -85,19 +108,15 @@ def command(
     if receipt is None and (trace or time):
         raise Usage("--trace and --time say what is in a receipt: expected --receipt FILE")
     captured = "all" if capture == "all" else None if capture is None else capture.split(",")
-    with working("running"):
-        verified = open_program(program, no_optimize, bit_order)
+    with working("running") as tell:
+        verified = open_program(program, no_optimize, bit_order, expect_digest)
+        tell("running")
         session = Session(verified, executor, threads)
         asked = receipt is not None or trace_file is not None
         recorder = Recorder(verified, trace, trace_file is not None) if asked else None
-        result = session.run(read_inputs(inputs, verified.program.inputs, bit_order), captured, cycles, recorder)
-    document = {
-        "digest": verified.program.digest,
-        "executor": session.executor,
-        "gas": verified.gas,
-        "outputs": tensors_document(session, result),
-        "captured": sorted(set(result) - {item.name for item in verified.program.outputs}),
-    }
+        arrays = read_inputs(inputs, verified.program.inputs, bit_order, codes or input_codes)
+        result = session.run(arrays, captured, cycles, recorder, codes=True, out_of_range=out_of_range)
+    document = _document(session, result, verified.gas)
     if output is not None:
         document["file"] = _write_arrays(output, result, codes)
     if trace_file is not None and recorder is not None:
@@ -105,6 +124,17 @@ def command(
     if receipt is not None and recorder is not None:
         document["receipt"] = _write_receipt(receipt, recorder, session.executor, time)
     return show(document, lambda console: _render(console, document), as_json)
+
+
+def _document(session: Session, result: Result, gas: int) -> dict[str, Any]:
+    """What was run, and what it gave."""
+    return {
+        "digest": session.program.digest,
+        "executor": session.executor,
+        "gas": gas,
+        "outputs": tensors_document(session, result),
+        "captured": sorted(set(result) - {item.name for item in session.program.outputs}),
+    }
 
 
 def _write_arrays(path: Path, result: Result, codes: bool) -> dict[str, Any]:
@@ -188,7 +218,7 @@ COMMAND = Command(
     command,
     (
         "cvm run model.cvm -i photo.npy -o result.npz",
-        "cvm run model.cvm -i left=a.npy -i right=b.npz:right -o result.npz --codes --capture all",
+        "cvm run pair.cvm -i left=a.npy -i right=b.npz:right -o result.npz --codes --capture all",
         "cvm run model.cvm -i photo.npy -o result.npz --receipt result.receipt --trace",
         "cvm run model.cvm -i photo.npy --receipt result.receipt --trace-file result.trace",
     ),

@@ -21,8 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["GROUP"]
 
 
+_Values = Annotated[
+    bool, typer.Option("--values", help="Leave out what must be refused: for a program that verifies nothing.")
+]
+_Directory = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[DIR]", help="A folder of vectors, or one file of them; by default those that come with cvm."
+    ),
+]
+
+
 def check(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of vectors, or one file of them.")],
+    directory: _Directory = None,
     executor: Annotated[
         str | None, typer.Option("--executor", metavar="NAME", help="An executor of cvm; see `cvm doctor`.")
     ] = None,
@@ -33,40 +44,71 @@ def check(
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Time for one answer of the program.")
     ] = 60,
+    values: _Values = False,
     as_json: Json = False,
 ) -> int:
     """Run test vectors against an executor, or against any program that speaks the protocol of spec_vectors/README.md.
 
-    Per op it says how many cases passed, failed and were skipped, and where the first difference is. The exit code is
-    1 if a case failed.
+    Per op it says how many cases passed and failed, and where the first difference is. Ops that the program does not
+    have are counted in the last line. The exit code is 1 if a case failed, or none ran.
     """
     from cvm.executors import EXECUTORS
     from cvm.vectors import CommandRunner, ExecutorRunner
     from cvm.vectors import check as check_vectors
+    from cvm.vectors.format import EXPECTED
+    from cvm.vectors.shipped import shipped
 
     if (executor is None) == (program is None):
         raise Usage("expected one of --executor and --command")
     if executor is not None and executor not in EXECUTORS:
         raise Usage(f"there is no executor {executor!r}; there are {', '.join(EXECUTORS)}")
+    verdicts = ("value",) if values else EXPECTED
+    folder, given_up = shipped() if directory is None else directory, ""
     with ExitStack() as stack, working("checking"):
         if program is not None:
-            report = check_vectors(directory, stack.enter_context(CommandRunner(program, timeout)))
+            runner = stack.enter_context(CommandRunner(program, timeout))
+            report = check_vectors(folder, runner, verdicts)
+            given_up = runner.given_up
         else:
             assert executor is not None
-            report = check_vectors(directory, ExecutorRunner(executor))
+            report = check_vectors(folder, ExecutorRunner(executor), verdicts)
     document: dict[str, Any] = report.to_json()
-    return show(document, lambda console: _render(console, report), as_json, 0 if report.ok else 1)
+    return show(document, lambda console: _render(console, report, given_up), as_json, 0 if report.ok else 1)
 
 
-def _render(console: Console, report: Report) -> None:
-    tallies = report.tallies
-    rows = ((tally.op, tally.cases, tally.passed, tally.failed, tally.skipped) for tally in tallies)
-    table(console, ("op", "cases>", "passed>", "failed>", "skipped>"), rows)
-    counts = [sum(getattr(tally, what) for tally in tallies) for what in ("cases", "passed", "failed", "skipped")]
-    verdict = "PASSED" if report.ok else "FAILED"
-    say(console, "\n{}: {} cases, {} passed, {} failed, {} skipped".format(verdict, *counts))
+def _render(console: Console, report: Report, given_up: str) -> None:
+    """The ops that ran, all counts, and what went wrong first; ``given_up`` says why the program was asked no more."""
+    ran = [tally for tally in report.tallies if tally.passed or (tally.failed and not given_up)]
+    if ran:
+        rows = ((tally.op, tally.cases, tally.passed, tally.failed, tally.skipped) for tally in ran)
+        table(console, ("op", "cases>", "passed>", "failed>", "skipped>"), rows)
+        say(console)
+    if given_up:
+        say(console, f"the program was given up after three failures, the last one: {given_up}")
+    say(console, f"{'PASSED' if report.ok else 'FAILED'}: {_counts(report)}")
     if report.first is not None:
         say(console, f"first difference: {report.first}")
+
+
+def _counts(report: Report) -> str:
+    """How many cases passed of those that ran, and how many did not."""
+    passed, failed, skipped = (
+        sum(getattr(tally, what) for tally in report.tallies) for what in ("passed", "failed", "skipped")
+    )
+    found = f"{passed:,} of {passed + failed:,}"
+    if not skipped:
+        return f"{found} cases"
+    if all(tally.skipped in (0, tally.cases) for tally in report.tallies):
+        return f"{found} of these ops; {skipped:,} cases of other ops not run"
+    return f"{found} cases; {skipped:,} not run"
+
+
+def where(as_json: Json = False) -> int:
+    """Print the folder of the vectors that come with cvm; its README.md is their specification."""
+    from cvm.vectors.shipped import shipped
+
+    folder = str(shipped())
+    return show({"folder": folder}, lambda console: say(console, folder), as_json)
 
 
 GROUP = Group(
@@ -78,6 +120,7 @@ GROUP = Group(
                 "cvm vectors check spec_vectors --executor numpy",
                 'cvm vectors check spec_vectors --command "./my-runtime --vectors"',
             ),
-        )
+        ),
+        "where": Command(where, ("cvm vectors where",)),
     },
 )

@@ -24,7 +24,8 @@ PRINTED = 10
 def render_verdict(console: Console, verdict: Verdict, document: dict[str, Any]) -> None:
     """Print the answer for one receipt, and the evidence for it."""
     if verdict.words == verdict.answer:
-        say(console, f"{verdict.answer} at level {verdict.level}: {verdict.reason}")
+        step = "; give them with -i" if verdict.reason == "no inputs are given" else ""
+        say(console, f"{verdict.answer} at level {verdict.level}: {verdict.reason}{step}")
     else:
         say(console, f"{verdict.words}, nothing was executed: {verdict.reason}")
     if verdict.executor is not None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = [
-    "CONCURRENT", "EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "Watch", "cores",
-    "create", "default", "initial_state",
+    "CONCURRENT", "EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "Watch",
+    "choose_executor", "cores", "create", "default", "initial_state",
 ]  # fmt: skip
 
 
@@ -66,6 +66,11 @@ def default() -> tuple[str, str]:
     if found.machine is None:
         return "numpy", found.reason
     return "native", found.reason
+
+
+def choose_executor(wish: str | None = None) -> tuple[str, str]:
+    """The name of the executor to use, and why that one."""
+    return default() if wish is None else (wish, "asked for")
 
 
 def create(name: str, verified: VerifiedProgram, threads: int | None = None) -> Executor:

@@ -3,9 +3,11 @@
 from cvm.graph.builder import GraphBuilder
 from cvm.graph.declaration import Declaration, declaration, declarations
 from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.graph.uses import REARRANGING, makers, names_in, readers
 from cvm.graph.verifier import verify
 
 __all__ = [
+    "REARRANGING",
     "Attribute",
     "Declaration",
     "GraphBuilder",
@@ -16,5 +18,8 @@ __all__ = [
     "TensorData",
     "declaration",
     "declarations",
+    "makers",
+    "names_in",
+    "readers",
     "verify",
 ]

@@ -32,6 +32,7 @@ class GraphBuilder:
         self._stage = stage
         self._tensors: dict[str, GraphTensor] = {}
         self._operations: list[GraphOperation] = []
+        self._numbers: dict[str, int] = {}
 
     # What a front end decides
 
@@ -155,11 +156,14 @@ class GraphBuilder:
         return self.emit("reshape", name, shape=tuple(shape) or (1,), quantizer=quantizer, dtype=dtype)
 
     def _fresh(self, wish: str) -> str:
-        if not self.is_taken(wish):
-            return wish
-        number = 2
+        return self._numbered(wish) if self.is_taken(wish) else wish
+
+    def _numbered(self, wish: str) -> str:
+        """The first free name of ``wish.2``, ``wish.3``, ..; a name that was once taken is not asked for again."""
+        number = self._numbers.get(wish, 2)
         while self.is_taken(f"{wish}.{number}"):
             number += 1
+        self._numbers[wish] = number
         return f"{wish}.{number}"
 
 

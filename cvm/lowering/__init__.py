@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import cvm.lowering.rules  # noqa: F401  (the import enters the rules)
 from cvm.errors import Unsupported
-from cvm.graph import Operand, QuantizedGraph
+from cvm.graph import QuantizedGraph, names_in
 from cvm.limits import DEFAULT, Limits
 from cvm.lowering.claims import CLAIMS, REFUSALS, Claim, with_accuracy
+from cvm.lowering.compared import with_coded_thresholds
 from cvm.lowering.context import RULES, Coded, Lowering, Result
 from cvm.lowering.finish import finished
 from cvm.lowering.forms.form import Known, LinearForm, constant_of, requantized
@@ -20,21 +21,22 @@ from cvm.lowering.forms.logarithms import known_powers
 from cvm.lowering.outputs import output
 from cvm.lowering.proofs.fixed_point import requantize
 from cvm.lowering.rules.state import introduce_state, updated_variables
-from cvm.program.model import Program, Provenance
+from cvm.program.model import OP_SET, Program, Provenance
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.timing import timed
 
 __all__ = ["CLAIMS", "REFUSALS", "RULES", "Claim", "lower"]
 
 
-def lower(graph: QuantizedGraph, limits: Limits = DEFAULT) -> Program:
-    """The integer program that computes the graph.
+def lower(graph: QuantizedGraph, limits: Limits = DEFAULT, op_set: int = OP_SET) -> Program:
+    """The integer program that computes the graph, of ops of versions of the op-set up to ``op_set``.
 
     Raises `Unsupported` where an operation has no rule (``lowering.operation``), a tensor needs a quantiser
     (``lowering.unquantized``) or no exact form fits (``lowering.unprovable``); `Invalid` where a constant breaks a
     rule.
     """
-    lowering = Lowering(graph, limits)
+    graph = with_coded_thresholds(graph)
+    lowering = Lowering(graph, limits, op_set)
     with timed("lowering", "inputs and constants"):
         updated = updated_variables(lowering)
         for tensor in graph.tensors.values():
@@ -66,17 +68,10 @@ def _last_readers(graph: QuantizedGraph) -> list[list[str]]:
     later = set(graph.outputs)
     found: list[list[str]] = []
     for operation in reversed(graph.operations):
-        names = {name for operand in operation.inputs.values() for name in _names(operand)} | {*operation.outputs}
+        names = {name for operand in operation.inputs.values() for name in names_in(operand)} | {*operation.outputs}
         found.append(sorted(names - later))
         later |= names
     return found[::-1]
-
-
-def _names(operand: Operand) -> list[str]:
-    """The tensors that an operand names."""
-    if isinstance(operand, tuple):
-        return [name for item in operand for name in _names(item)]
-    return [operand] if isinstance(operand, str) else []
 
 
 def _accept(lowering: Lowering, name: str, result: Result) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData
@@ -33,7 +34,7 @@ from cvm.lowering.proofs.decide import TooWide
 from cvm.lowering.proofs.pieces import clamped
 from cvm.lowering.proofs.table import Operand as FormOperand
 from cvm.lowering.proofs.table import lattice, tabulate
-from cvm.program.model import Exactness
+from cvm.program.model import OP_SET, Exactness
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import quantize, quantize_rationals
 from cvm.quantization.rationals import Rationals
@@ -77,9 +78,11 @@ def rule(*operations: str, claim: Claim, accuracy: str = "default") -> Callable[
 class Lowering(Emission):
     """One lowering of one graph. Rules read operands and emit ops; the driver quantises what they return."""
 
-    def __init__(self, graph: QuantizedGraph, limits: Limits = DEFAULT) -> None:
+    def __init__(self, graph: QuantizedGraph, limits: Limits = DEFAULT, op_set: int = OP_SET) -> None:
         super().__init__(limits)
         self.graph = graph
+        self.op_set = op_set
+        """The latest version of the op-set whose ops rules may emit."""
         self.forms: dict[str, Form] = {}
         self.lattices: dict[str, LinearForm] = {}
         """The linear forms of tensors whose form is another one, where an operation has asked for them."""
@@ -287,6 +290,8 @@ def _located(tensor: GraphTensor) -> Location:
 
 def _contents(data: TensorData, quantizer: Quantizer | None, shape: Shape) -> Known:
     """A constant tensor: stored contents after quantisation by ``quantizer``, if there is one."""
+    if quantizer is None and isinstance(data.quantizer, LinearQuantizer):
+        return known_codes(_codes(data.values.reshape(shape)), data.quantizer)
     if quantizer is None:
         return _stored(data, shape)
     if isinstance(quantizer, LogarithmicQuantizer):
@@ -294,8 +299,13 @@ def _contents(data: TensorData, quantizer: Quantizer | None, shape: Shape) -> Kn
     if data.quantizer is None:
         return known_codes(quantize(data.values.reshape(shape), quantizer), quantizer)
     if data.quantizer == quantizer:
-        return known_codes(data.values.reshape(shape).astype(np.int64), quantizer)
+        return known_codes(_codes(data.values.reshape(shape)), quantizer)
     return known_codes(quantize_rationals(_stored(data, shape).rationals(), quantizer), quantizer)
+
+
+def _codes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Stored codes as they are, where `KnownTensors` widens what is read, else as integers of 64 bits."""
+    return values if values.dtype in (np.int8, np.uint8, np.int16, np.int32) else values.astype(np.int64)
 
 
 def _stored(data: TensorData, shape: Shape) -> Known:

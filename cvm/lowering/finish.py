@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cvm.ops import op_set
 from cvm.program.model import Constant, Exactness, Input, Node, Output, Program, State, Value
 
 __all__ = ["finished"]
@@ -47,7 +48,7 @@ def finished(program: Program, values: Mapping[str, str]) -> Program:
             )
             for node in nodes
         ),
-        op_set=program.op_set,
+        op_set=op_set(node.op for node in nodes),
         limits=program.limits,
         provenance=replace(
             program.provenance, exactness=tuple(_named(item, names) for item in program.provenance.exactness)

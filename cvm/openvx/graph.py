@@ -117,7 +117,7 @@ class Graph(RecordedGraph):
                 message = f"{item.tensor!r} is an input of the graph and has no data"
                 raise NotAllocated("tensor.input", message, Location(tensor=item.tensor.name))
             feeds[item.value] = item.tensor.contents().astype(np.int32)
-        result = session.run(feeds)
+        result = session.run(feeds, codes=True)
         for item in translated.outputs:
             item.tensor.store(result[item.value], static=False)
         self.state = GraphState.VX_GRAPH_STATE_COMPLETED

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 from cvm.ops.declaration import REGISTRY, Op
 
-__all__ = ["catalogue"]
+__all__ = ["catalogue", "meant"]
+
+_LETTERS = 40
+"""Of a name for which a similar one is looked up."""
 
 
 def catalogue() -> list[dict[str, Any]]:
     """One entry per op, in the order of the document; plain data, fit for JSON."""
     return [_entry(op) for op in REGISTRY.values()]
+
+
+def meant(name: str, names: Collection[str]) -> str:
+    """The end of a message about an unknown name: which one may be meant, however others write it (Conv, MaxPool)."""
+    plain = {known.lower().replace("_", ""): known for known in names}
+    word = name[:_LETTERS].lower().replace("_", "")
+    close = difflib.get_close_matches(word, plain, 1) or [key for key in plain if len(word) > 2 and word in key]
+    return f"; did you mean {plain[close[0]]!r}?" if close else ""
 
 
 def _entry(op: Op) -> dict[str, Any]:
@@ -22,7 +35,8 @@ def _entry(op: Op) -> dict[str, Any]:
         "name": op.name,
         "family": op.family,
         "source": op.source,
-        "extension": op.family == "extension",
+        "op_set": op.op_set,
+        "extension": op.extension,
         "summary": " ".join(doc.split("\n\n")[0].split()),
         "doc": doc,
         "arity": {"least": least, "largest": largest},

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -43,6 +43,7 @@ __all__ = [
     "Precision",
     "Shift",
     "get",
+    "op_set",
     "register",
 ]
 
@@ -138,10 +139,17 @@ class Op(ABC):
     family: ClassVar[str]
     source: ClassVar[str]
     """Where the meaning is written: the section of the document, or this project's own definition."""
+    op_set: ClassVar[int] = 1
+    """The version of the op-set that the op came with."""
     inputs: ClassVar[tuple[Input, ...]]
     outputs: ClassVar[tuple[str, ...]] = ("Y",)
     Attributes: ClassVar[type[AttributeModel]] = AttributeModel
     constraints: ClassVar[tuple[Constraint, ...]] = ()
+
+    @property
+    def extension(self) -> bool:
+        """Whether the document has no such op."""
+        return self.family in ("extension", "computed")
 
     @abstractmethod
     def shape(self, call: Call) -> tuple[Shape, ...]:
@@ -247,6 +255,11 @@ def register(declaration: _O) -> _O:
         raise ValueError(f"op {op.name} is declared twice")
     REGISTRY[op.name] = op
     return declaration
+
+
+def op_set(names: Iterable[str]) -> int:
+    """The least version of the op-set that has these ops, 1 at least; a name that is no op counts for nothing."""
+    return max((REGISTRY[name].op_set for name in names if name in REGISTRY), default=1)
 
 
 def get(name: str, location: Location | None = None) -> Op:

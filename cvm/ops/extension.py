@@ -66,11 +66,13 @@ def _summands(operands: Sequence[Range]) -> list[Range]:
 
 
 def _sum_fits(call: Call) -> bool:
+    if _fits([Range.uniform(1, *operand.hull()) for operand in call.ranges]):
+        return True
     return all(_fits(operands) for _, operands in blocks(aligned(call.ranges, len(call.shapes[0]))))
 
 
 def _fits(operands: Sequence[Range]) -> bool:
-    """Whether the positive parts of all summands, with the rounding addend, and the negative ones fit 64 bits."""
+    """Whether the positive parts with the rounding addend fit 64 bits, and the negative ones; if of hulls, of all."""
     positive: Bounds = _halves(operands[-1].hi)
     negative: Bounds = np.zeros_like(positive)
     for part in _summands(operands):

@@ -355,9 +355,7 @@ def affordable(
 
 def aligned(operands: Sequence[Range], rank: int) -> list[Range]:
     """Operands of a broadcast with ``rank`` dimensions: leading 1s added, at an `affordable` resolution."""
-    padded = [
-        operand.moved(lambda bounds: bounds.reshape((1,) * (rank - bounds.ndim) + bounds.shape)) for operand in operands
-    ]
+    padded = [x if x.rank == rank else x.moved(lambda b: b.reshape((1,) * (rank - b.ndim) + b.shape)) for x in operands]
     return affordable(padded, lambda shapes: math.prod(np.broadcast_shapes(*shapes)))
 
 

@@ -141,6 +141,7 @@ class ProgramBuilder:
             constants=tuple(self._constants),
             state=tuple(State(*parts, update=self._updates[name]) for name, parts in self._state.items()),
             nodes=tuple(self._nodes),
+            op_set=ops.op_set(node.op for node in self._nodes),
             limits=self._scope.limits.name,
             provenance=provenance or Provenance(),
         )

@@ -36,10 +36,10 @@ from cvm.program.model import (
     State,
     Value,
 )
-from cvm.program.wire import Listed, Reader, Tree, pack, packs_to, rational_text
+from cvm.program.wire import Listed, Reader, Tree, packs_to, pieces, rational_text
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
-__all__ = ["FORMAT", "VERSION", "ValueNumbers", "decode", "encode", "value_numbers"]
+__all__ = ["FORMAT", "VERSION", "ValueNumbers", "decode", "encode", "encoded", "value_numbers"]
 
 FORMAT = "cvm-program"
 VERSION = 1
@@ -70,12 +70,17 @@ def value_numbers(program: Program) -> ValueNumbers:
 
 
 def encode(program: Program) -> bytes:
-    """The canonical bytes of ``program``.
+    """The canonical bytes of ``program``. Raises as `encoded` does."""
+    return b"".join(encoded(program))
+
+
+def encoded(program: Program) -> tuple[bytes, ...]:
+    """The canonical bytes of ``program`` in pieces, large constants among them without a copy.
 
     Raises `Invalid` or `LimitExceeded` for what cannot be written at all: duplicate or undefined names, integers beyond
     64 bits, constants beyond 2^32 - 1 bytes. It does not verify.
     """
-    return pack(_file(program), FORMAT_NAME)
+    return tuple(pieces(_file(program), FORMAT_NAME))
 
 
 def decode(data: bytes, limits: Limits = DEFAULT) -> Program:

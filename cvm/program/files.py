@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from os import PathLike
 
-from cvm.errors import CvmError, Malformed
+from cvm.errors import CvmError, Invalid, Location, Malformed, Mismatch
 from cvm.limits import DEFAULT, Limits, require
 from cvm.program.codec import decode
 from cvm.program.model import Program
 from cvm.program.verifier import VerifiedProgram, remember, verify
 
-__all__ = ["load", "load_verified", "read_bytes"]
+__all__ = ["load", "load_verified", "read_bytes", "require_digest"]
 
 
 def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "program") -> bytes:
@@ -47,3 +48,17 @@ def load(path: str | PathLike[str], limits: Limits = DEFAULT) -> Program:
     verified = load_verified(path, limits)
     remember(verified)
     return verified.program
+
+
+def require_digest(program: Program, expected: str | None, file: str | None = None) -> None:
+    """Refuse a program that is not the expected one (None: any).
+
+    Raises `Mismatch` (``program.digest``), and `Invalid` (``argument.digest``) for what is no digest.
+    """
+    if expected is None:
+        return
+    if not isinstance(expected, str) or not re.fullmatch("[0-9a-fA-F]{64}", expected):
+        raise Invalid("argument.digest", f"expected a digest, 64 hexadecimal digits, found {str(expected)[:80]!r}")
+    if program.digest != expected.lower():
+        message = f"expected the program {expected.lower()}, found {program.digest}"
+        raise Mismatch("program.digest", message, Location(file))

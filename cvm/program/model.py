@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 OP_SET = 1
-"""The version of the op-set that this code implements."""
+"""The version of the op-set that a program states unless it has ops of a later one (`cvm.ops.op_set`)."""
 
 Shape: TypeAlias = tuple[int, ...]
 AttributeValue: TypeAlias = "bool | int | str | tuple[int, ...]"
@@ -171,9 +171,9 @@ class Provenance:
     exactness: tuple[Exactness, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Program:
-    """A whole integer program."""
+    """A whole integer program. Programs are equal where their digests are; provenance does not count."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
@@ -192,6 +192,27 @@ class Program:
         for node in self.nodes:
             yield from (value.name for value in node.outputs)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both have one digest: the same operations, constants, inputs, outputs and state."""
+        if not isinstance(other, Program):
+            return NotImplemented
+        return self is other or self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        from cvm.drawing import listed
+
+        given = listed([f"{item.value.name} {list(item.value.shape)}" for item in self.inputs])
+        return f"Program({given} -> {listed([item.name for item in self.outputs])}; {len(self.nodes)} nodes)"
+
+    def _repr_html_(self) -> str:
+        """The program for notebooks: its digest and a drawing."""
+        from cvm.drawing import network_html, steps_of
+
+        return network_html(f"{self!r} {self.digest}", steps_of(self))
+
     @cached_property
     def digest(self) -> str:
         """The program's identity: its Merkle claim, SHA-256 in hexadecimal (docs/commitments.md)."""
@@ -201,10 +222,14 @@ class Program:
 
     def to_bytes(self) -> bytes:
         """The canonical bytes of the program."""
-        from cvm.program.codec import encode
+        return b"".join(self.pieces())
 
-        return encode(self)
+    def pieces(self) -> tuple[bytes, ...]:
+        """The canonical bytes in pieces, large constants among them without a copy."""
+        from cvm.program.codec import encoded
+
+        return encoded(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the canonical bytes to ``path``: a file is replaced whole or not at all. Raises OSError."""
-        write_file(path, self.to_bytes())
+        write_file(path, *self.pieces())

@@ -26,7 +26,7 @@ from cvm.program.checks import (
     check_shape,
     interval_text,
 )
-from cvm.program.model import AttributeValue, Constant, Input, Output, Shape, State, Value
+from cvm.program.model import AttributeValue, Constant, Input, Output, Program, Shape, State, Value
 
 __all__ = ["KEPT", "Application", "Scope"]
 
@@ -70,6 +70,15 @@ class Scope:
         self._kept = 0
         self._typed: dict[str, AttributeModel] = {}
         self._intervals: dict[tuple[int, int, int], Range] = {}
+
+    def given(self, program: Program) -> None:
+        """Define what no node of a program computes: inputs, constants that fit, and states."""
+        for item in program.inputs:
+            self.input(item)
+        for constant in program.constants:
+            self.constant(constant)
+        for state in program.state:
+            self.state(state)
 
     def input(self, item: Input) -> None:
         """Define an input: its declared interval is the contract, which its quantiser's codes fill."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from cvm.errors import Invalid, Location
 from cvm.limits import PROFILES, Limits
-from cvm.ops import Call, Range
+from cvm.ops import Call, Range, op_set
 from cvm.program.checks import (
     attribute_values,
     check_constants_fit,
@@ -24,13 +24,13 @@ from cvm.program.checks import (
     interval_text,
     same_attributes,
 )
-from cvm.program.model import OP_SET, Node, Program, Shape, Value
+from cvm.program.model import Node, Program, Shape, Value
 from cvm.program.scope import Scope
 
 __all__ = ["VerifiedProgram", "remember", "verify"]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class VerifiedProgram:
     """A program and what was proven about it."""
 
@@ -45,27 +45,33 @@ class VerifiedProgram:
     gas: int
     """The metered cost of one run."""
 
+    def __repr__(self) -> str:
+        return f"VerifiedProgram({self.program!r}, gas {self.gas})"
+
 
 _Proven = tuple[Mapping[str, Shape], Mapping[str, Range], tuple[Call, ...], Limits, int]
-_REMEMBERED: WeakKeyDictionary[Program, _Proven] = WeakKeyDictionary()
-"""What was proven of programs. The attributes of nodes are what can be changed of one: calls have them as they were."""
+_REMEMBERED: dict[int, tuple[ref[Program], _Proven]] = {}
+"""What was proven of programs, by their ids as long as they live: a program that is merely equal has proven nothing.
+
+The attributes of nodes are what can be changed of one: calls have them as they were.
+"""
 
 
 def remember(verified: VerifiedProgram) -> None:
     """Keep what was proven for as long as the program lives, so that it need not be proven again.
 
-    The program must come from its bytes: one that was put together by hand may be of lists, which can be changed.
+    The program must be of tuples, as from its bytes: one put together by hand may be of lists, which can be changed.
     """
-    _REMEMBERED[verified.program] = (
-        verified.shapes, verified.ranges, verified.calls, verified.limits, verified.gas,
-    )  # fmt: skip
+    number = id(verified.program)
+    proven = (verified.shapes, verified.ranges, verified.calls, verified.limits, verified.gas)
+    _REMEMBERED[number] = (ref(verified.program, lambda _: _REMEMBERED.pop(number, None)), proven)
 
 
 def _remembered(program: Program, limits: Limits) -> VerifiedProgram | None:
     """What was proven of this very program within the same limits, if nothing of it has changed."""
-    if program not in _REMEMBERED:
+    known, proven = _REMEMBERED.get(id(program), (None, None))
+    if known is None or proven is None or known() is not program:
         return None
-    proven = _REMEMBERED[program]
     same = all(
         same_attributes(node.attributes, attribute_values(call.attributes))
         for node, call in zip(program.nodes, proven[2], strict=True)
@@ -84,12 +90,7 @@ def verify(program: Program, limits: Limits | None = None) -> VerifiedProgram:
     check_entries(program, effective)
     check_constants_fit(program.constants, effective)
     scope = Scope(effective)
-    for item in program.inputs:
-        scope.input(item)
-    for constant in program.constants:
-        scope.constant(constant)
-    for state in program.state:
-        scope.state(state)
+    scope.given(program)
     calls = tuple(_call(scope, node) for node in program.nodes)
     for state in program.state:
         scope.updated(state)
@@ -101,8 +102,10 @@ def verify(program: Program, limits: Limits | None = None) -> VerifiedProgram:
 
 def _effective(program: Program, limits: Limits | None) -> Limits:
     """The stricter, bound by bound, of the program's profile and the caller's limits."""
-    if program.op_set != OP_SET:
-        raise Invalid("program.op_set", f"expected op-set version {OP_SET}, found {program.op_set}")
+    needed = op_set(node.op for node in program.nodes)
+    if program.op_set != needed:
+        message = f"expected op-set version {needed}, the least that has all its ops, found {program.op_set}"
+        raise Invalid("program.op_set", message)
     own = PROFILES.get(program.limits)
     if own is None:
         known = ", ".join(PROFILES)

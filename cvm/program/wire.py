@@ -25,7 +25,7 @@ import msgpack
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.limits import require
 
-__all__ = ["RATIONAL_DIGITS", "Listed", "Reader", "Tree", "pack", "packs_to", "rational_text"]
+__all__ = ["RATIONAL_DIGITS", "Listed", "Reader", "Tree", "pack", "packs_to", "pieces", "rational_text"]
 
 Tree: TypeAlias = "int | bool | str | bytes | list[Tree] | Listed | Mapping[str, Tree]"
 """What can be packed."""
@@ -113,8 +113,8 @@ def _pieces(tree: Tree, packer: msgpack.Packer, format_name: str) -> Iterator[by
         raise Invalid(f"{format_name}.type", message)
 
 
-def _packed(tree: Tree, format_name: str) -> Iterator[bytes]:
-    """The canonical bytes of ``tree``, in pieces. Raises as `pack` does."""
+def pieces(tree: Tree, format_name: str) -> Iterator[bytes]:
+    """The canonical bytes of ``tree``, in pieces; long binaries are pieces as they are. Raises as `pack` does."""
     packer = msgpack.Packer(use_bin_type=True, strict_types=True, autoreset=False)
     try:
         yield from _pieces(tree, packer, format_name)
@@ -135,13 +135,13 @@ def pack(tree: Tree, format_name: str) -> bytes:
     Raises `Invalid` for an integer of more than 64 bits, a string that is not UTF-8 or a type outside the subset, with
     a code that begins with ``format_name``, and `LimitExceeded` for an item longer than msgpack can say (2^32 - 1).
     """
-    return b"".join(_packed(tree, format_name))
+    return b"".join(pieces(tree, format_name))
 
 
 def packs_to(tree: Tree, data: bytes, format_name: str) -> bool:
     """Whether ``data`` are the canonical bytes of ``tree``, which are not made as a whole. Raises as `pack` does."""
     offset = 0
-    for piece in _packed(tree, format_name):
+    for piece in pieces(tree, format_name):
         if not data.startswith(piece, offset):
             return False
         offset += len(piece)

@@ -19,7 +19,7 @@ from cvm.errors import Invalid, Location
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["code", "dequantize", "quantize", "quantize_rationals", "round_fraction"]
+__all__ = ["code", "dequantize", "nearest_float", "quantize", "quantize_rationals", "round_fraction"]
 
 _MARGIN = 2.0**-10
 """Items nearer than this to a rounding threshold, in codes, are decided exactly. The float64 estimate of an item that
@@ -154,12 +154,12 @@ def dequantize(codes: npt.NDArray[Any], quantizer: Quantizer) -> npt.NDArray[np.
 
 def _nearest_floats(codes: npt.NDArray[Any], number: Callable[[int], Fraction]) -> npt.NDArray[np.float64]:
     distinct, inverse = np.unique(codes, return_inverse=True)
-    table = np.array([_nearest_float(number(int(item))) for item in distinct], dtype=np.float64)
+    table = np.array([nearest_float(number(int(item))) for item in distinct], dtype=np.float64)
     return table[inverse].reshape(codes.shape)
 
 
-def _nearest_float(number: Fraction) -> float:
-    """Infinite where rounding to nearest gives infinity."""
+def nearest_float(number: Fraction) -> float:
+    """The float64 nearest to a rational number; infinite where rounding to nearest gives infinity."""
     try:
         return float(number)
     except OverflowError:

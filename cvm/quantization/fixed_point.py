@@ -28,6 +28,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 from typing import TypeAlias
 
@@ -51,6 +52,10 @@ _MOST_THRESHOLDS = {1: 2**21, 2: 2**18}
 _MAX_SHIFT = 62
 """Less the bits of the codes: k * 2^s must fit int64."""
 _INT64_MAX = 2**63 - 1
+_REMEMBERED = 128
+"""The number of results that are remembered, by the rows that they are for."""
+_MOST_REMEMBERED = 512
+"""The largest number of rows of a tensor whose result is remembered: more rows are rarely equal, and take memory."""
 _ROOT_BITS = 100
 """Bits behind the point of a square root that float64 encloses."""
 _EXACT_FLOATS = 2.0**52
@@ -435,8 +440,28 @@ def proves(row: Row, form: FixedPoint) -> bool:
 def fit(rows: Sequence[Row]) -> list[FixedPoint]:
     """Exact fixed-point forms of all rows of a tensor, with the narrowest multipliers that prove exact for all of them.
 
-    Raises `Unprovable` where none within 64 bits does.
+    Raises `Unprovable` where none within 64 bits does. Equal tensors, such as those of each time step of a recurrent
+    network, are proven once.
     """
+    rows = tuple(rows)
+    found = _remembered_fit(rows) if len(rows) <= _MOST_REMEMBERED else _fit(rows)
+    if isinstance(found, str):
+        raise Unprovable(found)
+    return list(found)
+
+
+def _fit(rows: tuple[Row, ...]) -> tuple[FixedPoint, ...] | str:
+    """The forms of `fit`, or the reason why there are none."""
+    try:
+        return tuple(_search(rows))
+    except Unprovable as error:
+        return str(error)
+
+
+_remembered_fit = lru_cache(maxsize=_REMEMBERED)(_fit)
+
+
+def _search(rows: Sequence[Row]) -> list[FixedPoint]:
     constants = [_constant(row) or _whole(row) for row in rows]
     searched = [row for row, form in zip(rows, constants, strict=True) if form is None]
     if any(isinstance(row, LinearRow) and len(row.steps()) > _MOST_THRESHOLDS[1] for row in searched):
@@ -450,6 +475,7 @@ def fit(rows: Sequence[Row]) -> list[FixedPoint]:
     raise Unprovable("no multiplier of up to 61 bits is exact")
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def decides_without(row: LinearRow, term: int) -> bool:
     """Whether accumulator ``term`` of two never changes the code, so that any of its values may stand for it.
 

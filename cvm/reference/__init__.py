@@ -6,8 +6,8 @@
 Its results are float64 and depend on the order of summation; no executor may use them.
 """
 
-from cvm.reference.evaluator import Capture, Reference, run_count
+from cvm.reference.evaluator import Capture, Reference, run_count, sample_count
 from cvm.reference.registry import OPERATIONS
 from cvm.reference.statistics import Statistics, statistics
 
-__all__ = ["OPERATIONS", "Capture", "Reference", "Statistics", "run_count", "statistics"]
+__all__ = ["OPERATIONS", "Capture", "Reference", "Statistics", "run_count", "sample_count", "statistics"]

@@ -27,7 +27,7 @@ from cvm.reference.values import (
     stored,
 )
 
-__all__ = ["Capture", "Reference", "run_count"]
+__all__ = ["Capture", "Reference", "run_count", "sample_count"]
 
 Capture: TypeAlias = "Literal['all'] | str | Iterable[str] | None"
 """Tensors to return besides the outputs: names, or "all"."""
@@ -102,10 +102,39 @@ class Reference:
         return self._joined(inputs, capture, cycles=True)
 
     def runs(
-        self, inputs: Mapping[str, npt.ArrayLike], capture: Capture = None, cycles: bool = False
+        self,
+        inputs: Mapping[str, npt.ArrayLike],
+        capture: Capture = None,
+        cycles: bool = False,
+        samples: slice = slice(None),
     ) -> Iterator[dict[str, Array]]:
-        """What `run` or `run_cycles` gives, run by run; only one is in memory. The arrays are not to be written to."""
-        return self._runs(*self._arranged(inputs, cycles), self._captured(capture))
+        """What `run` or `run_cycles` gives, run by run; only one is in memory. The arrays are not to be written to.
+
+        ``samples`` chooses among the samples of a batch; each has one run, or as many as there are cycles.
+        """
+        layout, every = self._arranged(inputs, cycles)
+        return self._runs(layout, every[samples], self._captured(capture))
+
+    def side_by_side(
+        self, inputs: Mapping[str, npt.ArrayLike], samples: slice, change: Callable[[str, list[Array]], list[Array]]
+    ) -> None:
+        """Run a batch operation by operation: each is computed for all chosen samples before the next one.
+
+        ``change`` is told the name of every result, and what it is in each sample before it is rounded, and gives what
+        it is to be instead. The values of all samples are in memory. No operation of the graph may be an `update`.
+        """
+        assert not self._initial
+        _, every = self._arranged(inputs, cycles=False)
+        batch = [dict(self._fixed) | self._fed(feed) for (feed,) in every[samples]]
+        with np.errstate(all="ignore"):
+            for step in self._steps:
+                results = [self._computed(step, values) for values in batch]
+                for name, *arrays in zip(step.operation.outputs, *results, strict=True):
+                    for values, array in zip(batch, change(name, arrays), strict=True):
+                        values[name] = self._quantized(array, self.graph.tensors[name])
+                for values in batch:
+                    for name in step.last_reads:
+                        del values[name]
 
     def _joined(self, inputs: Mapping[str, npt.ArrayLike], capture: Capture, cycles: bool) -> dict[str, Array]:
         names = self._captured(capture)
@@ -144,19 +173,16 @@ class Reference:
     ) -> tuple[dict[str, Array], dict[str, Array]]:
         """The named tensors of one cycle, and the contents that it leaves in the updated variables."""
         values = dict(self._fixed)
-        values |= {tensor.name: self._read(tensor, contents) for tensor in self._stateful}
-        for name, found in feed.items():
-            tensor = self.graph.tensors[name]
-            values[name] = self._quantized(external(found, tensor), tensor)
+        values |= {tensor.name: self._read(tensor, contents) for tensor in self._stateful} | self._fed(feed)
         written = dict(contents)
         results = {name: values[name] for name in names if name in values}
         wanted = frozenset(names)
         with np.errstate(all="ignore"):
             for step in self._steps:
-                for name, array in self._computed(step, values):
-                    values[name] = array
+                for name, array in zip(step.operation.outputs, self._computed(step, values), strict=True):
+                    values[name] = self._quantized(array, self.graph.tensors[name])
                     if name in wanted:
-                        results[name] = array
+                        results[name] = values[name]
                 if _updates(step.operation):
                     value = operand(step.operation.inputs["value"], values)
                     variable = self.graph.tensors[_updated(step.operation)]
@@ -165,19 +191,26 @@ class Reference:
                     del values[name]
         return {name: results[name] for name in names}, written
 
-    def _computed(self, step: _Step, values: dict[str, Array]) -> Iterator[tuple[str, Array]]:
-        """The results of one operation, quantised."""
+    def _fed(self, feed: Feed) -> dict[str, Array]:
+        """The inputs of one run as real numbers, rounded."""
+        tensors = self.graph.tensors
+        return {name: self._quantized(external(found, tensors[name]), tensors[name]) for name, found in feed.items()}
+
+    def _computed(self, step: _Step, values: dict[str, Array]) -> list[Array]:
+        """The results of one operation, before they are rounded."""
         operation = step.operation
         inputs = {name: operand(value, values) for name, value in operation.inputs.items()}
         try:
             found = step.function(**inputs, **step.attributes)
             arrays = found if isinstance(found, tuple) else (found,)
+            results = []
             for name, array in zip(operation.outputs, arrays, strict=True):
                 tensor = self.graph.tensors[name]
                 if array.shape != tensor.shape:
                     message = f"the shape of {name!r} is {list(tensor.shape)}, computed {list(array.shape)}"
                     raise Invalid("reference.shape", message)
-                yield name, self._quantized(converted(array, tensor.dtype), tensor)
+                results.append(converted(array, tensor.dtype))
+            return results
         except CvmError as error:
             where = operation.location
             raise error.at(file=where.file, line=where.line, column=where.column, op=operation.name) from None
@@ -195,6 +228,11 @@ class Reference:
 def run_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:
     """How many runs `Reference.runs` makes of these inputs. Raises `Invalid` as that does."""
     return sum(map(len, _samples(graph, inputs, cycles)[1]))
+
+
+def sample_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:
+    """How many samples these inputs hold, each of one run or of cycles. Raises `Invalid` as `Reference.runs` does."""
+    return len(_samples(graph, inputs, cycles)[1])
 
 
 def _samples(

@@ -15,7 +15,7 @@ import numpy as np
 from cvm.errors import Invalid
 from cvm.executors import Executor, initial_state
 from cvm.graph import QuantizedGraph
-from cvm.inputs import Layout, stream
+from cvm.inputs import Intake, Layout, stream
 from cvm.program.verifier import VerifiedProgram
 from cvm.reference import Reference
 from cvm.report.classes import Classes, ClassMeter, check_labels, scores_output
@@ -89,7 +89,7 @@ def compare(
     scores: str | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> Comparison:
-    """Run both on every sample: ``arrays`` as for a session, by the names of the inputs; codes or real numbers.
+    """Run both on every sample: ``arrays`` as for a session, by the names of the inputs; integers are codes.
 
     ``source`` is what `check_source` found. Real numbers reach the reference as they are, codes as the numbers that
     they stand for. With ``clip``, the reference clips every tensor to the range of its quantiser, as a model of ONNX
@@ -99,7 +99,7 @@ def compare(
     `Invalid` or `Mismatch`.
     """
     found, absent = pairs(verified, graph)
-    layout, feeds = stream(verified.program, arrays, cycles)
+    layout, feeds = stream(verified.program, arrays, cycles, Intake(codes=True))
     meters = _Meters(found, _judge(graph, found, layout, labels, scores))
     advance = (lambda done: None) if progress is None else progress((layout.samples or 1) * (layout.cycles or 1))
     reference, real_inputs = Reference(graph, clip=clip), _real_inputs(graph, arrays, layout)

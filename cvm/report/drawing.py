@@ -6,17 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cvm.report.layout import Line, lay_out
+from cvm.drawing import GAP, HEIGHT, LANE, LETTERS, WIDTH, path_data, shortened
+from cvm.drawing.layout import lay_out
 from cvm.report.network import Network, NetworkNode
 
 __all__ = ["BANDS", "Band", "Box", "Figure", "band_of", "draw"]
 
-WIDTH, HEIGHT, GAP, LANE = 188, 38, 22, 10
-"""Of boxes, between boxes, and of lines that pass by, in pixels."""
-
 _MOST = 2_000
 """Boxes above which nothing is drawn."""
-_LETTERS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ def draw(
         _box(node, corner, sqnr, text, numbers, outputs)
         for node, corner in zip(network.nodes, drawing.corners, strict=True)
     )
-    return Figure(drawing.width, drawing.height, boxes, tuple(map(_path, drawing.lines)))
+    return Figure(drawing.width, drawing.height, boxes, tuple(map(path_data, drawing.lines)))
 
 
 def _box(
@@ -109,11 +106,11 @@ def _box(
     measured = [name for name in node.tensors if name in sqnr]
     worst = min(measured, key=lambda name: _badness(sqnr[name]), default=node.tensors[0])
     more = f" +{len(node.tensors) - 1}" if len(node.tensors) > 1 else ""
-    lines = (f"{name}: {text.get(name, UNKNOWN.text)}" for name in node.tensors[:_LETTERS])
+    lines = (f"{name}: {text.get(name, UNKNOWN.text)}" for name in node.tensors[:LETTERS])
     return Box(
         *corner,
-        kind=_short(node.kind),
-        name=_short(worst, _LETTERS - len(more)) + more,
+        kind=shortened(node.kind),
+        name=shortened(worst, LETTERS - len(more)) + more,
         title="\n".join([node.kind, *lines]),
         sqnr=text.get(worst, "–"),
         band=band_of(sqnr[worst]) if worst in sqnr else UNKNOWN,
@@ -124,24 +121,3 @@ def _box(
 
 def _badness(sqnr: float | None) -> float:
     return -math.inf if sqnr is None else sqnr
-
-
-def _short(text: str, letters: int = _LETTERS) -> str:
-    """The text, shortened to fit a box. The middle is left out, because names differ at their ends more often."""
-    return (
-        text if len(text) <= letters else f"{text[: letters // 2]}…{text[len(text) - (letters - letters // 2 - 1) :]}"
-    )
-
-
-def _path(line: Line) -> str:
-    """Curves between layers, straight through them."""
-    (x, y), *rest = line.points
-    parts = [f"M{x:g} {y:g}"]
-    for number, (to_x, to_y) in enumerate(rest):
-        if number % 2:
-            parts.append(f"V{to_y:g}")
-        else:
-            middle = (y + to_y) / 2
-            parts.append(f"C{x:g} {middle:g} {to_x:g} {middle:g} {to_x:g} {to_y:g}")
-        x, y = to_x, to_y
-    return "".join(parts)

@@ -13,9 +13,10 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
+from cvm.drawing import HEIGHT, WIDTH
 from cvm.report.comparison import Comparison
 from cvm.report.document import document
-from cvm.report.drawing import BANDS, HEIGHT, WIDTH, Figure, band_of, draw
+from cvm.report.drawing import BANDS, Figure, band_of, draw
 from cvm.report.network import network
 from cvm.report.plots import histogram, profile
 

@@ -6,7 +6,7 @@
 from cvm.vectors.answer import Answer, Runner
 from cvm.vectors.check import Difference, Report, Tally, check
 from cvm.vectors.command import CommandRunner
-from cvm.vectors.format import OpCase, ProgramCase, Run, VectorFile, VectorTensor, decode, encode
+from cvm.vectors.format import OpCase, ProgramCase, Run, VectorFile, VectorTensor, VerdictCase, decode, encode
 from cvm.vectors.own import ExecutorRunner
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Tally",
     "VectorFile",
     "VectorTensor",
+    "VerdictCase",
     "check",
     "decode",
     "encode",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from cvm.vectors.format import OpCase, ProgramCase, VectorTensor
+from cvm.vectors.format import Bounds, OpCase, ProgramCase, VectorTensor, VerdictCase
 
 __all__ = ["UNSUPPORTED", "VERDICTS", "Answer", "Runner"]
 
@@ -17,7 +17,9 @@ VERDICTS = ("value", "invalid", "malformed", "limit", UNSUPPORTED, "error")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one case. An empty field was not given and is not compared, except the outputs of a value."""
+    """The answer to one case. An empty field was not given and is not compared, except the outputs of a value, and
+    the gas and the ranges of a program that a verifier accepts.
+    """
 
     verdict: str
     code: str = ""
@@ -25,6 +27,8 @@ class Answer:
     outputs: tuple[VectorTensor, ...] = ()
     digest: str = ""
     runs: tuple[Mapping[str, VectorTensor], ...] = ()
+    gas: tuple[int, ...] = ()
+    ranges: Mapping[str, Bounds] = field(default_factory=dict)
 
 
 class Runner(Protocol):
@@ -39,3 +43,6 @@ class Runner(Protocol):
 
     def program(self, case: ProgramCase) -> Answer:
         """Load a program and run it for all the case's runs, in order, from its initial state."""
+
+    def verdict(self, case: VerdictCase) -> Answer:
+        """Verify a program within the default limits, and say the gas of its nodes and the bounds of its values."""

@@ -13,7 +13,7 @@ import numpy as np
 from cvm.errors import Invalid, Location, Malformed
 from cvm.program.model import Shape
 from cvm.vectors.answer import UNSUPPORTED, Answer, Runner
-from cvm.vectors.format import EXPECTED, OpCase, ProgramCase, VectorFile, VectorTensor, decode
+from cvm.vectors.format import EXPECTED, Case, OpCase, VectorFile, VectorTensor, VerdictCase, decode
 
 __all__ = ["Difference", "Report", "Tally", "check", "compare", "files"]
 
@@ -93,7 +93,7 @@ def files(root: Path) -> Iterator[tuple[str, VectorFile]]:
             file = decode(path.read_bytes())
         except Malformed as error:
             raise error.at(file=str(path)) from None
-        yield file.op or f"programs/{path.stem}", file
+        yield file.op or f"{file.kind}s/{path.stem}", file
 
 
 def _tally(name: str, file: VectorFile, runner: Runner, verdicts: Collection[str]) -> Tally:
@@ -101,7 +101,7 @@ def _tally(name: str, file: VectorFile, runner: Runner, verdicts: Collection[str
     first: Difference | None = None
     cases = [case for case in file.cases if case.verdict in verdicts]
     for case in cases:
-        answer = runner.op(case) if isinstance(case, OpCase) else runner.program(case)
+        answer = _asked(runner, case)
         if answer.verdict == UNSUPPORTED:
             skipped += 1
             continue
@@ -111,7 +111,13 @@ def _tally(name: str, file: VectorFile, runner: Runner, verdicts: Collection[str
     return Tally(name, len(cases), passed, failed, skipped, first)
 
 
-def compare(case: OpCase | ProgramCase, answer: Answer, op: str) -> Difference | None:
+def _asked(runner: Runner, case: Case) -> Answer:
+    if isinstance(case, OpCase):
+        return runner.op(case)
+    return runner.verdict(case) if isinstance(case, VerdictCase) else runner.program(case)
+
+
+def compare(case: Case, answer: Answer, op: str) -> Difference | None:
     """The first difference between what a case expects and an answer, if there is one."""
     for what, index, expected, found in _differences(case, answer):
         return Difference(op, case.id, case.aim, what, index, expected, found)
@@ -121,7 +127,7 @@ def compare(case: OpCase | ProgramCase, answer: Answer, op: str) -> Difference |
 _Found = tuple[str, Shape, str, str]
 
 
-def _differences(case: OpCase | ProgramCase, answer: Answer) -> Iterator[_Found]:
+def _differences(case: Case, answer: Answer) -> Iterator[_Found]:
     if answer.verdict != case.verdict:
         said = f"{answer.verdict} {answer.code}".strip()
         expected = f"{case.verdict} {case.code}".strip()
@@ -137,9 +143,30 @@ def _differences(case: OpCase | ProgramCase, answer: Answer) -> Iterator[_Found]
     else:
         if answer.digest and answer.digest != case.digest:
             yield "digest", (), case.digest, answer.digest
+        if isinstance(case, VerdictCase):
+            yield from _proven(case, answer)
+            return
         yield from _counted("runs", len(case.runs), len(answer.runs))
         for index, (run, values) in enumerate(zip(case.runs, answer.runs, strict=True)):
             yield from _values(f"run {index}, value ", case.outputs, run.values, values)
+
+
+def _proven(case: VerdictCase, answer: Answer) -> Iterator[_Found]:
+    """Compare gas and bounds, which an answer that accepts a program must have."""
+    yield from _counted("nodes with gas", len(case.gas), len(answer.gas))
+    for index, (expected, found) in enumerate(zip(case.gas, answer.gas, strict=True)):
+        if expected != found:
+            yield f"gas of node {index}", (), str(expected), str(found)
+    for name, bounds in case.ranges.items():
+        given = answer.ranges.get(name)
+        if given is None:
+            yield f"range of {name}", (), "bounds", "nothing"
+        elif given != bounds:
+            at = next((k for k, (a, b) in enumerate(zip(bounds, given, strict=False)) if a != b), None)
+            if at is None:
+                yield f"range of {name}", (), f"{len(bounds)} runs of bounds", str(len(given))
+            else:
+                yield f"range of {name}, run", (at,), str(bounds[at]), str(given[at])
 
 
 def _counted(what: str, expected: int, found: int) -> Iterator[_Found]:

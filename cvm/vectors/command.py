@@ -10,9 +10,11 @@ from __future__ import annotations
 import shlex
 import struct
 import subprocess
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from threading import Thread
 from types import TracebackType
 from typing import Any
 
@@ -21,7 +23,16 @@ import msgpack
 from cvm.errors import Invalid
 from cvm.program.wire import Tree, pack
 from cvm.vectors.answer import VERDICTS, Answer
-from cvm.vectors.format import OpCase, ProgramCase, VectorTensor, tree_of_attributes, tree_of_tensor, tree_of_tensors
+from cvm.vectors.format import (
+    Bounds,
+    OpCase,
+    ProgramCase,
+    VectorTensor,
+    VerdictCase,
+    tree_of_attributes,
+    tree_of_tensor,
+    tree_of_tensors,
+)
 
 __all__ = ["PROTOCOL", "CommandRunner"]
 
@@ -30,6 +41,10 @@ PROTOCOL = 1
 
 _FRAME_BYTES = 2**28
 _ATTEMPTS = 3
+_PATIENCE = 1
+"""Seconds in which the last words of a program that has ended arrive."""
+_LINES, _LINE_BYTES = 1_000, 4_096
+"""The most lines of a program's standard error that are remembered, and the longest piece that is passed on at once."""
 _ITEM_BYTES = {"int32": 4, "int64": 8}
 
 
@@ -48,11 +63,13 @@ class CommandRunner:
         self.name = command
         self._timeout = timeout
         self._failures = 0
+        self._last = ""
         self._count = 0
         try:
             self._arguments = shlex.split(command)
         except ValueError as error:
             raise Invalid("vectors.command", f"the command {command!r} cannot be read: {error}") from None
+        self._said: set[bytes] = set()
         self._process: subprocess.Popen[bytes] | None = self._started()
         self._worker = ThreadPoolExecutor(1)
 
@@ -69,6 +86,7 @@ class CommandRunner:
         process, self._process = self._process, None
         if process is not None:
             _end(process, 5)
+        self._listener.join(_PATIENCE)
         self._worker.shutdown()
 
     def op(self, case: OpCase) -> Answer:
@@ -85,11 +103,24 @@ class CommandRunner:
         runs: list[Tree] = [tree_of_tensors(run.inputs) for run in case.runs]
         return self._asked({"kind": "program", "program": case.program, "runs": runs})
 
+    def verdict(self, case: VerdictCase) -> Answer:
+        """See `Runner.verdict`."""
+        return self._asked({"kind": "verdict", "program": case.program})
+
+    @property
+    def given_up(self) -> str:
+        """Why the program is asked nothing any more; empty while it is."""
+        return self._last if self._failures >= _ATTEMPTS else ""
+
     def _started(self) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
         try:
-            return subprocess.Popen(self._arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            process = subprocess.Popen(self._arguments, stdin=pipe, stdout=pipe, stderr=pipe)
         except (OSError, ValueError, IndexError) as error:
             raise Invalid("vectors.command", f"the command {self.name!r} cannot be started: {error}") from None
+        self._listener = Thread(target=_forward, args=(process, self._said), daemon=True)
+        self._listener.start()
+        return process
 
     def _asked(self, request: dict[str, Tree]) -> Answer:
         if self._failures >= _ATTEMPTS:
@@ -108,10 +139,25 @@ class CommandRunner:
 
     def _failed(self, message: str) -> Answer:
         self._failures += 1
+        self._last = message
         process, self._process = self._process, None
         if process is not None:
             _end(process, 0)
+            self._listener.join(_PATIENCE)
         return Answer("error", message=message)
+
+
+def _forward(process: subprocess.Popen[bytes], said: set[bytes]) -> None:
+    """Pass on what a program writes to its standard error, line by line, without the lines of its earlier starts."""
+    assert process.stderr is not None, "started with pipes"
+    before = frozenset(said)
+    with process.stderr as lines:
+        while line := lines.readline(_LINE_BYTES):
+            if len(said) < _LINES:
+                said.add(line)
+            if line not in before:
+                sys.stderr.write(line.decode("utf-8", "replace"))
+                sys.stderr.flush()
 
 
 def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
@@ -168,7 +214,24 @@ def _read(body: bytes, number: int) -> Answer:
         tuple(_tensor(item) for item in _expected(list, fields.get("outputs", []), "outputs")),
         _expected(str, fields.get("digest", ""), "digest"),
         tuple(_named(run) for run in runs),
+        tuple(_integer(item) for item in _expected(list, fields.get("gas", []), "gas")),
+        {name: _bounds(item) for name, item in _expected(dict, fields.get("ranges", {}), "ranges").items()},
     )
+
+
+def _integer(item: Any) -> int:
+    if type(item) is not int:
+        raise _Broken(f"expected an integer, found {item!r:.80}")
+    return item
+
+
+def _bounds(item: Any) -> Bounds:
+    runs = [
+        tuple(_integer(number) for number in _expected(list, run, "bounds")) for run in _expected(list, item, "bounds")
+    ]
+    if any(len(run) != 3 for run in runs):
+        raise _Broken("equal bounds are [lo, hi, how many]")
+    return tuple((lo, hi, count) for lo, hi, count in runs)
 
 
 def _named(run: Any) -> Mapping[str, VectorTensor]:

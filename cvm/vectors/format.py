@@ -1,7 +1,8 @@
 """Vector files: data classes, and their canonical bytes.
 
 A file is the canonical msgpack (`cvm.program.wire`) of ``["cvm-vectors", 1, header, cases]``; the header's ``kind``
-says whether the cases are those of one op or whole programs. ``spec_vectors/README.md`` describes every field.
+says whether the cases are those of one op, runs of whole programs, or verdicts of the verifier.
+``spec_vectors/README.md`` describes every field.
 """
 
 from __future__ import annotations
@@ -18,14 +19,18 @@ from cvm.limits import DEFAULT, elements
 from cvm.program.model import AttributeValue, Shape
 from cvm.program.wire import Reader, Tree, pack
 
-__all__ = ["EXPECTED", "FORMAT", "VERSION", "Expected", "OpCase", "ProgramCase", "Run", "VectorFile", "VectorTensor",
-           "decode", "encode", "tree_of_attributes", "tree_of_tensor", "tree_of_tensors"]  # fmt: skip
+__all__ = ["EXPECTED", "FORMAT", "VERSION", "Bounds", "Case", "Expected", "OpCase", "ProgramCase", "Run",
+           "VectorFile", "VectorTensor", "VerdictCase", "decode", "encode", "tree_of_attributes", "tree_of_tensor",
+           "tree_of_tensors"]  # fmt: skip
 
 FORMAT = "cvm-vectors"
 VERSION = 1
 
 Expected: TypeAlias = Literal["value", "invalid", "malformed", "limit"]
 EXPECTED: tuple[Expected, ...] = ("value", "invalid", "malformed", "limit")
+Bounds: TypeAlias = tuple[tuple[int, int, int], ...]
+"""The bounds of a value along its channels, as runs of equal ones: (lo, hi, how many)."""
+
 _ITEM_BYTES = {"int32": 4, "int64": 8}
 _ITEMS = 1_000_000
 """The most cases of a file, and items of any list in it."""
@@ -92,21 +97,48 @@ class ProgramCase:
 
 
 @dataclass(frozen=True, slots=True)
+class VerdictCase:
+    """The bytes of a program, and what a verifier says of it.
+
+    Of one that it accepts: the digest, the gas of each node, and by name the bounds of all values but constants; of any
+    other the ``code`` of the error.
+    """
+
+    id: str
+    aim: str
+    program: bytes = field(repr=False)
+    verdict: Expected
+    code: str = ""
+    digest: str = ""
+    gas: tuple[int, ...] = ()
+    ranges: Mapping[str, Bounds] = field(default_factory=dict)
+
+
+Case: TypeAlias = OpCase | ProgramCase | VerdictCase
+
+
+@dataclass(frozen=True, slots=True)
 class VectorFile:
-    """A file: all cases of one op (``op`` names it), or cases that are whole programs (``op`` is empty)."""
+    """A file: all cases of one op (``op`` names it), runs of programs, or ``verdicts`` on programs."""
 
     op_set: int
     generator: str
     seed: int
-    cases: tuple[OpCase, ...] | tuple[ProgramCase, ...]
+    cases: tuple[OpCase, ...] | tuple[ProgramCase, ...] | tuple[VerdictCase, ...]
     op: str = ""
+    verdicts: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the cases are, as the header says it."""
+        return "op" if self.op else "verdict" if self.verdicts else "program"
 
 
 def encode(file: VectorFile) -> bytes:
     """The canonical bytes of a file."""
     header: dict[str, Tree] = {
         "generator": file.generator,
-        "kind": "op" if file.op else "program",
+        "kind": file.kind,
         "op_set": file.op_set,
         "seed": file.seed,
     }
@@ -126,7 +158,7 @@ def decode(data: bytes) -> VectorFile:
     header = reader.record(
         {
             "generator": reader.text,
-            "kind": lambda: reader.choice(("op", "program")),
+            "kind": lambda: reader.choice(("op", "program", "verdict")),
             "op": reader.text,
             "op_set": reader.integer,
             "seed": reader.integer,
@@ -134,11 +166,17 @@ def decode(data: bytes) -> VectorFile:
         ["op"],
     )
     op = header.get("op", "")
-    if (header.pop("kind") == "op") != bool(op):
+    kind = header.pop("kind")
+    if (kind == "op") != bool(op):
         raise reader.malformed("header", "files of kind op, and only they, name their op")
-    cases = reader.array((lambda: _op_case(reader, op)) if op else (lambda: _program_case(reader)))
+    readers: dict[str, Callable[[], Case]] = {
+        "op": lambda: _op_case(reader, op),
+        "program": lambda: _program_case(reader),
+        "verdict": lambda: _verdict_case(reader),
+    }
+    cases = reader.array(readers[kind])
     reader.end()
-    file = VectorFile(**header, cases=cast("tuple[OpCase, ...] | tuple[ProgramCase, ...]", cases))
+    file = VectorFile(**header, cases=cast("Any", cases), verdicts=kind == "verdict")
     if encode(file) != data:
         raise Malformed("vectors.canonical", "these are not the canonical bytes of the vectors that they describe")
     return file
@@ -159,7 +197,7 @@ def tree_of_attributes(attributes: Mapping[str, AttributeValue]) -> Tree:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in attributes.items()}
 
 
-def _tree(case: OpCase | ProgramCase) -> Tree:
+def _tree(case: Case) -> Tree:
     fields: dict[str, Tree] = {"id": case.id, "aim": case.aim, "verdict": case.verdict}
     if case.verdict != "value":
         fields["code"] = case.code
@@ -172,6 +210,12 @@ def _tree(case: OpCase | ProgramCase) -> Tree:
     fields["program"] = case.program
     if case.verdict == "value":
         fields["digest"] = case.digest
+    if isinstance(case, VerdictCase):
+        if case.verdict == "value":
+            fields["gas"] = list(case.gas)
+            fields["ranges"] = {name: [list(run) for run in bounds] for name, bounds in case.ranges.items()}
+        return fields
+    if case.verdict == "value":
         fields["outputs"] = list(case.outputs)
         fields["runs"] = [
             {"inputs": tree_of_tensors(run.inputs), "values": tree_of_tensors(run.values)} for run in case.runs
@@ -210,6 +254,30 @@ def _program_case(reader: Reader) -> ProgramCase:
         if missing:
             raise reader.malformed("case", f"case {fields['id']!r}: a run has no value {missing[0]!r}")
     return ProgramCase(**fields)
+
+
+def _verdict_case(reader: Reader) -> VerdictCase:
+    fields = reader.record(
+        {
+            **_common(reader),
+            "digest": reader.text,
+            "gas": lambda: reader.array(reader.integer),
+            "program": reader.binary,
+            "ranges": lambda: reader.table(lambda: reader.array(lambda: _run_of_bounds(reader))),
+        },
+        ["code", "digest", "gas", "ranges"],
+    )
+    _consistent(reader, fields, ["digest", "gas", "ranges"])
+    return VerdictCase(**fields)
+
+
+def _run_of_bounds(reader: Reader) -> tuple[int, int, int]:
+    if reader.array_header() != 3:
+        raise reader.malformed("bounds", "equal bounds are [lo, hi, how many]")
+    lo, hi, count = reader.integer(), reader.integer(), reader.integer()
+    if not lo <= hi or count < 1:
+        raise reader.malformed("bounds", f"{count} bounds [{lo}, {hi}]")
+    return lo, hi, count
 
 
 def _common(reader: Reader) -> dict[str, Callable[[], Any]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.executors import create, initial_state
-from cvm.program import Output, ProgramBuilder, decode, verify
+from cvm.ops import Range, get
+from cvm.program import Output, ProgramBuilder, VerifiedProgram, decode, verify
 from cvm.vectors.answer import UNSUPPORTED, Answer
-from cvm.vectors.format import OpCase, ProgramCase, VectorTensor
+from cvm.vectors.format import Bounds, OpCase, ProgramCase, VectorTensor, VerdictCase
 
-__all__ = ["ExecutorRunner"]
+__all__ = ["ExecutorRunner", "accepted", "runs_of"]
 
 _VERDICTS: dict[type[CvmError], str] = {Invalid: "invalid", LimitExceeded: "limit", Malformed: "malformed"}
 
@@ -33,6 +35,10 @@ class ExecutorRunner:
     def program(self, case: ProgramCase) -> Answer:
         """See `Runner.program`."""
         return _answered(lambda: self._program(case))
+
+    def verdict(self, case: VerdictCase) -> Answer:
+        """See `Runner.verdict`; every executor has the same verifier before it."""
+        return _answered(lambda: accepted(verify(decode(case.program))))
 
     def _op(self, case: OpCase) -> Answer:
         outputs = self._applied(case, constant=True)
@@ -73,6 +79,25 @@ class ExecutorRunner:
             state = result.state
             runs.append({name: VectorTensor.of(array) for name, array in result.values.items()})
         return Answer("value", digest=verified.program.digest, runs=tuple(runs))
+
+
+def accepted(verified: VerifiedProgram) -> Answer:
+    """What the verifier says of a program that it accepts."""
+    program = verified.program
+    constants = {constant.name for constant in program.constants}
+    names = [name for name in program.value_names() if name not in constants]
+    return Answer(
+        "value",
+        digest=program.digest,
+        gas=tuple(get(node.op).gas(call) for node, call in zip(program.nodes, verified.calls, strict=True)),
+        ranges={name: runs_of(verified.ranges[name]) for name in names},
+    )
+
+
+def runs_of(bounds: Range) -> Bounds:
+    """Bounds that are kept per channel, as runs of equal ones."""
+    pairs = zip(bounds.lo.ravel().tolist(), bounds.hi.ravel().tolist(), strict=True)
+    return tuple((lo, hi, len(list(group))) for (lo, hi), group in groupby(pairs))
 
 
 def _answered(ask: Callable[[], Answer]) -> Answer:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.calibration import Settings, calibrate
+from cvm.calibration import Completer, Settings
 from cvm.errors import CvmError
 from cvm.frontends.webnn.errors import type_error
 from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor
@@ -100,7 +100,7 @@ def with_quantizers(translated: Translated, feeds: Sequence[Arrays], settings: S
     """
     stacked = {name: np.stack([feed[name] for feed in feeds]) for name in translated.graph.inputs}
     try:
-        graph = calibrate(translated.graph, stacked, settings, only=translated.open).graph
+        graph = Completer(translated.graph, stacked, settings, only=translated.open).calibration().graph
     except CvmError as error:
         operand = translated.operands.get(error.location.tensor or "")
         if operand is None:

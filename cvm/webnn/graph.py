@@ -132,15 +132,16 @@ class MLGraph:
         """All outputs for arrays of the inputs' data types and shapes. Raises `Invalid` for values out of range."""
         if self._session is None:
             raise state_error("dispatch", "the graph was destroyed")
-        return self._border.results(self._session.run(self._border.feeds(arrays)))
+        return self._border.results(self._session.run(self._border.feeds(arrays), codes=True))
 
     def measure(self, real: QuantizedGraph, samples: Sequence[Arrays]) -> None:
         """Note how far the outputs are from those of ``real``, the graph that calibration began with."""
         assert self._session is not None
-        reference, border = Reference(real, pseudo_quantize=True), self._border
+        reference, border, session = Reference(real, pseudo_quantize=True), self._border, self._session
+        results = [session.run(border.feeds(arrays), codes=True) for arrays in samples]
         pairs = [
-            (reference.run(border.numbers(arrays)), border.exact_results(self._session.run(border.feeds(arrays))))
-            for arrays in samples
+            (reference.run(border.numbers(arrays)), border.exact_results(result))
+            for arrays, result in zip(samples, results, strict=True)
         ]
         for item in self._translated.outputs:
             expected = [floats[item.value].astype(np.float64) for floats, _ in pairs]

@@ -4,7 +4,7 @@ import pytest
 from cvm.agreement import compare, judge
 from cvm.errors import Mismatch
 from cvm.executors import RunResult, create
-from cvm.inputs import arrange
+from cvm.inputs import Intake, arrange
 from cvm.program import verify
 from tests.api import small
 
@@ -35,7 +35,7 @@ def negated():
 
 
 def samples(verified, array):
-    return arrange(verified.program, {verified.program.inputs[0].value.name: array})[1]
+    return arrange(verified.program, {verified.program.inputs[0].value.name: array}, intake=Intake(codes=True))[1]
 
 
 IMAGES = np.arange(18).reshape(3, 2, 3)

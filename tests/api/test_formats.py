@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cvm
-from cvm.audit.codec import load_receipt
+from cvm.audit.receipt import load_receipt
 from cvm.audit.trace_file import read_trace
 from cvm.errors import CvmError, Invalid, Malformed
 from cvm.formats import model_format, recognised

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import cvm
 from cvm.errors import Invalid
-from cvm.inputs import Layout, arrange
+from cvm.inputs import Intake, Layout, arrange
 from cvm.quantization.exact import round_fraction
 from tests.api import small
 
@@ -16,13 +16,13 @@ CODES = np.arange(6, dtype=np.int64).reshape(1, 2, 3)
 
 def refused(arrays, program=None, **options):
     with pytest.raises(Invalid) as caught:
-        arrange(program or small.negated(), arrays, **options)
+        arrange(program or small.negated(), arrays, **options, intake=Intake(codes=True))
     return caught.value
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
 def test_integers_of_any_dtype_are_codes(dtype):
-    layout, samples = arrange(small.negated(), {"image": CODES.astype(dtype)})
+    layout, samples = arrange(small.negated(), {"image": CODES.astype(dtype)}, intake=Intake(codes=True))
     assert layout == Layout()
     assert samples[0][0]["image"].dtype == np.int32
     assert (samples[0][0]["image"] == CODES).all()
@@ -54,8 +54,8 @@ def test_a_quantiser_per_channel_follows_the_batch_axis():
 def test_a_batch_is_its_samples_one_by_one(samples, in_place, seed):
     session = cvm.Session(small.negated())
     images = np.random.default_rng(seed).integers(0, 256, (samples, 1, 2, 3))
-    singles = [session.run({"image": image}) for image in images]
-    batch = session.run({"image": images[:, 0] if in_place else images}, capture="all")
+    singles = [session.run({"image": image}, codes=True) for image in images]
+    batch = session.run({"image": images[:, 0] if in_place else images}, capture="all", codes=True)
     for name in ("y", "total"):
         expected = np.stack([single[name] for single in singles])
         assert batch[name].tolist() == (expected[:, 0] if in_place else expected).tolist()
@@ -65,10 +65,10 @@ def test_a_batch_is_its_samples_one_by_one(samples, in_place, seed):
 def test_inputs_of_one_call_have_the_same_batch():
     session = cvm.Session(small.pair())
     a, b = np.arange(12).reshape(3, 4), np.arange(12).reshape(3, 4) - 5
-    assert session.run({"a": a, "b": b})["y"].tolist() == (a + b).tolist()
-    assert session.run({"a": a[:, None], "b": b})["y"].tolist() == (a + b)[:, None].tolist()
-    assert session.run({"a": a[:1], "b": b[:1]})["y"].tolist() == (a + b)[:1].tolist()
-    assert session.run({"a": a[:1], "b": b[0]})["y"].tolist() == (a + b)[:1].tolist()
+    assert session.run({"a": a, "b": b}, codes=True)["y"].tolist() == (a + b).tolist()
+    assert session.run({"a": a[:, None], "b": b}, codes=True)["y"].tolist() == (a + b)[:, None].tolist()
+    assert session.run({"a": a[:1], "b": b[:1]}, codes=True)["y"].tolist() == (a + b)[:1].tolist()
+    assert session.run({"a": a[:1], "b": b[0]}, codes=True)["y"].tolist() == (a + b)[:1].tolist()
     for wrong in ({"a": a, "b": b[:2]}, {"a": a, "b": b[0]}, {"a": a[:1], "b": b}, {"a": a[:1, None], "b": b}):
         error = refused(wrong, small.pair())
         assert error.code == "input.batch"
@@ -122,19 +122,19 @@ def test_an_input_without_quantiser_takes_integers_only():
 
 def test_memory_layout_and_byte_order_do_not_matter():
     session = cvm.Session(small.negated())
-    expected = session.run({"image": CODES})["y"]
+    expected = session.run({"image": CODES}, codes=True)["y"]
     wide = np.zeros((1, 4, 6), np.int64)
     wide[:, ::2, ::-2] = CODES
     read_only = CODES.copy()
     read_only.setflags(write=False)
     for array in (np.asfortranarray(CODES), wide[:, ::2, ::-2], CODES.astype(">i2"), read_only, CODES.tolist()):
-        assert (session.run({"image": array})["y"] == expected).all()
+        assert (session.run({"image": array}, codes=True)["y"] == expected).all()
 
 
 def test_the_arrays_of_the_caller_are_neither_written_nor_kept():
     session = cvm.Session(small.negated())
     mine = CODES.astype(np.int32)
-    result = session.run({"image": mine}, capture="all")
+    result = session.run({"image": mine}, capture="all", codes=True)
     result["image"][:] = 77
     assert (mine == CODES).all()
 
@@ -152,7 +152,7 @@ def test_logarithmic_codes_of_reals_and_back():
     result = session.run({"x": halves})
     assert result["y"].tolist() == [[-1, 2, 0]]
     assert result.real("y").tolist() == [[-1.0, 2.0, 0.0]]
-    stacked = session.run({"x": np.stack([halves, -1000 * halves])})
+    stacked = session.run({"x": np.stack([halves, -1000 * halves])}, out_of_range="clamp")
     assert stacked["y"].tolist() == [[[-1, 2, 0]], [[4, -4, 0]]]
     assert stacked.real("y").tolist() == [[[-1.0, 2.0, 0.0]], [[8.0, -8.0, 0.0]]]
     assert refused({"x": np.array([[5, 0, 0]])}, small.powers()).code == "input.code"

@@ -3,9 +3,8 @@ import pytest
 
 import cvm
 from cvm.errors import Invalid
-from cvm.executors import EXECUTORS
+from cvm.executors import EXECUTORS, choose_executor
 from cvm.program import verifier
-from cvm.session import choose_executor
 from tests.api import small
 
 STEPS = np.array([[1, 2], [3, 4], [5, 6]])[:, None]
@@ -86,16 +85,16 @@ def test_a_failed_run_leaves_the_state_as_it_was():
 def test_capture_adds_tensors_by_name(executor):
     session = cvm.Session(small.negated(), executor=executor)
     image = np.zeros((1, 2, 3), int)
-    assert list(session.run({"image": image})) == ["y", "total"]
-    assert set(session.run({"image": image}, capture="all")) == {"y", "total", "image", "difference"}
-    assert set(session.run({"image": image}, capture="image")) == {"y", "total", "image"}
-    assert session.run({"image": image}, capture=["difference"])["difference"].tolist() == [[[255] * 3] * 2]
+    assert list(session.run({"image": image}, codes=True)) == ["y", "total"]
+    assert set(session.run({"image": image}, capture="all", codes=True)) == {"y", "total", "image", "difference"}
+    assert set(session.run({"image": image}, capture="image", codes=True)) == {"y", "total", "image"}
+    assert session.run({"image": image}, capture=["difference"], codes=True)["difference"].tolist() == [[[255] * 3] * 2]
     with pytest.raises(Invalid, match="there is no value 'a' to capture"):
-        session.run({"image": image}, capture=["a"])
+        session.run({"image": image}, capture=["a"], codes=True)
 
 
 def test_real_numbers_are_those_of_the_output_quantiser():
-    result = cvm.Session(small.negated()).run({"image": np.array([[[0, 51, 102], [153, 204, 255]]])})
+    result = cvm.Session(small.negated()).run({"image": np.array([[[0, 51, 102], [153, 204, 255]]])}, codes=True)
     assert result.real("y").tolist() == [[[1.0, 0.8, 0.6], [0.4, 0.2, 0.0]]]
     assert result["y"].dtype == np.int32
     assert not result.has_real("total")
@@ -123,9 +122,11 @@ def test_many_inputs_give_what_each_gives_alone_in_their_order(executor: str, th
     shape = session.program.inputs[0].value.shape
     inputs = [{name: np.full(shape, number % 100)} for number in range(37)]
     counted: list[int] = []
-    results = session.run_many(inputs, progress=counted.append)
+    results = session.run_many(inputs, progress=counted.append, codes=True)
     output = session.program.outputs[0].name
-    assert [result[output].flat[0] for result in results] == [session.run(one)[output].flat[0] for one in inputs]
+    assert [result[output].flat[0] for result in results] == [
+        session.run(one, codes=True)[output].flat[0] for one in inputs
+    ]
     assert counted[-1] == len(inputs)
     assert counted == sorted(counted)
 

@@ -164,7 +164,7 @@ def test_receipts_and_traces_are_written_into_pipes(pipe: tuple[Path, Callable[[
 
 COMMANDS = [
     ("compile", str(MODEL)),
-    ("run", "negated.cvm", "-i", "codes.npy"),
+    ("run", "negated.cvm", "-i", "codes.npy", "--codes"),
     ("legalize", "negated.cvm"),
 ]
 

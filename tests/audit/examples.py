@@ -27,13 +27,13 @@ class Subject:
     def receipt(self, trace: bool = True, executor: str = "numpy", threads: int | None = None) -> Receipt:
         """A receipt of these runs."""
         recorder = Recorder(self.verified, trace)
-        Session(self.verified, executor, threads).run(self.inputs, cycles=self.cycles, witness=recorder)
+        Session(self.verified, executor, threads).run(self.inputs, cycles=self.cycles, witness=recorder, codes=True)
         return recorder.receipt(Host(executor, "cvm test", "this machine"))
 
     def traces(self, executor: str = "numpy") -> tuple[Trace, ...]:
         """The trace of each of these runs."""
         recorder = Recorder(self.verified, keep_traces=True)
-        Session(self.verified, executor).run(self.inputs, cycles=self.cycles, witness=recorder)
+        Session(self.verified, executor).run(self.inputs, cycles=self.cycles, witness=recorder, codes=True)
         return recorder.traces
 
 

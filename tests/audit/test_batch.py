@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +19,7 @@ import numpy as np
 import pytest
 
 from cvm.arrays import npz_bytes
-from cvm.audit import save_receipt
+from cvm.audit import Judging, save_receipt
 from cvm.audit.batch import Order, receipts_in, verify_all
 from cvm.audit.batch.processes import RETRIES, Processes
 from cvm.audit.batch.work import read_task
@@ -26,7 +28,7 @@ from cvm.executors import EXECUTORS
 from tests.audit.examples import Subject, subject
 
 PROGRAM = subject("negated").verified
-ORDER = Order((PROGRAM.program.to_bytes(),))
+ORDER = Order((PROGRAM.program.to_bytes(),), codes=True)
 
 
 @pytest.fixture
@@ -170,15 +172,54 @@ def test_a_log_that_was_edited_is_refused(folder, tmp_path):
 def test_a_log_of_another_question_is_refused(folder, tmp_path):
     log = tmp_path / "log"
     verified(folder, log, jobs=1)
+    pair = subject("pair").verified.program
     others = [
-        replace(ORDER, level="structure"),
-        replace(ORDER, executor="formal"),
-        replace(ORDER, level="formal", sample=1),
-        replace(ORDER, programs=(*ORDER.programs, subject("pair").verified.program.to_bytes())),
+        (replace(ORDER, level="structure"), "--level was not given, and is structure now"),
+        (replace(ORDER, executor="formal"), "--executor was not given, and is formal now"),
+        (replace(ORDER, level="outputs", sample=1), "--level was not given"),
+        (replace(ORDER, sample=1), "--sample was not given, and is 1 now"),
+        (replace(ORDER, codes=False), "--codes was True, and is not given now"),
+        (replace(ORDER, signers=(bytes(range(32)),)), f"--signer was not given, and is {bytes(range(32)).hex()} now"),
+        (replace(ORDER, programs=(*ORDER.programs, pair.to_bytes())), f"--program was {PROGRAM.program.digest[:9]}"),
     ]
-    for other in others:
-        with pytest.raises(Invalid, match="other programs or options"):
+    for other, message in others:
+        with pytest.raises(Invalid, match=re.escape(f"the log is of another question: {message}")) as caught:
             verified(folder, log, other)
+        assert caught.value.code == "audit.log"
+        assert "give the options of the log, or name another file" in str(caught.value)
+
+
+def test_the_salt_is_no_question(folder, tmp_path):
+    verified(folder, tmp_path / "log", jobs=1)
+    again = verified(folder, tmp_path / "log", replace(ORDER, judging=Judging(salt="00ff")), jobs=1)
+    assert all(item.resumed for item in again)
+
+
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [
+        ("cvm-audit-log 2 0123", "of another version of cvm"),
+        ("cvm-audit-log 3 {", "of another version of cvm"),
+        ("cvm-audit-log 3 " + "[" * 100_000, "of another version of cvm"),
+        ("cvm-audit-log 3 []", "of another version of cvm"),
+        ("cvm-audit-log 3 {}", "cvm was not given"),
+        ("something else", "of another version of cvm"),
+    ],
+)
+def test_a_log_with_another_first_line_is_refused(folder, tmp_path, first, message):
+    link = sha256(f"\n{first}".encode()).hexdigest()
+    (tmp_path / "log").write_text(f"{link} {first}\n")
+    with pytest.raises(Invalid, match=message) as caught:
+        verified(folder, tmp_path / "log")
+    assert caught.value.code == "audit.log"
+
+
+def test_a_log_with_an_option_that_is_not_known_is_refused(folder, tmp_path):
+    first = "cvm-audit-log 3 " + json.dumps({**ORDER.options(), "--new": 1}, sort_keys=True)
+    link = sha256(f"\n{first}".encode()).hexdigest()
+    (tmp_path / "log").write_text(f"{link} {first}\n")
+    with pytest.raises(Invalid, match="has options that this version of cvm does not know"):
+        verified(folder, tmp_path / "log")
 
 
 def test_there_must_be_something_to_verify_and_something_that_can(folder, tmp_path):
@@ -263,7 +304,7 @@ def test_a_killed_verification_goes_on_where_it_was(folder, tmp_path):
             (folder / f"{number}.{suffix}").write_bytes((folder / f"06.{suffix}").read_bytes())
     PROGRAM.program.save(tmp_path / "m.cvm")
     log = tmp_path / "log"
-    command = [sys.executable, "-m", "cvm", "receipt", "verify", folder, "--program", tmp_path / "m.cvm"]
+    command = [sys.executable, "-m", "cvm", "receipt", "verify", folder, "--codes", "--program", tmp_path / "m.cvm"]
     command += ["--resume", log, "--jobs", "1"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen(

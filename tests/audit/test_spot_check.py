@@ -22,7 +22,7 @@ from cvm.demo import IMAGES, MODEL
 from cvm.errors import Invalid
 from cvm.executors import create, initial_state
 from cvm.executors.numpy import NumpyExecutor
-from cvm.inputs import arrange
+from cvm.inputs import Intake, arrange
 from cvm.program import Output, ProgramBuilder, VerifiedProgram
 from cvm.program import verify as verify_program
 from tests.audit.examples import SUBJECTS, subject
@@ -51,7 +51,7 @@ def nowhere(array: np.ndarray) -> np.ndarray:
 def claimed_by(executor: Any, verified: VerifiedProgram, inputs: Mapping[str, Any], trace: bool = False) -> Receipt:
     """The receipt that a maker with this executor gives away."""
     recorder, number = Recorder(verified, trace), 0
-    for feeds in arrange(verified.program, inputs)[1]:
+    for feeds in arrange(verified.program, inputs, intake=Intake(codes=True))[1]:
         state = initial_state(verified.program)
         for feed in feeds:
             observer = recorder.begin(feed, state)
@@ -67,7 +67,7 @@ def verified_by_its_maker(
 ) -> Verdict:
     """The answer of who verifies with the executor that made the claim."""
     receipt = claimed_by(executor, verified, inputs, trace)
-    return verify(receipt, verified, inputs, executor=executor, judging=judging)
+    return verify(receipt, verified, inputs, executor=executor, judging=judging, codes=True)
 
 
 def biased() -> VerifiedProgram:
@@ -161,10 +161,12 @@ def test_an_honest_claim_is_not_diverged_because_the_verifiers_executor_is_wrong
     item = subject("batch")
     receipt = item.receipt(trace=False)
     wrong = Faulty(item.verified, "total")
-    found = verify(receipt, item.verified, item.inputs, executor=wrong, judging=FIXED)
+    found = verify(receipt, item.verified, item.inputs, executor=wrong, judging=FIXED, codes=True)
     assert found.answer == "CANNOT_RECOMPUTE"
     assert "the executor faulty is wrong" in found.reason
-    assert verify(receipt, item.verified, item.inputs, executor="numpy", judging=FIXED).answer == "REPRODUCED"
+    assert (
+        verify(receipt, item.verified, item.inputs, executor="numpy", judging=FIXED, codes=True).answer == "REPRODUCED"
+    )
 
 
 def test_a_false_claim_is_diverged_and_the_verdict_says_who_looked():
@@ -172,7 +174,9 @@ def test_a_false_claim_is_diverged_and_the_verdict_says_who_looked():
     receipt = item.receipt(trace=False)
     false = replace(receipt.claim.runs[1], outputs=receipt.claim.runs[0].outputs)
     claim = replace(receipt.claim, runs=(receipt.claim.runs[0], false, receipt.claim.runs[2]))
-    found = verify(replace(receipt, claim=claim), item.verified, item.inputs, executor="numpy", judging=FIXED)
+    found = verify(
+        replace(receipt, claim=claim), item.verified, item.inputs, executor="numpy", judging=FIXED, codes=True
+    )
     assert (found.answer, found.level, found.executor) == ("DIVERGED", "outputs", "numpy")
     assert found.judged is not None
     assert found.judged.elements == 2 * 7  # all of the two runs so far
@@ -250,7 +254,7 @@ def test_an_executor_that_does_not_show_a_tensor_is_a_bug():
 def test_small_programs_are_judged_whole(name, trace):
     item = subject(name)
     receipt = item.receipt(trace)
-    found = verify(receipt, item.verified, item.inputs, cycles=item.cycles, executor="numpy")
+    found = verify(receipt, item.verified, item.inputs, cycles=item.cycles, executor="numpy", codes=True)
     values = [value for node in item.verified.program.nodes for value in node.outputs]
     runs = len(receipt.claim.runs)
     assert found.judged is not None
@@ -301,7 +305,7 @@ def test_indices_are_drawn_evenly():
 def test_a_fresh_salt_is_another_one_each_time():
     item = subject("negated")
     receipt = item.receipt()
-    found = [verify(receipt, item.verified, item.inputs, executor="numpy").judged for _ in range(2)]
+    found = [verify(receipt, item.verified, item.inputs, executor="numpy", codes=True).judged for _ in range(2)]
     assert found[0] is not None
     assert found[1] is not None
     assert found[0].salt != found[1].salt
@@ -333,7 +337,9 @@ def planned(verified: VerifiedProgram, monkeypatch: pytest.MonkeyPatch, seconds:
     monkeypatch.setattr(checks, "_seconds_per_term", lambda: 1e-6)
     check = SpotCheck(verified, create("numpy", verified), FIXED, b"id", runs)
     feed = arrange(
-        verified.program, {item.value.name: np.zeros(item.value.shape, int) for item in verified.program.inputs}
+        verified.program,
+        {item.value.name: np.zeros(item.value.shape, int) for item in verified.program.inputs},
+        intake=Intake(codes=True),
     )
     state = initial_state(verified.program)
     result = create("numpy", verified).run(feed[1][0][0], state)
@@ -429,14 +435,14 @@ def test_where_nothing_is_executed_nothing_is_said_to_be_reproduced():
     item = subject("negated")
     receipt = item.receipt()
     for level, words in (("structure", "STRUCTURE HOLDS"), ("roots", "ROOTS AGREE")):
-        found = verify(receipt, item.verified, item.inputs, level=level)
+        found = verify(receipt, item.verified, item.inputs, level=level, codes=True)
         assert (found.answer, found.words, found.executor, found.judged) == ("REPRODUCED", words, None, None)
         assert found.checked[-1] == level
-    found = verify(receipt, item.verified, item.inputs, executor="formal")
+    found = verify(receipt, item.verified, item.inputs, executor="formal", codes=True)
     assert (found.words, found.executor, found.judged) == ("REPRODUCED", "formal", None)
-    found = verify(receipt, item.verified, item.inputs, level="formal")
+    found = verify(receipt, item.verified, item.inputs, level="formal", codes=True)
     assert (found.executor, found.judged) == ("formal", None)
-    other = verify(receipt, item.verified, {"image": item.inputs["image"] + 1}, level="roots")
+    other = verify(receipt, item.verified, {"image": item.inputs["image"] + 1}, level="roots", codes=True)
     assert (other.words, other.checked) == ("CANNOT_RECOMPUTE", ("structure",))
 
 
@@ -446,11 +452,25 @@ def test_level_formal_with_a_sample_finds_what_is_wrong(when):
     executor = Faulty(item.verified, "total", when=when)
     receipt = claimed_by(executor, item.verified, item.inputs)
     found = verify(
-        receipt, item.verified, item.inputs, level="formal", sample=1, executor=executor, judging=Judging("ab")
+        receipt,
+        item.verified,
+        item.inputs,
+        level="formal",
+        sample=1,
+        executor=executor,
+        judging=Judging("ab"),
+        codes=True,
     )
     assert (found.answer, found.level) == ("CANNOT_RECOMPUTE", "formal")
     honest = verify(
-        item.receipt(), item.verified, item.inputs, level="formal", sample=1, executor="numpy", judging=Judging("ab")
+        item.receipt(),
+        item.verified,
+        item.inputs,
+        level="formal",
+        sample=1,
+        executor="numpy",
+        judging=Judging("ab"),
+        codes=True,
     )
     assert honest.judged is not None
     assert (honest.judged.elements, honest.judged.runs, honest.judged.salt) == (6, 3, "ab")

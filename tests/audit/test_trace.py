@@ -9,7 +9,7 @@ import pytest
 
 from cvm.audit import Recorder, trace_bytes
 from cvm.executors import EXECUTORS, create, initial_state
-from cvm.inputs import arrange
+from cvm.inputs import Intake, arrange
 from cvm.program.commitments import list_root, tensor_root
 from cvm.program.merkle import Tree, root, verify_consistency
 from cvm.session import Session
@@ -19,7 +19,7 @@ from tests.program.proofs import observed_trace, verify_proof
 
 def traced(name: str, executor: str = "formal", threads: int | None = None):
     item = subject(name)
-    _, samples = arrange(item.verified.program, item.inputs, item.cycles)
+    _, samples = arrange(item.verified.program, item.inputs, item.cycles, intake=Intake(codes=True))
     made = create(executor, item.verified, threads)
     result = made.run(samples[0][0], initial_state(item.verified.program), "all")
     return item.verified, result, observed_trace(item.verified.program, result)
@@ -88,9 +88,9 @@ def test_the_bytes_of_a_trace_are_known_before_the_run():
 def test_a_witness_does_not_change_what_a_session_returns():
     for name in SUBJECTS:
         item = subject(name)
-        plain = Session(item.verified).run(item.inputs, cycles=item.cycles)
+        plain = Session(item.verified).run(item.inputs, cycles=item.cycles, codes=True)
         session = Session(item.verified)
-        seen = session.run(item.inputs, cycles=item.cycles, witness=Recorder(item.verified, trace=True))
+        seen = session.run(item.inputs, cycles=item.cycles, witness=Recorder(item.verified, trace=True), codes=True)
         assert set(seen) == set(plain)
         assert all(np.array_equal(seen[output], plain[output]) for output in plain)
 

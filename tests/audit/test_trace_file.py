@@ -31,7 +31,7 @@ def read(folder: Path, data: bytes) -> Trace:
 
 def answer(name: str, *traces: Trace, **options: Any) -> tuple[str, str, str]:
     item = subject(name)
-    found = verify(item.receipt(), item.verified, item.inputs, cycles=item.cycles, traces=traces, **options)
+    found = verify(item.receipt(), item.verified, item.inputs, cycles=item.cycles, traces=traces, **options, codes=True)
     return found.answer, found.level, found.reason
 
 
@@ -55,7 +55,7 @@ def test_the_traces_of_a_receipt_are_reproduced(name):
 def test_a_recorder_keeps_traces_only_if_asked():
     item = subject("batch")
     recorder = Recorder(item.verified, trace=True)
-    Session(item.verified).run(item.inputs, witness=recorder)
+    Session(item.verified).run(item.inputs, witness=recorder, codes=True)
     assert recorder.traces == ()
     assert recorder.receipt().traced
 
@@ -135,12 +135,12 @@ def test_the_first_op_that_differs_is_named():
 def test_an_untraced_receipt_can_be_compared_with_given_traces():
     item = subject("batch")
     receipt, traces = item.receipt(trace=False), item.traces()
-    assert verify(receipt, item.verified, item.inputs, traces=traces).answer == "REPRODUCED"
+    assert verify(receipt, item.verified, item.inputs, traces=traces, codes=True).answer == "REPRODUCED"
     wrong = replace(traces[1], steps=((ROOT,), *traces[1].steps[1:]))
-    found = verify(receipt, item.verified, item.inputs, traces=(traces[0], wrong))
+    found = verify(receipt, item.verified, item.inputs, traces=(traces[0], wrong), codes=True)
     assert (found.answer, found.reason.startswith("run 1: op 0, ")) == ("DIVERGED", True)
     # At level trace, what is neither claimed nor given is missing.
-    found = verify(receipt, item.verified, item.inputs, traces=traces[:1])
+    found = verify(receipt, item.verified, item.inputs, traces=traces[:1], codes=True)
     assert (found.answer, found.reason) == ("CANNOT_RECOMPUTE", "the receipt names no trace of run 1")
 
 

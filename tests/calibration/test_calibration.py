@@ -354,7 +354,7 @@ def test_integers_are_codes_of_the_quantiser_that_an_input_has_already(tmp_path:
     plain = cvm.quantize(folder, {"x": codes})
     assert next(item for item in plain.tensors if item.name == "x").max == 255.0
     (folder / "graph.quant").write_text('"x": linear_quantize(min = -2.0, max = 2.0, bits = 8);')
-    assert cvm.quantize(folder, {"x": codes}).text == cvm.quantize(folder, {"x": reals}).text
+    assert cvm.quantize(folder, {"x": codes}, codes=True).text == cvm.quantize(folder, {"x": reals}, codes=True).text
 
 
 @pytest.mark.parametrize(

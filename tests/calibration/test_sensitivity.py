@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cvm.calibration import Sensitivity, Settings
-from cvm.calibration.completion import WIDE, WIDE_FILTER, Completer
+from cvm.calibration.chooser import WIDE, WIDE_FILTER
+from cvm.calibration.completion import Completer
 from cvm.calibration.sensitivity import decibels_of, least_count
 from cvm.errors import Invalid
 from cvm.quantizing import Goal, Quantized, decibels, quantize_completed

@@ -2,6 +2,7 @@ import json
 import shlex
 import shutil
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 from cvm.cli.application import COMMANDS
 from cvm.cli.declaration import Group
 from cvm.demo import IMAGES, MODEL
-from cvm.executors import EXECUTORS
-from cvm.session import choose_executor
+from cvm.executors import EXECUTORS, choose_executor
+from cvm.vectors import Report, Tally
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,7 +51,7 @@ def test_help_of_all_shows_examples_and_exit_codes(cvm):
 
 
 def test_version(cvm):
-    assert cvm("--version").out == "cvm 0.1.0\n"
+    assert cvm("--version").out == f"cvm {version('cvm')}\n"
 
 
 INTERVAL = ["int"]
@@ -112,7 +113,7 @@ def test_compile_takes_another_quantisation_file_or_none(cvm, files):
 
 
 def test_run_writes_real_numbers_or_codes(cvm, files):
-    outcome = cvm("run", "negated.cvm", "-i", "codes.npy", "-o", "out.npz", "--json")
+    outcome = cvm("run", "negated.cvm", "-i", "codes.npy", "--input-codes", "-o", "out.npz", "--json")
     assert outcome.code == 0
     assert structure(outcome.document) == {
         "version": "int",
@@ -162,7 +163,7 @@ def test_run_gives_the_same_bytes_on_every_executor(cvm, files, executor):
 def test_an_input_can_be_named_in_several_ways(cvm, files, inputs):
     (files / "with=and:colon.npy").write_bytes((files / "codes.npy").read_bytes())
     arguments = [word for name in inputs for word in ("-i", name)]
-    document = cvm("run", "negated.cvm", *arguments, "--json").document
+    document = cvm("run", "negated.cvm", *arguments, "--codes", "--json").document
     assert document["outputs"][0]["codes"] == (255 - np.arange(12).reshape(2, 2, 3)).tolist()
 
 
@@ -217,7 +218,7 @@ EVERY_EXECUTOR = list(dict.fromkeys(["formal", "numpy", choose_executor()[0]]))
 
 
 def test_check_compares_every_tensor(cvm, files):
-    outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--json")
+    outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--codes", "--json")
     assert outcome.code == 0
     assert outcome.document == {
         "version": 1,
@@ -232,13 +233,13 @@ def test_check_compares_every_tensor(cvm, files):
         "difference": None,
         "digest": cvm("inspect", "negated.cvm", "--json").document["digest"],
     }
-    assert cvm("check", "negated.cvm", "-i", "codes.npy").out == (
+    assert cvm("check", "negated.cvm", "-i", "codes.npy", "--codes").out == (
         f"AGREE    {', '.join(EVERY_EXECUTOR)}: 2 runs, 3 tensors each, 26 elements\n"
     )
 
 
 def test_check_samples_elements_of_large_programs(cvm, files):
-    document = cvm("check", "negated.cvm", "-i", "codes.npy", "--sample", 2, "--json").document
+    document = cvm("check", "negated.cvm", "-i", "codes.npy", "--codes", "--sample", 2, "--json").document
     assert document["agree"]
     assert document["sample"] == 2
     assert 0 < document["elements"] <= 2 * (2 + 1)
@@ -539,6 +540,39 @@ def test_vectors_check_runs_vectors_on_executors_and_programs(cvm, files):
     assert "first difference: abs, case " in failed.out
 
 
+@pytest.mark.parametrize(
+    ("tallies", "line"),
+    [
+        ([("abs", 50, 50, 0, 0)], "PASSED: 50 of 50 cases"),
+        (
+            [("abs", 693, 693, 0, 0), ("max", 2016, 0, 0, 2016)],
+            "PASSED: 693 of 693 of these ops; 2,016 cases of other ops not run",
+        ),
+        ([("abs", 50, 38, 2, 10)], "FAILED: 38 of 40 cases; 10 not run"),
+        ([("abs", 50, 0, 0, 50)], "FAILED: 0 of 0 of these ops; 50 cases of other ops not run"),
+    ],
+)
+def test_vectors_check_counts_what_ran_and_what_did_not(cvm, files, monkeypatch, tallies, line):
+    report = Report("a program", tuple(Tally(*counts, None) for counts in tallies))
+    monkeypatch.setattr("cvm.vectors.check", lambda *_: report)
+    outcome = cvm("vectors", "check", "vectors", "--executor", "numpy")
+    assert outcome.out.splitlines()[-1] == line
+    shown = {words[0] for words in map(str.split, outcome.out.splitlines()[1:-1]) if words}
+    assert shown == {op for op, _, passed, failed, _ in tallies if passed or failed}
+
+
+def test_vectors_check_prints_the_error_of_a_dead_program_once(cvm, files):
+    (files / "vectors").mkdir()
+    shutil.copy(ROOT / "spec_vectors" / "ops" / "elemwise" / "abs.msgpack", "vectors")
+    Path("dead.py").write_text("raise SystemExit('there is no model')\n", "utf-8")
+    outcome = cvm("vectors", "check", "vectors", "--command", shlex.join([sys.executable, "dead.py"]))
+    assert outcome.code == 1
+    assert outcome.err.count("there is no model") == 1
+    assert outcome.out.count("the program ended without an answer") == 2
+    assert "given up after three failures" in outcome.out
+    assert "abs  " not in outcome.out
+
+
 def test_bench_times_executors_by_threads_and_batch(cvm, files):
     arguments = ("--threads", "1,2", "--batch", "1,3", "--seconds", "0", "--rounds", "1", "--json")
     results = cvm("bench", "pair.cvm", "--executor", "numpy,formal", *arguments).document["results"]
@@ -586,3 +620,18 @@ def test_bench_compiles_a_model_and_prints_a_table(cvm):
     assert heading.split()[:3] == ["engine", "model", "threads"]
     assert row.split()[:4] == ["numpy", "program.cvm", "1", "1"]
     assert "GMAC per sample" in outcome.out
+
+
+def test_vectors_of_values_are_enough_for_who_verifies_nothing(cvm):
+    consumer = shlex.join([sys.executable, str(ROOT / "tools" / "consume_vectors.py"), "--serve"])
+    folder = str(ROOT / "spec_vectors" / "ops" / "elemwise")
+    assert "FAILED: " in cvm("vectors", "check", folder, "--command", consumer).out
+    outcome = cvm("vectors", "check", folder, "--command", consumer, "--values", "--json")
+    assert outcome.code == 0
+    assert {tally["failed"] for tally in outcome.document["ops"]} == {0}
+    assert all(tally["passed"] == tally["cases"] > 0 for tally in outcome.document["ops"])
+
+
+def test_vectors_where_says_which_folder_comes_with_cvm(cvm):
+    assert cvm("vectors", "where").out == f"{ROOT / 'spec_vectors'}\n"
+    assert cvm("vectors", "where", "--json").document == {"version": 1, "folder": str(ROOT / "spec_vectors")}

@@ -26,19 +26,25 @@ USAGE = [
     (["run"], "Missing argument 'PROGRAM'"),
     (["run", "negated.cvm", "--nothing"], "No such option"),
     (["run", "negated.cvm"], "no -i option gives the input 'image'; the inputs are image [1, 2, 3]"),
-    (["run", "negated.cvm", "-i", "codes.npy", "--threads", "0"], "threads"),
-    (["run", "negated.cvm", "-i", "codes.npy", "--threads", "two"], "Invalid value for '--threads'"),
+    (["run", "negated.cvm", "-i", "codes.npy", "--codes", "--threads", "0"], "threads"),
+    (["run", "negated.cvm", "-i", "codes.npy", "--codes", "--threads", "two"], "Invalid value for '--threads'"),
     (["run", "negated.cvm", "-i", "=codes.npy"], "expected -i [NAME=]FILE[:MEMBER]"),
     (["run", "negated.cvm", "-i", "other.npz"], "'label', which is no input (image)"),
     (["run", "negated.cvm", "-i", "codes.npy:image"], "there is no member 'image' in it"),
-    (["run", "negated.cvm", "-i", "codes.npy", "-i", "image=codes.npy"], "'image' is given twice"),
-    (["run", "pair.cvm", "-i", "codes.npy"], "say which input codes.npy is: -i NAME=codes.npy; the inputs are a, b"),
+    (["run", "negated.cvm", "-i", "codes.npy", "--codes", "-i", "image=codes.npy"], "'image' is given twice"),
+    (
+        ["run", "pair.cvm", "-i", "codes.npy", "--codes"],
+        "say which input codes.npy is: -i NAME=codes.npy; the inputs are a, b",
+    ),
     (["run", "pair.cvm", "-i", "b=other.npz"], "say which array: -i b=other.npz:MEMBER; there are image, label"),
     (["compile", "model", "--quant", "a", "--no-quant"], "exclude each other"),
-    (["check", "negated.cvm", "-i", "codes.npy", "--executors", "formal"], "nothing to compare"),
-    (["check", "negated.cvm", "-i", "codes.npy", "--executors", "formal", "--sample", "3"], "nothing to compare"),
-    (["check", "negated.cvm", "-i", "codes.npy", "--executors", "numpy,numpy"], "named twice"),
-    (["check", "negated.cvm", "-i", "codes.npy", "--sample", "0"], "sample"),
+    (["check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "formal"], "nothing to compare"),
+    (
+        ["check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "formal", "--sample", "3"],
+        "nothing to compare",
+    ),
+    (["check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "numpy,numpy"], "named twice"),
+    (["check", "negated.cvm", "-i", "codes.npy", "--codes", "--sample", "0"], "sample"),
     (["vectors", "check", "."], "expected one of --executor and --command"),
     (["vectors", "check", ".", "--executor", "x"], "there is no executor 'x'"),
 ]
@@ -56,23 +62,29 @@ INVALID = [
     (["compile", "nothing.tgz"], "nothing.tgz: cannot be read"),
     (["compile", MODEL, "--quant", "text.txt"], "text.txt"),
     (["compile", MODEL, "-o", "nowhere/x.cvm"], "nowhere/x.cvm: cannot be written: No such file or directory"),
-    (["run", "negated.cvm", "-i", "codes.npy", "-o", "."], "cannot be written"),
-    (["run", "negated.cvm", "-i", "codes.npy", "--executor", "cuda"], "there is no executor 'cuda'"),
-    (["run", "negated.cvm", "-i", "codes.npy", "--capture", "y,no"], "there is no value"),
+    (["run", "negated.cvm", "-i", "codes.npy", "--codes", "-o", "."], "cannot be written"),
+    (["run", "negated.cvm", "-i", "codes.npy", "--codes", "--executor", "cuda"], "there is no executor 'cuda'"),
+    (["run", "negated.cvm", "-i", "codes.npy", "--codes", "--capture", "y,no"], "there is no value"),
     (["run", "negated.cvm", "-i", "nothing.npy"], "nothing.npy: cannot be read: No such file or directory"),
     (["run", "negated.cvm", "-i", "."], ".: cannot be read"),
     (["run", "negated.cvm", "-i", "text.txt"], "text.txt: expected a .npy, .npz or NNEF .dat file"),
-    (["run", "negated.cvm", "-i", "x=codes.npy", "-i", "image=codes.npy"], "there is no input 'x'"),
+    (["run", "negated.cvm", "-i", "x=codes.npy", "-i", "image=codes.npy", "--codes"], "there is no input 'x'"),
     (["run", "negated.cvm", "-i", "image.npz:nothing"], "there is no array 'nothing'; there are image"),
     (["run", "negated.cvm", "-i", "short.npz"], "short.npz: this is not a whole .npz file"),
     (["run", "negated.cvm", "-i", "short.npy"], "short.npy: an array of [2, 2, 3] int64 takes 96 bytes, found 95"),
     (["run", "negated.cvm", "-i", "short.dat"], "short.dat: the header has 128 bytes"),
     (["run", "negated.cvm", "-i", "objects.npy"], "objects.npy: expected integers, booleans or floats"),
-    (["run", "negated.cvm", "-i", "large.npy"], "tensor 'image': expected codes in [0, 255], found 256 at [0, 0, 0]"),
+    (
+        ["run", "negated.cvm", "-i", "large.npy", "--codes"],
+        "tensor 'image': expected codes in [0, 255], found 256 at [0, 0, 0]",
+    ),
     (["run", "negated.cvm", "-i", "nan.npy"], "tensor 'image': expected real numbers, found nan at [0, 0, 0]"),
     (["run", "negated.cvm", "-i", "shape.npy"], "expected an array of shape [1, 2, 3]"),
-    (["run", "negated.cvm", "-i", "codes.npy", "--cycles"], "it has no cycles"),
-    (["check", "negated.cvm", "-i", "codes.npy", "--executors", "formal,cuda"], "there is no executor 'cuda'"),
+    (["run", "negated.cvm", "-i", "codes.npy", "--codes", "--cycles"], "it has no cycles"),
+    (
+        ["check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "formal,cuda"],
+        "there is no executor 'cuda'",
+    ),
     (["ops", "conv3d"], "there is no op 'conv3d'; did you mean 'conv2d'?"),
     (["ops", "--nnef", "sofmax"], "there is no NNEF operation 'sofmax'; did you mean 'softmax'?"),
     (["nnef", "flatten", "text.txt"], "text.txt:1:1: "),
@@ -146,14 +158,14 @@ def test_a_difference_is_1(cvm, files, monkeypatch):
         return honest("formal", verified) if name == "formal" else Liar(verified, "difference", (0, 1, 1))
 
     monkeypatch.setattr("cvm.executors.create", create)
-    outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--executors", "formal,numpy")
+    outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "formal,numpy")
     assert outcome.code == 1
     assert outcome.out == (
         "DIFFER   formal, liar: 1 runs, 3 tensors each, 12 elements\n"
         "first difference: run 0, op broadcast_sub, tensor 'difference', index [0, 1, 1]: "
         "formal has 251, liar has 252\n"
     )
-    failed = cvm("check", "negated.cvm", "-i", "codes.npy", "--executors", "formal,numpy", "--json")
+    failed = cvm("check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "formal,numpy", "--json")
     assert failed.code == 1
     assert failed.document["difference"] == {
         "run": 0,
@@ -162,7 +174,9 @@ def test_a_difference_is_1(cvm, files, monkeypatch):
         "index": [0, 1, 1],
         "values": {"formal": 251, "liar": 252},
     }
-    sampled = cvm("check", "negated.cvm", "-i", "codes.npy", "--executors", "numpy", "--sample", "6", "--json")
+    sampled = cvm(
+        "check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "numpy", "--sample", "6", "--json"
+    )
     assert sampled.code == 1
     assert sampled.document["difference"]["tensor"] == "difference"
 
@@ -234,6 +248,7 @@ def test_an_interrupted_process_ends_with_130_and_leaves_no_file(tmp_path, tmp_p
             str(MODEL),
             "-i",
             str(many),
+            "--codes",
             "--executor",
             "formal",
             "-o",

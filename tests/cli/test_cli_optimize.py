@@ -49,14 +49,14 @@ def test_commands_that_show_a_model_take_it(cvm, model, command):
 def test_run_and_check_take_it(cvm, model):
     for options in ((), ("--no-optimize",)):
         assert cvm("run", model, "-i", "x.npz", "-o", f"out{len(options)}.npz", "--codes", *options).code == 0
-        assert cvm("check", model, "-i", "x.npz", *options).code == 0
+        assert cvm("check", model, "-i", "x.npz", "--codes", *options).code == 0
     with np.load("out0.npz") as short, np.load("out1.npz") as whole:
         np.testing.assert_array_equal(short["y"], whole["y"])
 
 
 def test_all_tensors_of_the_document_can_be_captured_without_it(cvm, model):
-    assert cvm("run", model, "-i", "x.npz", "-o", "o.npz", "--capture", "t", "--no-optimize").code == 0
-    refused = cvm("run", model, "-i", "x.npz", "-o", "o.npz", "--capture", "t")
+    assert cvm("run", model, "-i", "x.npz", "--codes", "-o", "o.npz", "--capture", "t", "--no-optimize").code == 0
+    refused = cvm("run", model, "-i", "x.npz", "--codes", "-o", "o.npz", "--capture", "t")
     assert refused.code != 0
     assert "--no-optimize" in refused.err
 

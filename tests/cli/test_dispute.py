@@ -66,6 +66,35 @@ def test_locate_tells_the_element_and_who_is_right(cvm, true):
     assert people.out.endswith("B is right\n")
 
 
+def test_a_run_of_a_batch_is_compared_by_its_number(cvm, true, tmp_path):
+    """Of three runs, with other inputs each, the second one differs between the sides."""
+    import cvm as library
+
+    program = true.program.program
+    numbers = np.random.default_rng(5)
+    inputs = {
+        item.value.name: numbers.integers(item.value.lo, item.value.hi + 1, (3, *item.value.shape))
+        for item in program.inputs
+    }
+    result = library.Session(program).run(inputs, codes=True, capture="all")
+    mine = {name: result[name] for name in result}
+    op, conv = conv_of(true)
+    theirs = mine | {conv: mine[conv].copy()}
+    theirs[conv][1].flat[3] += 1
+    for name, arrays in (("in", inputs), ("mine", mine), ("theirs", theirs)):
+        (tmp_path / f"{name}.npz").write_bytes(npz_bytes(arrays))
+    sides = ("mine.npz", "theirs.npz", "--program", "m.cvm")
+    found = [cvm("dispute", "locate", *sides, "--run", str(number), "--json") for number in range(3)]
+    assert [outcome.code for outcome in found] == [0, 1, 0]
+    assert (found[1].document["place"]["op"], found[1].document["place"]["element"]) == (op, 3)
+    played = cvm("dispute", "play", *sides, "-i", "in.npz", "--codes", "--run", "1", "--json").document
+    assert (played["winner"], played["true"]) == ("A", played["roots"][0])
+    assert cvm("dispute", "play", *sides, "-i", "in.npz", "--codes", "--run", "0", "--json").document["rounds"] == 0
+    outcome = cvm("dispute", "locate", *sides, "--run", "3", "--json")
+    assert (outcome.code, outcome.document["error"]["code"]) == (3, "dispute.run")
+    assert "there are 3 runs of these inputs, counted from 0: there is no 3" in outcome.err
+
+
 @pytest.mark.parametrize("program", [(), ("--program", "m.cvm")])
 def test_two_traces_tell_the_op(cvm, true, program):
     outcome = cvm("dispute", "locate", "mine.trace", "theirs.trace", *program, "--json")

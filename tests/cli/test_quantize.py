@@ -128,3 +128,84 @@ def test_the_choices_named_by_the_command_are_those_that_there_are():
     from cvm.quantization.calibration import METHODS
 
     assert (quantize._METHODS, quantize._FORMS) == (METHODS, FORMS)
+
+
+@pytest.fixture
+def network(tmp_path, monkeypatch):
+    """A float model of ONNX with two layers, and data."""
+    from tests.calibration.test_correction import convolutions
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.onnx").write_bytes(convolutions().SerializeToString())
+    np.savez("x.npz", x=np.random.default_rng(4).normal(size=(12, 1, 2, 6, 6)))
+    return tmp_path
+
+
+def test_the_document_says_what_was_chosen_and_done(cvm, network):
+    arguments = ("quantize", "m.onnx", "-i", "x.npz", "--weight-bits", "3")
+    document = cvm(*arguments, "--json").document
+    assert {"method", "tried", "equalized", "corrected"} <= set(document)
+    assert [item["method"] for item in document["tried"]][:3] == ["minmax", "mse", "percentile"]
+    assert {item["kept"] for item in document["tried"]} == {True, False}
+    plain = ("--method", "minmax", "--equalize", "off", "--correct-bias", "off", "--output-bits", "8")
+    before = cvm(*arguments, *plain, "--json").document
+    assert (before["tried"], before["equalized"], before["corrected"]) == ([], [], [])
+    kept = [item["sqnr_db"] for item in document["tried"] if item["kept"]]
+    assert kept == sorted(kept)
+    said = cvm(*arguments).out
+    assert f"ranges: {document['method']}, the best of 3 tried" in said
+    forced = cvm(*arguments, "--equalize", "on", "--correct-bias", "on", "--json").document
+    assert [item["added"] for item in forced["corrected"]] == [False, True, True, True, False]
+    assert "means of channels corrected: 5 (c, d, e" in cvm(*arguments, "--correct-bias", "on").out
+
+
+def test_changed_weights_are_written_where_they_can_be(cvm, digits):
+    arguments = ("quantize", "model", "-i", "data.npz", "--correct-bias", "on")
+    for output in ((), ("-o", "graph.quant")):
+        outcome = cvm(*arguments, *output)
+        assert outcome.code == 2
+        assert "--correct-bias changes weights: say -o FILE.cvm, or --write-weights with graph.quant" in outcome.err
+    assert cvm(*arguments, "-o", "new/graph.quant", "--write-weights").code == 0
+    made = cvm(*arguments, "-o", "model.cvm", "--json").document
+    assert made["corrected"]
+    compiled = cvm("compile", "new", "-o", "again.cvm", "--json").document
+    assert compiled["digest"] == made["digest"]
+    assert "expected --equalize auto, on, off, found 'some'" in cvm("quantize", "model", "--equalize", "some").err
+
+
+def test_the_choices_of_changes_are_those_that_there_are():
+    from cvm.calibration import CHOICES
+    from cvm.cli import quantize
+
+    assert quantize._CHOICES == CHOICES
+
+
+def test_a_goal_gives_more_bits_to_what_costs_most(cvm, digits):
+    arguments = ("quantize", "model", "-i", "data.npz")
+    plain = cvm(*arguments, "-o", "plain.cvm", "--json").document
+    goal = plain["outputs"][0]["sqnr_db"] + 1
+    found = cvm(*arguments, "--target-sqnr", f"{goal:.2f}", "-o", "model.cvm", "--json").document
+    assert found["outputs"][0]["sqnr_db"] >= goal
+    assert found["widened"]
+    wide = {name for item in found["widened"] for name in item["tensors"]}
+    given = {item["tensor"]: item["quantizer"] for item in found["tensors"]}
+    assert all("bits = 16" in given[name] or "bits = 12" in given[name] for name in wide)
+    assert (
+        f"more bits for {len(found['widened'])}; the SQNR if only that one had 8: "
+        in cvm(*arguments, "--target-sqnr", f"{goal:.2f}", "-o", "model.cvm").out
+    )
+    assert cvm(*arguments, "--target-sqnr", f"{goal:.2f}", "-o", "graph.quant").code == 0
+    compiled = cvm("compile", "model", "--quant", "graph.quant", "-o", "again.cvm", "--json").document
+    assert compiled["digest"] == found["digest"] != plain["digest"]
+    refused = cvm(*arguments, "--max-bytes", "1", "-o", "model.cvm")
+    assert (refused.code, "1 are wanted: give weights fewer bits" in refused.err) == (3, True)
+
+
+def test_a_model_of_nnef_leaves_as_onnx(cvm, digits):
+    document = cvm("quantize", "model", "-i", "data.npz", "-o", "out.onnx", "--json").document
+    assert document["file"] == {"path": "out.onnx", "bytes": os.path.getsize("out.onnx")}
+    assert document["outputs"][0]["sqnr_db"] > 40
+    compiled = cvm("compile", "out.onnx", "-o", "m.cvm", "--json").document
+    assert compiled["digest"] == document["digest"]
+    refused = cvm("quantize", "model", "-i", "data.npz", "-o", "out.onnx", "--form", "logarithmic")
+    assert (refused.code, "no logarithmic quantiser; keep the program" in refused.err) == (3, True)

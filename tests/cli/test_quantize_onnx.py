@@ -53,8 +53,7 @@ def test_the_document_names_what_was_added_and_what_it_costs(cvm, model):
     document = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "model.cvm", "--json").document
     assert set(document) == {
         "version", "model", "data", "bits", "tensors", "remedies", "widened", "outputs", "digest", "gas", "nodes",
-        "constant_bytes",
-        "exact", "file",
+        "constant_bytes", "exact", "file", "method", "tried", "equalized", "corrected",
     }  # fmt: skip
     assert document["data"] == {"runs": 20}
     assert document["exact"] is True
@@ -111,6 +110,16 @@ def test_the_quantised_model_leaves_as_onnx(cvm, model):
     assert "codes of 7 bits have no type in ONNX: use --bits 8 or 16" in outcome.err
     wrong = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "m.pt")
     assert "say -o FILE.cvm, or FILE.onnx for a quantised model of ONNX" in wrong.err
+
+
+@pytest.mark.parametrize("option", ["--equalize", "--correct-bias"])
+@pytest.mark.parametrize("choice", ["on", "auto"])
+def test_a_model_of_onnx_keeps_its_weights_when_it_leaves(cvm, model, option, choice):
+    outcome = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "quantised.onnx", option, choice)
+    assert outcome.code == 2
+    assert f"{option} changes weights, which a quantised model of ONNX has as before: say -o FILE.cvm" in outcome.err
+    assert not (model / "quantised.onnx").exists()
+    assert cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "quantised.onnx", option, "off").code == 0
 
 
 def test_options_for_data_shapes_and_scales(cvm, model):

@@ -9,21 +9,31 @@ import numpy as np
 import pytest
 
 from cvm.audit import load_receipt, read_trace, write_trace
+from cvm.executors import choose_executor
 from cvm.program import load
-from cvm.session import choose_executor
 
 
 @pytest.fixture
 def receipt(cvm, files):
     """A receipt of negated.cvm with the codes of codes.npy, and its outputs."""
     outcome = cvm(
-        "run", "negated.cvm", "-i", "codes.npy", "-o", "out.npz", "--receipt", "r.receipt", "--trace", "--json"
+        "run",
+        "negated.cvm",
+        "-i",
+        "codes.npy",
+        "--input-codes",
+        "-o",
+        "out.npz",
+        "--receipt",
+        "r.receipt",
+        "--trace",
+        "--json",
     )
     assert outcome.code == 0
     return outcome.document["receipt"]
 
 
-VERIFY = ("receipt", "verify", "r.receipt", "--program", "negated.cvm", "-i", "codes.npy")
+VERIFY = ("receipt", "verify", "r.receipt", "--program", "negated.cvm", "-i", "codes.npy", "--codes")
 
 
 def test_run_writes_a_receipt_and_says_its_id(cvm, receipt):
@@ -32,7 +42,7 @@ def test_run_writes_a_receipt_and_says_its_id(cvm, receipt):
     assert found.claim.program.hex() == load("negated.cvm").digest
     assert found.host.executor == choose_executor()[0]
     assert found.host.time == ""
-    plain = cvm("run", "negated.cvm", "-i", "codes.npy", "--receipt", "p.receipt", "--time", "noon")
+    plain = cvm("run", "negated.cvm", "-i", "codes.npy", "--codes", "--receipt", "p.receipt", "--time", "noon")
     assert f"receipt   {load_receipt('p.receipt').id}\n" in plain.out
     assert load_receipt("p.receipt").host.time == "noon"
     assert not load_receipt("p.receipt").traced
@@ -40,13 +50,13 @@ def test_run_writes_a_receipt_and_says_its_id(cvm, receipt):
 
 def test_a_trace_needs_a_receipt(cvm, files):
     for option in (["--trace"], ["--time", "now"]):
-        outcome = cvm("run", "negated.cvm", "-i", "codes.npy", *option)
+        outcome = cvm("run", "negated.cvm", "-i", "codes.npy", "--codes", *option)
         assert outcome.code == 2
         assert "--receipt FILE" in outcome.err
 
 
 def test_run_writes_the_trace_of_each_run(cvm, receipt):
-    arguments = ("run", "negated.cvm", "-i", "codes.npy", "--trace-file", "all.trace")
+    arguments = ("run", "negated.cvm", "-i", "codes.npy", "--codes", "--trace-file", "all.trace")
     outcome = cvm(*arguments, "--receipt", "t.receipt", "--json")
     assert outcome.code == 0
     claim = load_receipt("t.receipt").claim
@@ -59,17 +69,17 @@ def test_run_writes_the_trace_of_each_run(cvm, receipt):
     assert "".join(f"trace     {item['root']}\nwrote     {item['path']}\n" for item in said) in cvm(*arguments).out
 
     np.save("one.npy", np.load("codes.npy")[:1])
-    alone = cvm("run", "negated.cvm", "-i", "one.npy", "--trace-file", "one.trace", "--json").document
+    alone = cvm("run", "negated.cvm", "-i", "one.npy", "--codes", "--trace-file", "one.trace", "--json").document
     assert alone["traces"] == [{"path": "one.trace", "root": roots[0]}]
     assert "receipt" not in alone
     for bad in ("no/x.trace", "/"):
-        outcome = cvm("run", "negated.cvm", "-i", "one.npy", "--trace-file", bad)
+        outcome = cvm("run", "negated.cvm", "-i", "one.npy", "--codes", "--trace-file", bad)
         assert outcome.code == 3
         assert "output.unwritable" in outcome.err
 
 
 def test_given_traces_are_compared(cvm, receipt):
-    cvm("run", "negated.cvm", "-i", "codes.npy", "--trace-file", "t.trace")
+    cvm("run", "negated.cvm", "-i", "codes.npy", "--codes", "--trace-file", "t.trace")
     given = ("--trace-file", "t.0.trace", "--trace-file", "t.1.trace")
     outcome = cvm(*VERIFY, *given, "--json")
     assert (outcome.code, outcome.document["answer"], outcome.document["level"]) == (0, "REPRODUCED", "trace")
@@ -90,7 +100,7 @@ def test_given_traces_are_compared(cvm, receipt):
 
 
 def test_a_receipt_that_cannot_be_written(cvm, files):
-    outcome = cvm("run", "negated.cvm", "-i", "codes.npy", "--receipt", "no/r.receipt")
+    outcome = cvm("run", "negated.cvm", "-i", "codes.npy", "--codes", "--receipt", "no/r.receipt")
     assert outcome.code == 3
     assert "output.unwritable" in outcome.err
 
@@ -122,7 +132,7 @@ def test_what_is_missing_has_exit_code_5(cvm, receipt):
     outcome = cvm("receipt", "verify", "r.receipt", "--program", "negated.cvm", "--json")
     assert (outcome.code, outcome.document["answer"], outcome.document["level"]) == (5, "CANNOT_RECOMPUTE", "roots")
     np.save("zeros.npy", np.zeros((1, 3, 2), int))
-    outcome = cvm("receipt", "verify", "r.receipt", "--program", "channels.cvm", "-i", "zeros.npy", "--json")
+    outcome = cvm("receipt", "verify", "r.receipt", "--program", "channels.cvm", "-i", "zeros.npy", "--codes", "--json")
     assert (outcome.code, outcome.document["level"]) == (5, "structure")
 
 
@@ -145,7 +155,7 @@ def test_a_stateful_receipt_with_cycles(cvm, files):
         ((*VERIFY, "--jobs", "2"), 2),
         ((*VERIFY, "--ray", "127.0.0.1:1"), 2),
         (("receipt", "verify", ".", "--program", "negated.cvm", "--ray", "127.0.0.1:1"), 3),
-        (("receipt", "verify", ".", "--program", "negated.cvm", "-i", "codes.npy"), 2),
+        (("receipt", "verify", ".", "--program", "negated.cvm", "-i", "codes.npy", "--codes"), 2),
         (("receipt", "show", "nothing.receipt"), 3),
         (("receipt", "show", "text.txt"), 3),
         (("receipt", "show", "."), 3),
@@ -173,14 +183,14 @@ def test_show_tells_the_claim_from_what_the_host_said(cvm, receipt):
 
 def test_diff_names_the_fields(cvm, receipt):
     np.save("more.npy", np.load("codes.npy") + (np.arange(12) == 7).reshape(2, 2, 3))
-    cvm("run", "negated.cvm", "-i", "more.npy", "--receipt", "b.receipt", "--trace")
+    cvm("run", "negated.cvm", "-i", "more.npy", "--codes", "--receipt", "b.receipt", "--trace")
     outcome = cvm("receipt", "diff", "r.receipt", "b.receipt", "--json")
     assert outcome.code == 1
     fields = [item["field"] for item in outcome.document["differences"]]
     assert fields == ["runs[1].inputs[0]", "runs[1].outputs[0]", "runs[1].outputs[1]", "runs[1].trace"]
     assert cvm("receipt", "diff", "r.receipt", "b.receipt").out.startswith("DIFFER   ")
     np.save("one.npy", np.load("codes.npy")[0:1])
-    cvm("run", "negated.cvm", "-i", "one.npy", "--receipt", "c.receipt", "--trace")
+    cvm("run", "negated.cvm", "-i", "one.npy", "--codes", "--receipt", "c.receipt", "--trace")
     outcome = cvm("receipt", "diff", "r.receipt", "c.receipt", "--json")
     assert outcome.document["differences"] == [{"field": "runs", "first": "2 items", "second": "1 items"}]
     same = cvm("receipt", "diff", "r.receipt", "r.receipt")
@@ -232,7 +242,7 @@ def test_a_folder_of_receipts(cvm, receipt, tmp_path):
     for name in ("a", "b", "c"):
         (folder / f"{name}.receipt").write_bytes((tmp_path / "r.receipt").read_bytes())
         np.savez(folder / f"{name}.npz", image=np.load("codes.npy") + (name == "c"))
-    arguments = ("receipt", "verify", "folder", "--program", "negated.cvm", "--jobs", "1", "--resume", "log")
+    arguments = ("receipt", "verify", "folder", "--program", "negated.cvm", "--jobs", "1", "--resume", "log", "--codes")
     outcome = cvm(*arguments, "--json")
     assert outcome.code == 5
     document = outcome.document
@@ -240,3 +250,49 @@ def test_a_folder_of_receipts(cvm, receipt, tmp_path):
     assert [item["answer"] for item in document["results"]] == ["REPRODUCED", "REPRODUCED", "CANNOT_RECOMPUTE"]
     people = cvm(*arguments).out
     assert "3 receipts: 2 REPRODUCED, 0 DIVERGED, 1 CANNOT_RECOMPUTE; 3 known from before" in people
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_an_interrupted_folder_says_how_far_it_came_and_how_it_goes_on(cvm, receipt, tmp_path, monkeypatch, resumes):
+    import cvm.audit.batch as batch
+
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in "abc":
+        (folder / f"{name}.receipt").write_bytes((tmp_path / "r.receipt").read_bytes())
+        np.savez(folder / f"{name}.npz", image=np.load("codes.npy"))
+    whole = batch.verify_all
+
+    def interrupted(*arguments):
+        answers = whole(*arguments)
+        yield next(answers)
+        yield next(answers)
+        raise KeyboardInterrupt
+
+    arguments = ["receipt", "verify", "folder", "--program", "negated.cvm", "--jobs", "1", "--codes"]
+    arguments += ["--resume", "log"] if resumes else []
+    with monkeypatch.context() as context:
+        context.setattr(batch, "verify_all", interrupted)
+        outcome = cvm(*arguments)
+    assert outcome.code == 130
+    done = "cvm: 2 of 3 receipts are verified"
+    if not resumes:
+        assert outcome.err == f"{done}; with --resume FILE they would be noted there\ncvm: interrupted\n"
+        return
+    assert outcome.err == f"{done} and noted in log: the same command goes on from there\ncvm: interrupted\n"
+    again = cvm(*arguments, "--json").document
+    assert (again["resumed"], again["answers"]["REPRODUCED"]) == (2, 3)
+
+
+@pytest.mark.parametrize("given", [("-i", "image.npy"), ("-i", "nothing=x.npy"), ("-i", "codes.npy", "--codes"), ()])
+def test_a_receipt_of_a_program_with_other_inputs_is_not_recomputed(cvm, receipt, given):
+    from cvm.demo import MODEL
+
+    np.save("image.npy", np.zeros((3, 5)))
+    np.save("x.npy", np.zeros(7))
+    outcome = cvm("receipt", "verify", "r.receipt", "--program", str(MODEL), *given)
+    assert outcome.code == 5
+    assert outcome.out.startswith("CANNOT_RECOMPUTE")
+    assert f"the receipt is of program {load('negated.cvm').digest}, the program at hand is" in " ".join(
+        outcome.out.split()
+    )

@@ -23,14 +23,14 @@ VERBS = {
     "help of a verb": (["run", "--help"], 0),
     "version": (["--version"], 0),
     "compile": (["compile", str(MODEL)], 0),
-    "run": (["run", "negated.cvm", "-i", "codes.npy"], 0),
-    "check": (["check", "negated.cvm", "-i", "codes.npy", "--executors", "formal,numpy"], 0),
+    "run": (["run", "negated.cvm", "-i", "codes.npy", "--codes"], 0),
+    "check": (["check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "formal,numpy"], 0),
     "inspect": (["inspect", "negated.cvm"], 0),
     "legalize": (["legalize", "negated.cvm"], 0),
     "ops": (["ops"], 0),
     "nnef flatten": (["nnef", "flatten", str(MODEL)], 0),
     "receipt show": (["receipt", "show", "r.receipt"], 0),
-    "receipt verify": (["receipt", "verify", "r.receipt", "--program", "negated.cvm", "-i", "codes.npy"], 0),
+    "receipt verify": (["receipt", "verify", "r.receipt", "--program", "negated.cvm", "-i", "codes.npy", "--codes"], 0),
     "receipt verify, another program": (["receipt", "verify", "r.receipt", "--program", "channels.cvm"], 5),
 }
 """Command lines, and their exit codes."""
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small.negated().save(made / "negated.cvm")
     small.channels().save(made / "channels.cvm")
     np.save(made / "codes.npy", np.zeros((2, 2, 3), np.int64))
-    arguments = ["run", made / "negated.cvm", "-i", made / "codes.npy", "--receipt", made / "r.receipt"]
+    arguments = ["run", made / "negated.cvm", "-i", made / "codes.npy", "--codes", "--receipt", made / "r.receipt"]
     assert main([*map(str, arguments)]) == 0
     return made
 

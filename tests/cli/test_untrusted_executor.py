@@ -17,7 +17,7 @@ from tests.audit.examples import subject
 from tests.audit.faulty import Faulty, everywhere, fraction
 from tests.audit.test_spot_check import claimed_by
 
-VERIFY = ("receipt", "verify", "r.receipt", "--program", "negated.cvm", "-i", "codes.npy")
+VERIFY = ("receipt", "verify", "r.receipt", "--program", "negated.cvm", "-i", "codes.npy", "--codes")
 SALTED = ("--salt", "c0ffee")
 DEFAULT = default_executors()[-1]
 
@@ -39,7 +39,7 @@ def planted(monkeypatch):
 def receipt(cvm, files, planted):
     """A receipt of negated.cvm that an executor with a defect in the tensor ``difference`` made."""
     planted("difference", fraction(0.4))
-    assert cvm("run", "negated.cvm", "-i", "codes.npy", "--receipt", "r.receipt").code == 0
+    assert cvm("run", "negated.cvm", "-i", "codes.npy", "--codes", "--receipt", "r.receipt").code == 0
     return load_receipt("r.receipt")
 
 
@@ -68,7 +68,7 @@ def test_who_switches_the_judge_off_is_told_so(cvm, receipt):
 
 
 def test_the_verdict_names_what_stands_behind_it_and_can_be_repeated(cvm, files):
-    cvm("run", "negated.cvm", "-i", "codes.npy", "--receipt", "r.receipt")
+    cvm("run", "negated.cvm", "-i", "codes.npy", "--codes", "--receipt", "r.receipt")
     fresh = cvm(*VERIFY, "--judge", 3, "--json").document
     assert fresh["judged"]["elements"] == 3
     assert fresh["judged"]["salt"] != cvm(*VERIFY, "--judge", 3, "--json").document["judged"]["salt"]
@@ -87,7 +87,7 @@ def test_the_verdict_names_what_stands_behind_it_and_can_be_repeated(cvm, files)
 
 @pytest.mark.parametrize(("level", "words"), [("structure", "STRUCTURE HOLDS"), ("roots", "ROOTS AGREE")])
 def test_levels_that_execute_nothing_do_not_say_reproduced(cvm, files, level, words):
-    cvm("run", "negated.cvm", "-i", "codes.npy", "--receipt", "r.receipt")
+    cvm("run", "negated.cvm", "-i", "codes.npy", "--codes", "--receipt", "r.receipt")
     people = cvm(*VERIFY, "--level", level)
     assert people.code == 0
     assert people.out.startswith(f"{words}, nothing was executed: 2 runs\n")
@@ -107,14 +107,14 @@ def test_levels_that_execute_nothing_do_not_say_reproduced(cvm, files, level, wo
         (*VERIFY, "--judge", 3, "--level", "structure"),
         (*VERIFY, *SALTED, "--level", "roots"),
         (*VERIFY, "--judge", 3, "--level", "formal"),
-        ("check", "negated.cvm", "-i", "codes.npy", "--judge", 3),
-        ("check", "negated.cvm", "-i", "codes.npy", *SALTED),
-        ("check", "negated.cvm", "-i", "codes.npy", "--sample", 2, "--judge", 3),
-        ("check", "negated.cvm", "-i", "codes.npy", "--executors", "numpy,native", "--salt", "0"),
+        ("check", "negated.cvm", "-i", "codes.npy", "--codes", "--judge", 3),
+        ("check", "negated.cvm", "-i", "codes.npy", "--codes", *SALTED),
+        ("check", "negated.cvm", "-i", "codes.npy", "--codes", "--sample", 2, "--judge", 3),
+        ("check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "numpy,native", "--salt", "0"),
     ],
 )
 def test_what_has_no_effect_or_no_meaning_is_wrong_usage(cvm, files, arguments):
-    cvm("run", "negated.cvm", "-i", "codes.npy", "--receipt", "r.receipt")
+    cvm("run", "negated.cvm", "-i", "codes.npy", "--codes", "--receipt", "r.receipt")
     outcome = cvm(*arguments)
     assert outcome.code == 2
     assert outcome.err.startswith("cvm: ") or "--judge" in outcome.err
@@ -125,7 +125,7 @@ def test_what_has_no_effect_or_no_meaning_is_wrong_usage(cvm, files, arguments):
 
 def test_check_runs_the_default_executor_without_being_asked(cvm, files):
     assert default_executors()[:2] == ["formal", "numpy"]
-    document = cvm("check", "negated.cvm", "-i", "codes.npy", "--json").document
+    document = cvm("check", "negated.cvm", "-i", "codes.npy", "--codes", "--json").document
     assert document["executors"] == default_executors()
     assert set(document["executors"]) <= set(EXECUTORS)
 
@@ -134,14 +134,14 @@ def test_check_runs_the_default_executor_without_being_asked(cvm, files):
 @pytest.mark.parametrize("tensor", ["difference", "total"])
 def test_check_finds_a_defect_of_the_default_executor(cvm, files, planted, when, tensor):
     planted(tensor, fraction(0.1), when)
-    outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--json")
+    outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--codes", "--json")
     assert outcome.code == 1
     assert outcome.document["difference"]["tensor"] == tensor
-    assert cvm("check", "negated.cvm", "-i", "codes.npy").out.startswith("DIFFER   ")
+    assert cvm("check", "negated.cvm", "-i", "codes.npy", "--codes").out.startswith("DIFFER   ")
 
 
 def test_formal_judges_executors_that_agree_without_it(cvm, files, planted, monkeypatch):
-    arguments = ("check", "negated.cvm", "-i", "codes.npy", "--executors", "numpy,native")
+    arguments = ("check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "numpy,native")
     people = cvm(*arguments, *SALTED)
     assert people.out == (
         "AGREE    numpy, native: 2 runs, 3 tensors each, 26 elements\n"
@@ -159,9 +159,9 @@ def test_formal_judges_executors_that_agree_without_it(cvm, files, planted, monk
 
 
 def test_the_elements_of_a_sample_are_drawn_with_a_salt(cvm, files):
-    document = cvm("check", "negated.cvm", "-i", "codes.npy", "--sample", 2, "--json").document
+    document = cvm("check", "negated.cvm", "-i", "codes.npy", "--codes", "--sample", 2, "--json").document
     assert len(document["salt"]) == 32
-    assert f"salt {'c0ffee'}" in cvm("check", "negated.cvm", "-i", "codes.npy", "--sample", 2, *SALTED).out
+    assert f"salt {'c0ffee'}" in cvm("check", "negated.cvm", "-i", "codes.npy", "--codes", "--sample", 2, *SALTED).out
 
 
 # Folders of receipts
@@ -190,7 +190,7 @@ def answers(folder: Path, order: Order) -> list[Finished]:
 
 
 def test_a_folder_of_wrong_receipts_is_not_reproduced_by_the_executor_that_made_them(folder, planted):
-    order = Order((subject("negated").verified.program.to_bytes(),))
+    order = Order((subject("negated").verified.program.to_bytes(),), codes=True)
     assert [item.answer for item in answers(folder, order)] == ["DIVERGED"] * 3
     planted("total")
     found = answers(folder, order)
@@ -199,13 +199,13 @@ def test_a_folder_of_wrong_receipts_is_not_reproduced_by_the_executor_that_made_
 
 
 def test_a_folder_says_what_was_judged_and_a_log_remembers_it(cvm, files, tmp_path):
-    cvm("run", "negated.cvm", "-i", "codes.npy", "--receipt", "r.receipt")
+    cvm("run", "negated.cvm", "-i", "codes.npy", "--codes", "--receipt", "r.receipt")
     root = tmp_path / "receipts"
     root.mkdir()
     for name in ("a", "b"):
         (root / f"{name}.receipt").write_bytes((tmp_path / "r.receipt").read_bytes())
         np.savez(root / f"{name}.npz", image=np.load("codes.npy"))
-    arguments = ("receipt", "verify", "receipts", "--program", "negated.cvm", "--jobs", 1, "--resume", "log")
+    arguments = ("receipt", "verify", "receipts", "--program", "negated.cvm", "--codes", "--jobs", 1, "--resume", "log")
     arguments += ("--executor", "numpy")
     people = cvm(*arguments, *SALTED)
     assert people.out == (
@@ -221,11 +221,11 @@ def test_a_folder_says_what_was_judged_and_a_log_remembers_it(cvm, files, tmp_pa
     refused = cvm(*arguments, "--judge", 3)
     assert refused.code == 3
     assert "audit.log" in refused.err
-    plain = cvm(*arguments[:5], "--jobs", 1, "--level", "structure")
+    plain = cvm(*arguments[:6], "--jobs", 1, "--level", "structure")
     assert plain.out == (
         "2 receipts: 2 STRUCTURE HOLDS, 0 DIVERGED, 0 CANNOT_RECOMPUTE; 0 known from before\nnothing was executed\n"
     )
-    silent = cvm(*arguments[:5], "--jobs", 1, "--executor", "numpy", "--judge", 0)
+    silent = cvm(*arguments[:6], "--jobs", 1, "--executor", "numpy", "--judge", 0)
     assert silent.out.endswith("executed: 2 on numpy; FORMAL judged nothing\n")
 
 

@@ -70,8 +70,8 @@ def fingerprint(model: str) -> dict[str, str]:
     return {
         "bytes": hashlib.sha256(program.to_bytes()).hexdigest(),
         "digest": program.digest,
-        "numpy": hash_of(numpy.run(feed, capture="all") for feed in inputs),
-        "formal": hash_of(formal.run(feed, capture="all") for feed in inputs[-FORMAL:]),
+        "numpy": hash_of(numpy.run(feed, capture="all", codes=True) for feed in inputs),
+        "formal": hash_of(formal.run(feed, capture="all", codes=True) for feed in inputs[-FORMAL:]),
     }
 
 

@@ -1,4 +1,6 @@
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +8,7 @@ import pytest
 
 from cvm.cli.application import COMMANDS
 from cvm.cli.declaration import Group
-from tools import generate_pages, run_readme
+from tools import generate_pages, run_pages
 from tools.generated_pages import cli, legalize, openvx, optimize, webnn
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,16 +17,16 @@ PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
 
 @pytest.mark.slow
 def test_every_code_block_runs_and_prints_what_the_page_says():
-    assert run_readme.difference(PAGE, run_readme.expected(PAGE)) == ""
+    assert run_pages.difference(PAGE, run_pages.expected(PAGE)) == ""
 
 
 def test_a_wrong_output_or_table_would_be_found():
     for right, wrong in (("AGREE ", "DIFFER "), ("`conv2d` ", ""), ("| 130 |", "| 131 |")):
         assert right in PAGE
-        assert run_readme.difference(PAGE.replace(right, wrong, 1), PAGE) != ""
-    assert run_readme.difference(PAGE, re.sub(r"in \d+\.\d+ s", "in 123.4 s", PAGE)) == ""
-    assert run_readme.difference(PAGE, re.sub(r"salt [0-9a-f]{32}", f"salt {'01' * 16}", PAGE)) == ""
-    assert run_readme.difference(PAGE, PAGE.replace(" of 28 of 28 tensors", " of 27 of 28 tensors", 1)) != ""
+        assert run_pages.difference(PAGE.replace(right, wrong, 1), PAGE) != ""
+    assert run_pages.difference(PAGE, re.sub(r"in \d+\.\d+ s", "in 123.4 s", PAGE)) == ""
+    assert run_pages.difference(PAGE, re.sub(r"salt [0-9a-f]{32}", f"salt {'01' * 16}", PAGE)) == ""
+    assert run_pages.difference(PAGE, PAGE.replace(" of 28 of 28 tensors", " of 27 of 28 tensors", 1)) != ""
 
 
 def test_every_link_of_the_page_leads_somewhere():
@@ -46,8 +48,10 @@ def test_a_generated_page_is_what_the_declarations_say(name: str) -> None:
 
 def test_what_is_not_what_the_declarations_say_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.generated_pages.page.DOCS", tmp_path)
-    for page, right, wrong in ((legalize.PAGE, "half_up", "half_down"), (optimize.PAGE, "common", "uncommon")):
-        text = page.text() + page.heading
+    for made, right, wrong in ((legalize.PAGE, "half_up", "half_down"), (optimize.PAGE, "common", "uncommon")):
+        said = made.text()
+        page = replace(made, text=partial(str, said))
+        text = said + page.heading
         page.file.write_text(text + "numbers\n", encoding="utf-8")
         assert page.fresh()
         page.file.write_text(text.replace(right, wrong, 1), encoding="utf-8")
@@ -85,6 +89,17 @@ def test_the_example_of_the_page_of_webnn_gives_what_it_says(tmp_path: Path, mon
     assert integers["context"].compute(integers["graph"], feeds)["y"].tolist() == [[0, 5, 100, 0]]
     exec(codes[1], floats)
     assert floats["graph"].quantization_errors["y"].max_error < 0.01
+
+
+def test_the_example_of_the_page_of_receipts_gives_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cvm").symlink_to(ROOT / "cvm")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "receipts.md").read_text(encoding="utf-8")
+    ((code, printed),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
+    exec(code, {})
+    assert capsys.readouterr().out == printed
 
 
 def test_decisions_are_numbered_by_section() -> None:

@@ -12,6 +12,7 @@ from .kernels import LARGEST, agree, int32, integers, shapes, tensors
 EXTREMES = int32([-LARGEST, -LARGEST + 1, -(2**30) - 1, -(2**30), -3, -2, -1, 0, 1, 2, 3, 2**30, LARGEST - 1, LARGEST])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("op", ["abs", "negative", "cvm_precision", "relu"])
 @given(X=tensors())
 def test_unary_ops_equal_formal(op: str, X: np.ndarray) -> None:

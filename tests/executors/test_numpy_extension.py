@@ -24,6 +24,7 @@ def parameters(draw: st.DrawFn, shape: tuple[int, ...], elements: st.SearchStrat
     return parameter(draw(st.lists(elements, min_size=size, max_size=size))).reshape(own)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @settings(max_examples=150)
 @given(shape=shapes, terms=st.integers(1, 3), bits=st.integers(0, 62), block=st.integers(1, 9), data=st.data())

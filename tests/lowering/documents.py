@@ -41,6 +41,8 @@ class Document:
     """The quantisers that were not chosen by a test: text, range and bits."""
     fixed: set[str] = field(default_factory=set)
     """Tensors whose quantisers are part of the case (`tests.lowering.quantisers`)."""
+    op_set: int = 1
+    """The latest version of the op-set that the program may use."""
     most_bits: dict[str, int] = field(default_factory=dict)
     """Where an operation has a table, the widest codes that the case can afford."""
     cycles: int = 1
@@ -170,7 +172,7 @@ def assert_exact(document: Document, output: str, folder: Path, count: int = 3) 
         document.restyle(folder, output, style)
     document.write(folder, output)
     graph: QuantizedGraph = nnef.load(folder)
-    program = lower(graph)
+    program = lower(graph, op_set=document.op_set)
     executor = create("numpy", verify(program))
     optimised = _Optimised(program)
     oracle = document.oracle(output)

@@ -38,7 +38,7 @@ def _property(cases: Cases, examples: int) -> Property:
     return made
 
 
-def drawn(cases: Cases, examples: int = 10) -> Property:
+def drawn(cases: Cases, examples: int = 5) -> Property:
     """A test of every operation on a few documents."""
     return _property(cases, examples)
 

@@ -108,6 +108,7 @@ def window(operation: str, seed: int, settings: Settings) -> None:
     assert_calibrated_is_exact(document, output, settings)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("operation", WINDOWS)
 def test_calibrated_windows_are_exact(operation: str) -> None:
     for seed in range(3):

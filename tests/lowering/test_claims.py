@@ -31,6 +31,7 @@ def assert_claimed(found: Measured) -> None:
     assert set(found.refused) <= {"lowering.operation", *REFUSALS}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("operation", DRAWS)
 def test_a_few_documents_are_as_claimed(operation: str) -> None:
     found = measure(operation, FEW)

@@ -29,6 +29,7 @@ for _case in curve_cases():
     CASES[_case.name].append(_case)
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_the_thresholds_of_a_function_have_not_changed(name: str) -> None:
@@ -51,6 +52,7 @@ SPANS = {"log": _POSITIVE, "log2": _POSITIVE, "sqrt": (Fraction(0), Fraction(9))
 RISING = ("atan", "exp", "floor", "log", "log2", "sigmoid", "softplus", "sqrt", "tanh")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", RISING)
 @settings(max_examples=15, deadline=None)
 @given(st.data())

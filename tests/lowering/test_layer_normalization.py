@@ -130,7 +130,7 @@ def test_every_code_is_that_of_the_exact_number_in_many_cases(case: tuple[object
 def check(case: tuple[object, ...]) -> None:
     codes, *rest = case
     graph = network(codes.shape, *rest)  # type: ignore[attr-defined, arg-type]
-    found = Session(lower(graph), executor="numpy").run({"x": codes})["y"]  # type: ignore[dict-item]
+    found = Session(lower(graph), executor="numpy").run({"x": codes}, codes=True)["y"]  # type: ignore[dict-item]
     np.testing.assert_array_equal(found, expected(*case))  # type: ignore[arg-type]
 
 
@@ -142,7 +142,7 @@ def test_ties_are_seen(rounding: str) -> None:
     one, none = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
     codes = np.array([[1, 7]])
     case = ((1,), source, result, Fraction(7), one, none)
-    found = Session(lower(network((1, 2), *case)), executor="numpy").run({"x": codes})["y"]
+    found = Session(lower(network((1, 2), *case)), executor="numpy").run({"x": codes}, codes=True)["y"]
     np.testing.assert_array_equal(found, expected(codes, *case))
     assert found.tolist() == [[-1 if rounding == "half_up" else -2, 2]]
 
@@ -156,7 +156,7 @@ def test_quantisers_per_channel() -> None:
                              rounding="half_even")  # fmt: skip
     scale, bias = (random.normal(size=(1, 1, 4)).astype(np.float32) for _ in range(2))
     case = ((2,), source, result, Fraction(1e-5), scale, bias)
-    found = Session(lower(network(codes.shape, *case)), executor="numpy").run({"x": codes})["y"]
+    found = Session(lower(network(codes.shape, *case)), executor="numpy").run({"x": codes}, codes=True)["y"]
     np.testing.assert_array_equal(found, expected(codes, *case))
 
 
@@ -171,7 +171,7 @@ def test_long_rows_of_all_codes_on_every_executor(count: int) -> None:
     program = lower(network(codes.shape, *case))
     wanted = expected(codes, *case)
     for executor in ("numpy", "native", "formal"):
-        np.testing.assert_array_equal(Session(program, executor=executor).run({"x": codes})["y"], wanted)
+        np.testing.assert_array_equal(Session(program, executor=executor).run({"x": codes}, codes=True)["y"], wanted)
 
 
 @pytest.mark.parametrize(

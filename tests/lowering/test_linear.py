@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from random import Random
 
 import numpy as np
+import pytest
 
+import cvm
+from cvm import Session
+from cvm.errors import Invalid
 from cvm.executors import create
 from cvm.frontends import nnef
 from cvm.frontends.nnef.tensor_file import ItemType, write_tensor
 from cvm.lowering import lower
+from cvm.passes.legalize import legalize
 from cvm.program import verify
 from tests.lowering.documents import Document
 from tests.lowering.properties import Cases, check, drawn, exhaustively
@@ -26,8 +32,9 @@ def side(document: Document, shape: tuple[int, ...], constant: bool) -> str:
     return document.external(shape)
 
 
-def product(random: Random, constants: tuple[bool, bool], rank: int) -> None:
+def product(random: Random, constants: tuple[bool, bool], rank: int, op_set: int = 1) -> None:
     document = Document(random)
+    document.op_set = op_set
     rows, count, columns = (random.randint(1, 4) for _ in range(3))
     batches: list[tuple[int, ...]] = [(), ()]
     for _ in range(rank - 2):
@@ -66,12 +73,54 @@ CASES: Cases = {
     "constant right": lambda random: product(random, (False, True), random.randint(2, 4)),
     "constant left": lambda random: product(random, (True, False), random.randint(2, 4)),
     "both computed": lambda random: product(random, (False, False), random.randint(2, 4)),
+    "constant right, op-set 2": lambda random: product(random, (False, True), random.randint(3, 4), 2),
+    "constant left, op-set 2": lambda random: product(random, (True, False), random.randint(3, 4), 2),
+    "both computed, op-set 2": lambda random: product(random, (False, False), random.randint(2, 4), 2),
     "linear": linear,
     "sum of two tensors": sum_times_constant,
 }
 
 test_a_few_documents = drawn(CASES)
 test_many_documents = exhaustively(CASES)
+
+
+def attention(folder: Path) -> None:
+    """A document: products of queries and keys, of two batches."""
+    (folder / "graph.nnef").write_text(
+        "version 1.0;\n"
+        "graph net( q, k ) -> ( y )\n{\n"
+        "  q = external<scalar>(shape = [2, 3, 4]);\n"
+        "  k = external<scalar>(shape = [2, 5, 4]);\n"
+        "  y = matmul(q, k, transposeB = true);\n"
+        "}\n"
+    )
+    ranges = {"q": (-1.0, 1.0), "k": (-2.0, 2.0), "y": (-4.0, 4.0)}
+    lines = [f'"{name}": linear_quantize(min = {lo}, max = {hi}, bits = 8);' for name, (lo, hi) in ranges.items()]
+    (folder / "graph.quant").write_text("\n".join(lines))
+
+
+def test_op_set_2_gives_the_codes_of_op_set_1_in_fewer_ops(tmp_path: Path) -> None:
+    attention(tmp_path)
+    first, second = cvm.compile(tmp_path), cvm.compile(tmp_path, op_set=2)
+    assert first.digest == cvm.compile(tmp_path, op_set=1).digest
+    assert (first.op_set, second.op_set) == (1, 2)
+    ops = Counter(node.op for node in second.nodes)
+    assert (ops["matmul"], ops["conv2d"]) == (1, 0)
+    assert len(second.nodes) < len(first.nodes)
+    strict = legalize(second)
+    assert strict.op_set == 1
+    generator = np.random.default_rng(5)
+    feed = {item.value.name: generator.integers(0, 256, item.value.shape) for item in first.inputs}
+    expected = Session(first, executor="numpy").run(feed, codes=True)["y"]
+    for program in (second, strict):
+        assert np.array_equal(Session(program, executor="numpy").run(feed, codes=True)["y"], expected)
+
+
+def test_there_are_two_op_sets(tmp_path: Path) -> None:
+    attention(tmp_path)
+    with pytest.raises(Invalid) as caught:
+        cvm.compile(tmp_path, op_set=3)  # type: ignore[arg-type]
+    assert caught.value.code == "lowering.op_set"
 
 
 def test_products_of_wide_constants_do_not_wrap(tmp_path: Path) -> None:

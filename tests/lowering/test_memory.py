@@ -15,18 +15,19 @@ from cvm.lowering.forms.known import KnownTensors
 from cvm.passes.optimize import optimize
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
+from tests.selection import mostly_long
 
-WIDTH, LAYERS = 256, 64
+WIDTH = 256
 
 
-def network() -> QuantizedGraph:
+def network(layers: int) -> QuantizedGraph:
     """Matrices of 8 bits, one after the other, each rounded to 8 bits again."""
     random = np.random.default_rng(3)
     activations = LinearQuantizer((Fraction(1, 20),), (Fraction(-6),), 0, 255)
     weights = LinearQuantizer((Fraction(1, 1000),), (Fraction(0),), -128, 127)
     tensors = {"x0": GraphTensor("x0", (1, WIDTH), "external", quantizer=activations)}
     operations = []
-    for layer in range(LAYERS):
+    for layer in range(layers):
         items = random.integers(-128, 128, (WIDTH, WIDTH)).astype(np.int8)
         data = TensorData(items, weights)
         tensors[f"w{layer}"] = GraphTensor(f"w{layer}", items.shape, "constant", quantizer=weights, data=data)
@@ -35,12 +36,13 @@ def network() -> QuantizedGraph:
         operands = {"A": f"x{layer}", "B": f"w{layer}"}
         attributes = {"transposeA": False, "transposeB": False}
         operations.append(GraphOperation("matmul", operands, attributes, (name,)))
-    return QuantizedGraph("g", ("x0",), (f"x{LAYERS}",), tensors, tuple(operations))
+    return QuantizedGraph("g", ("x0",), (f"x{layers}",), tensors, tuple(operations))
 
 
 @pytest.mark.slow
-def test_lowering_and_optimisation_take_few_bytes_for_each_weight() -> None:
-    graph = network()
+@pytest.mark.parametrize("layers", mostly_long([16, 64], always=[16]))
+def test_lowering_and_optimisation_take_few_bytes_for_each_weight(layers: int) -> None:
+    graph = network(layers)
     lower(graph)  # what is imported and cached stays
     tracemalloc.start()
     try:
@@ -48,7 +50,7 @@ def test_lowering_and_optimisation_take_few_bytes_for_each_weight() -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    weights = LAYERS * WIDTH * WIDTH
+    weights = layers * WIDTH * WIDTH
     held = sum(len(constant.data) for constant in program.constants)
     assert weights <= held < 1.1 * weights
     assert peak <= 2 * weights + 10 * 2**20  # besides, some copies of one layer and blocks of proofs, in 64 bits
@@ -70,6 +72,17 @@ def test_a_constant_tensor_is_kept_in_few_bytes_and_read_in_64_bits(most: int, w
     assert tensors.pop("w").codes.dtype == np.int64
     assert len(tensors) == 0
     assert "w" not in tensors
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32])
+def test_codes_that_are_narrow_are_kept_without_a_copy(dtype: type) -> None:
+    codes = np.arange(2**13).astype(dtype).reshape(64, 128)
+    tensors = KnownTensors()
+    tensors["w"] = Known(codes, Rationals.scalar(2, 2), Rationals.scalar(1, 2))
+    assert tensors._held["w"][0].codes is codes
+    found = tensors["w"].codes
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, codes)
 
 
 def test_few_codes_and_integers_of_any_size_are_kept_as_they_are() -> None:

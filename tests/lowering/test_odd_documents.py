@@ -305,6 +305,7 @@ def document_of(line: str) -> tuple[Document, str]:
     return document, "y, z" if re.search(r"\by, z =", body) else "y"
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("kind", "line"), LINES, ids=[line for _, line in LINES])
 def test_an_odd_document_is_exact(kind: str, line: str, tmp_path: Path) -> None:
     document, output = document_of(line)

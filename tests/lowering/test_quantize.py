@@ -73,5 +73,5 @@ CASES: Cases = {
     "quotient": quotient,
 }
 
-test_a_few_documents = drawn(CASES, 8)
+test_a_few_documents = drawn(CASES, 5)
 test_many_documents = exhaustively(CASES)

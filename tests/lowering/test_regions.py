@@ -41,5 +41,5 @@ CASES: Cases = {
     }.items()
 }
 
-test_a_few_documents = drawn(CASES, 8)
+test_a_few_documents = drawn(CASES, 5)
 test_many_documents = exhaustively(CASES)

@@ -88,6 +88,7 @@ def _matrix() -> Iterator[ParameterSet]:
             yield pytest.param(name, style, marks=() if always else pytest.mark.long)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "style"), list(_matrix()))
 def test_a_document_in_each_style_is_exact(name: str, style: str) -> None:
     if any(style == other and name.startswith(prefix) for other, prefix in NEVER):

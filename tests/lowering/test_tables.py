@@ -20,6 +20,7 @@ for _case in cases():
     CASES[_case.name].append(_case)
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_the_tables_of_a_function_have_not_changed(name: str) -> None:

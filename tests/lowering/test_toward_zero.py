@@ -87,4 +87,4 @@ def test_sums_beyond_32_bits_wrap() -> None:
     exact = [round(Fraction(int(item), 256) + Fraction(1, 2)) for item in (x * weights).sum(axis=1)]
     expected = [(item + 2**15) % 2**16 - 2**15 for item in exact]
     for executor in ("formal", "numpy"):
-        assert Session(program, executor=executor).run({"x": x})["y"].ravel().tolist() == expected
+        assert Session(program, executor=executor).run({"x": x}, codes=True)["y"].ravel().tolist() == expected

@@ -98,6 +98,7 @@ CALLS = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("operation", CALLS)
 @settings(max_examples=12, deadline=None)
 @given(random=RANDOMS)

@@ -126,6 +126,7 @@ MAY_BE_REFUSED: dict[str, set[str]] = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_chains_are_exact_or_refused(consumer: str) -> None:
     check_chains(consumer, 1)

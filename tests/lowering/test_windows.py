@@ -24,6 +24,7 @@ def check(operation: str, random: Random) -> None:
         assert_exact(document, output, Path(folder))
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 @settings(max_examples=10, deadline=None)

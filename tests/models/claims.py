@@ -62,7 +62,7 @@ def claim(name: str, executor: str, threads: int | None = None, samples: int = 1
     verified = program(name)
     recorder = Recorder(verified, trace=True)
     cycles = bool(verified.program.state)
-    cvm.Session(verified, executor, threads).run(inputs(name, samples), cycles=cycles, witness=recorder)
+    cvm.Session(verified, executor, threads).run(inputs(name, samples), cycles=cycles, witness=recorder, codes=True)
     return recorder.claim()
 
 

@@ -107,6 +107,7 @@ def _some() -> Iterator[ParameterSet]:
         yield pytest.param(name, form, marks=() if always else pytest.mark.long)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "form"), list(_some()))
 def test_numpy_gives_the_same_on_some_inputs(name: str, form: str) -> None:
     assert_same_form(name, form, SOME)

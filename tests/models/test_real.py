@@ -23,7 +23,7 @@ def test_all_outputs_are_exact(name: str) -> None:
     session = cvm.Session(program)
     (output,) = (item.name for item in program.outputs)
     for given, exact in zip(inputs, codes, strict=True):
-        found = session.run({program.inputs[0].value.name: given})[output]
+        found = session.run({program.inputs[0].value.name: given}, codes=True)[output]
         assert found.ravel().tolist() == exact.ravel().tolist()
     bounds = {item.tensor: item.bound for item in program.provenance.exactness if item.bound}
     assert bounds == {}  # a softmax of four items, or of two, is exact

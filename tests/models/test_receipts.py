@@ -98,7 +98,7 @@ def test_other_processes_claim_the_same_of_every_model(environment_name: str, ex
 def test_another_command_claims_the_same(tmp_path, seed, executor):
     subject("batch").verified.program.save(tmp_path / "m.cvm")
     np.save(tmp_path / "x.npy", subject("batch").inputs["image"])
-    command = [sys.executable, "-m", "cvm", "run", "m.cvm", "-i", "x.npy", "--executor", executor, "--json"]
+    command = [sys.executable, "-m", "cvm", "run", "m.cvm", "-i", "x.npy", "--codes", "--executor", executor, "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed, "TZ": "NPT-5:45", "LC_ALL": "C"}
     result = subprocess.run(
         [*command, "--receipt", "r.receipt", "--trace"],

@@ -128,6 +128,16 @@ def _dense(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
     return ((rows, terms), (columns, terms), *bias), {}
 
 
+def _matmul(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
+    rows, columns, terms = (draw(st.integers(1, 3)) for _ in range(3))
+    own = tuple(draw(st.integers(1, 2)) for _ in range(draw(st.integers(0, 2))))
+    batch = tuple(extent * draw(st.integers(1, 2)) for extent in own)
+    transpose_a, transpose_b = draw(st.booleans()), draw(st.booleans())
+    a = (*batch, *((terms, rows) if transpose_a else (rows, terms)))
+    b = (*own, *((columns, terms) if transpose_b else (terms, columns)))
+    return (a, b), {"transpose_a": transpose_a, "transpose_b": transpose_b}
+
+
 def _max_pool2d(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
     window, strides, ceil_mode = _pair(draw, 1, 3), _pair(draw, 1, 3), draw(st.booleans())
     padding = tuple(draw(st.integers(0, k - 1)) for k in window)
@@ -273,6 +283,7 @@ RECIPES: dict[str, Recipe] = {
     "get_valid_count": _get_valid_count,
     "non_max_suppression": _non_max_suppression,
     "requantize": _requantize,
+    "matmul": _matmul,
 }
 """How to draw a valid call: input shapes and attributes."""
 

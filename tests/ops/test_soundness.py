@@ -49,6 +49,7 @@ def within(bounds: Range, values: Array) -> bool:
     return bool((bounds.lo <= values).all() and (values <= bounds.hi).all())
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", REGISTRY)
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())

@@ -17,6 +17,7 @@ FEW, MANY = (
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", REGISTRY)
 @FEW
 @given(data=st.data())

@@ -140,6 +140,7 @@ def stored(folder: Path, tensor: str) -> Floats:
     return floats(read_tensor(folder / f"{tensor}.dat").values)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", every_case())
 def test_khronos_recordings_are_near(name: str) -> None:
     folder = shared("nnef", "khronos_cts", name)

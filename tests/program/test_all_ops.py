@@ -53,6 +53,7 @@ CALLS = {
     "non_max_suppression": ([(1, 4, 6), (1,)], {"iou_threshold": 50}),
     "requantize": ([PLANE, (1,), (2, 1, 1), (1,)], {"rounding": "half_even", "lo": -128, "hi": 127}),
     "broadcast_greater": ([PLANE, (1,)], {}),
+    "matmul": ([PLANE, (1, 1, 4, 3)], {"transpose_a": True}),
 }
 """Input shapes and attributes of one call of each op."""
 

@@ -651,7 +651,7 @@ def scale_of_zero():
 
 # The cases that need a file or a patch have a test of their own; here only their names.
 
-APART = {"program.file", "limit.item"}
+APART = {"program.file", "program.digest", "limit.item"}
 
 
 def test_what_is_not_a_regular_file_is_not_read(tmp_path):

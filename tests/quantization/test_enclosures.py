@@ -21,6 +21,7 @@ def enclosed(name: str, digits: int, x: Interval) -> Interval | None:
     return result
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", FUNCTIONS)
 @given(NUMBERS, WIDTHS, DIGITS)
 def test_an_enclosure_holds_the_values_of_both_ends(name: str, low: Decimal, width: Decimal, digits: int) -> None:

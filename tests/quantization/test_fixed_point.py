@@ -325,3 +325,33 @@ def test_thresholds_of_a_surd_row_are_the_exact_ones(
     assert all(type(item) is int for item in found.tolist())
     reached = [sum(at <= end for at in wanted) for end in (-1000, 1000)]
     assert row.code_bounds() == (codes[0] + reached[0], codes[0] + reached[1])
+
+
+def test_equal_rows_are_proven_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    proven = []
+    first = fixed_point._search
+    monkeypatch.setattr(fixed_point, "_search", lambda rows: proven.append(rows) or first(rows))
+    row = LinearRow((10007, -30011), 4, 60013, ((-128, 127), (-2000, 2000)), -128, 127)
+    steep = LinearRow((2**70 + 1,), 1, 2**70 - 1, ((-(2**31), 2**31),), -(2**31), 2**31 - 1)
+    forms = fit([row])
+    forms.clear()
+    assert fit([row]) == list(first([row]))
+    assert fit([replace(row, constant=5)]) != []
+    assert [len(rows) for rows in proven] == [1, 1]
+    messages = []
+    for _ in range(2):
+        with pytest.raises(Unprovable) as refusal:
+            fit([steep])
+        messages.append(str(refusal.value))
+    assert messages[0] == messages[1]
+    assert len(proven) == 3, "a refusal is remembered as well"
+
+
+def test_many_rows_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    proven = []
+    first = fixed_point._search
+    monkeypatch.setattr(fixed_point, "_search", lambda rows: proven.append(rows) or first(rows))
+    monkeypatch.setattr(fixed_point, "_MOST_REMEMBERED", 2)
+    rows = [LinearRow((11003,), i, 60017, ((-500, 500),), -128, 127) for i in range(3)]
+    assert fit(rows) == fit(rows)
+    assert len(proven) == 2

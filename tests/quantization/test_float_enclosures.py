@@ -49,8 +49,9 @@ def enclosing(name: str, x: float) -> FloatInterval:
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", sorted(ORACLE))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_an_enclosure_holds_the_number_of_the_oracle(name: str, data: st.DataObject) -> None:
     oracle, low, high = ORACLE[name]
@@ -65,7 +66,7 @@ def test_an_enclosure_holds_the_number_of_the_oracle(name: str, data: st.DataObj
         assert found[1].item() - found[0].item() < LOOSE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.floats(-9, 9, allow_subnormal=False))
 def test_an_enclosure_of_the_error_function_meets_that_in_decimals(x: float) -> None:
     found = enclosing("erf", x)
@@ -137,6 +138,7 @@ def quantisers(draw: st.DrawFn) -> Quantizer:
     return LinearQuantizer((scale,), (offset,), lo, lo + draw(st.integers(1, 70000)), rounding=draw(ROUNDINGS))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 @settings(max_examples=25, deadline=None)
 @given(st.data())

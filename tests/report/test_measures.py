@@ -26,6 +26,7 @@ SHAPE = (2, 3, 5)
 INTERVAL = (-300, 400)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", QUANTIZERS)
 @settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), runs=st.integers(1, 4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from cvm.vectors import OpCase, ProgramCase, VectorFile, decode
+from cvm.vectors import OpCase, ProgramCase, VectorFile, VerdictCase, decode
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "spec_vectors"
@@ -26,3 +26,8 @@ def op_cases(op: str) -> list[OpCase]:
 def program_cases() -> list[ProgramCase]:
     """All cases that are programs."""
     return [case for file in files().values() for case in file.cases if isinstance(case, ProgramCase)]
+
+
+def verdict_cases() -> list[VerdictCase]:
+    """All cases that are verdicts of the verifier."""
+    return [case for file in files().values() for case in file.cases if isinstance(case, VerdictCase)]

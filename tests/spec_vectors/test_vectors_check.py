@@ -14,8 +14,18 @@ from cvm.errors import Invalid, Malformed
 from cvm.executors.numpy import step
 from cvm.executors.numpy.step import single
 from cvm.ops.ranges import Exact
-from cvm.vectors import Answer, ExecutorRunner, OpCase, ProgramCase, VectorFile, VectorTensor, check, encode
-from tests.spec_vectors.shipped import FOLDER, files, op_cases, program_cases
+from cvm.vectors import (
+    Answer,
+    ExecutorRunner,
+    OpCase,
+    ProgramCase,
+    VectorFile,
+    VectorTensor,
+    VerdictCase,
+    check,
+    encode,
+)
+from tests.spec_vectors.shipped import FOLDER, files, op_cases, program_cases, verdict_cases
 
 
 class Echo:
@@ -34,12 +44,28 @@ class Echo:
         return self._change(case, Answer(case.verdict, case.code, digest=case.digest, runs=runs))
 
 
-@pytest.mark.parametrize("executor", cvm.executors.EXECUTORS)
-def test_our_executors_pass_all_vectors(executor: str) -> None:
-    report = check(FOLDER, ExecutorRunner(executor))
+    def verdict(self, case: VerdictCase) -> Answer:
+        return self._change(case, Answer(case.verdict, case.code, digest=case.digest, gas=case.gas, ranges=case.ranges))
+
+
+def passes(executor: str, path: Path) -> None:
+    report = check(path, ExecutorRunner(executor))
     assert report.first is None
     assert report.ok
-    assert sum(tally.passed for tally in report.tallies) == sum(len(file.cases) for file in files().values())
+    counts = [len(file.cases) for name, file in files().items() if path in (FOLDER, FOLDER / name)]
+    assert counts
+    assert sum(tally.passed for tally in report.tallies) == sum(counts)
+
+
+@pytest.mark.parametrize("executor", sorted(set(cvm.executors.EXECUTORS) - {"native"}))
+def test_our_executors_pass_all_vectors(executor: str) -> None:
+    passes(executor, FOLDER)
+
+
+@pytest.mark.sweep  # every case is compiled
+@pytest.mark.parametrize("name", files())
+def test_the_native_executor_passes_all_vectors(name: str) -> None:
+    passes("native", FOLDER / name)
 
 
 def test_right_answers_pass_and_the_report_counts_them() -> None:
@@ -56,8 +82,8 @@ def test_a_code_or_digest_that_is_not_said_is_not_compared() -> None:
 
 
 def test_values_that_are_not_outputs_may_be_left_out() -> None:
-    def outputs_only(case: OpCase | ProgramCase, answer: Answer) -> Answer:
-        if isinstance(case, OpCase):
+    def outputs_only(case: OpCase | ProgramCase | VerdictCase, answer: Answer) -> Answer:
+        if not isinstance(case, ProgramCase):
             return answer
         return replace(answer, runs=tuple({name: run[name] for name in case.outputs} for run in answer.runs))
 
@@ -84,7 +110,10 @@ def off_by_one(tensor: VectorTensor) -> VectorTensor:
     return replace(tensor, data=tensor.data[:-4] + struct.pack("<i", last + 1 if last < 2**31 - 1 else 0))
 
 
-@pytest.mark.parametrize("path", [path for path in files() if not path.startswith("ops/unknown")])
+ELEMENTS = [path for path in files() if not path.startswith(("ops/unknown", "verdicts/"))]
+
+
+@pytest.mark.parametrize("path", ELEMENTS)
 def test_one_wrong_element_is_found_in_every_file_and_named(path: str) -> None:
     def wrong(case: OpCase | ProgramCase, answer: Answer) -> Answer:
         if answer.outputs:
@@ -108,12 +137,34 @@ def test_one_wrong_element_is_found_in_every_file_and_named(path: str) -> None:
         assert f"case {case.id} " in str(tally.first)
 
 
-def first(change: Any, case: OpCase | ProgramCase) -> tuple[str, str, str]:
+@pytest.mark.parametrize("path", [path for path in files() if path.startswith("verdicts/")])
+def test_one_wrong_bound_is_found_in_every_file_and_named(path: str) -> None:
+    def wrong(case: VerdictCase, answer: Answer) -> Answer:
+        if not answer.ranges:
+            return answer
+        name, bounds = list(answer.ranges.items())[-1]
+        lo, hi, count = bounds[-1]
+        return replace(answer, ranges={**answer.ranges, name: (*bounds[:-1], (lo, hi + 1, count))})
+
+    (tally,) = check(FOLDER / path, Echo(wrong)).tallies
+    values = [case for case in files()[path].cases if case.verdict == "value"]
+    assert tally.op == path.removesuffix(".msgpack")
+    assert (tally.passed, tally.failed) == (tally.cases - len(values), len(values))
+    if values:
+        assert tally.first is not None
+        assert isinstance(values[0], VerdictCase)
+        name, bounds = list(values[0].ranges.items())[-1]
+        assert (tally.first.what, tally.first.index) == (f"range of {name}, run", (len(bounds) - 1,))
+        assert tally.first.expected == str(bounds[-1])
+
+
+def first(change: Any, case: OpCase | ProgramCase | VerdictCase) -> tuple[str, str, str]:
     """What the check says about a changed answer to one case."""
     from cvm.vectors.check import compare
 
     echo = Echo(change)
-    difference = compare(case, echo.op(case) if isinstance(case, OpCase) else echo.program(case), "op")
+    ask: Any = {OpCase: echo.op, ProgramCase: echo.program, VerdictCase: echo.verdict}[type(case)]
+    difference = compare(case, ask(case), "op")
     assert difference is not None
     return difference.what, difference.expected, difference.found
 
@@ -139,6 +190,22 @@ def test_every_kind_of_difference_is_named() -> None:
         "a tensor",
         "nothing",
     )
+
+
+def test_every_kind_of_difference_of_a_verdict_is_named() -> None:
+    cases = [case for case in verdict_cases() if case.id in ("broadcast_add_example", "attributes")]
+    accepted, refused = sorted(cases, key=lambda case: case.code)
+    assert (accepted.verdict, refused.code) == ("value", "ops.elemwise_add.attribute.axis")
+    name = next(iter(accepted.ranges))
+    left = {key: bounds for key, bounds in accepted.ranges.items() if key != name}
+    assert first(lambda c, a: replace(a, gas=()), accepted) == ("nodes with gas", "1", "0")
+    gas = accepted.gas[0]
+    assert first(lambda c, a: replace(a, gas=(gas + 1,)), accepted) == ("gas of node 0", str(gas), str(gas + 1))
+    assert first(lambda c, a: replace(a, ranges=left), accepted) == (f"range of {name}", "bounds", "nothing")
+    longer = {**accepted.ranges, name: (*accepted.ranges[name], (0, 0, 1))}
+    assert first(lambda c, a: replace(a, ranges=longer), accepted) == (f"range of {name}", "1 runs of bounds", "2")
+    assert first(lambda c, a: replace(a, code="ops.unknown"), refused) == ("code", refused.code, "ops.unknown")
+    assert first(lambda c, a: replace(a, verdict="value"), refused)[0] == "verdict"
 
 
 def test_an_executor_that_differs_where_inputs_are_no_constants_fails(monkeypatch: pytest.MonkeyPatch) -> None:

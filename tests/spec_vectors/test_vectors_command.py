@@ -55,7 +55,7 @@ def test_the_consumer_passes_all_values_of_the_ops_that_it_has() -> None:
     with CommandRunner(shlex.join([sys.executable, "-I", str(CONSUMER), "--serve"])) as runner:
         report = check(FOLDER, runner, ["value"])
     assert report.first is None
-    skipped = {tally.op for tally in report.tallies if tally.skipped and not tally.op.startswith("programs/")}
+    skipped = {tally.op for tally in report.tallies if tally.skipped and "/" not in tally.op}
     assert skipped == {"get_valid_count", "non_max_suppression", "upsampling"}
     assert all(tally.skipped in (0, tally.cases) for tally in report.tallies)
 
@@ -72,7 +72,7 @@ def test_the_consumer_reads_the_files_itself_and_says_what_it_skips() -> None:
 
 def test_the_consumer_is_short_and_uses_the_standard_library_only() -> None:
     lines = CONSUMER.read_text("utf-8").splitlines()
-    assert len(lines) < 240
+    assert len(lines) < 280  # 240 for op-set 1, 40 more for op-set 2
     imports = [line for line in lines if line.startswith(("import ", "from "))]
     assert {line.split()[1] for line in imports} <= ALLOWED
 

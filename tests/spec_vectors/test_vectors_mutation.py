@@ -19,6 +19,7 @@ QUICK = 12
 """Every so many mutants are tried by default."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("op", OPS)
 def test_some_mutants_of_every_op_die(op: str) -> None:
     outcome = tried(op, every=QUICK)

@@ -45,6 +45,7 @@ COUNT = 100
 """Cases of a short run; a long one has 20,000."""
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("fuzzer", FUZZERS, ids=lambda fuzzer: fuzzer.module.rpartition(".")[2])
 def test_a_short_run_finds_nothing_and_reaches_valid_cases(fuzzer: Fuzzer, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import PARTS, part_of
+from tests.conftest import PARTS, SWEPT, mark_sweeps, part_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +36,34 @@ def test_a_day_has_one_selection_whatever_the_order_of_collection() -> None:
     assert part_of(ITEMS, 5) == part_of(ITEMS[::-1], 5)
     assert part_of(ITEMS, 5) != part_of(ITEMS, 15)
     assert set(part_of(ITEMS, 5)) == set(part_of(ITEMS, 15))
+
+
+class Case:
+    """A case of a test function, as pytest gives it to a hook."""
+
+    def __init__(self, nodeid: str, sweep: bool) -> None:
+        self.nodeid = nodeid
+        self.marks = {"sweep"} if sweep else set()
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return name if name in self.marks else None
+
+    def add_marker(self, mark: Any) -> None:
+        self.marks.add(mark.name)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 100])
+def test_a_third_of_a_sweep_is_always_run_and_all_others_are_long(count: int) -> None:
+    swept = [Case(f"tests/a.py::test_one[{number}]", True) for number in range(count)]
+    other = [Case(f"tests/a.py::test_two[{number}]", False) for number in range(count)]
+    items: list[Any] = [*swept, *other]
+    mark_sweeps(items[::-1])
+    always = [item.nodeid for item in swept if "long" not in item.marks]
+    assert len(always) == -(-count // SWEPT)
+    assert all("long" not in item.marks for item in other)
+    again = [Case(item.nodeid, True) for item in swept]
+    mark_sweeps(list[Any](again))
+    assert [item.nodeid for item in again if "long" not in item.marks] == always
 
 
 SLOW = """

@@ -123,12 +123,12 @@ def parameters(network: Network, layer: Layer) -> Parameters:
 
 
 def _random_bytes(count: int, *names: str) -> npt.NDArray[np.uint8]:
-    """Bytes that are the same everywhere and always, other ones for other names."""
+    """Bytes drawn with the name as the seed: the same name gives the same bytes on every machine."""
     return np.frombuffer(hashlib.shake_256("/".join(names).encode()).digest(count), np.uint8)
 
 
 def _random_units(count: int, *names: str) -> npt.NDArray[np.float64]:
-    """Numbers in [0, 1), likewise."""
+    """Numbers in [0, 1) drawn with the name as the seed."""
     return _random_bytes(4 * count, *names).view("<u4") / 2**32
 
 

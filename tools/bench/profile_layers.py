@@ -101,7 +101,7 @@ def _share(call: KernelCall, work: Mapping[str, int], sums: Mapping[str, int]) -
 
 
 def _text(made: Plan, machine: Machine) -> str:
-    """``plain``, and ``looking``, which puts the counter before every call, and twice at the end, into ``ticks``."""
+    """The source of two functions: ``plain`` makes the calls, ``looking`` also stores the counter before each one."""
     module = Module()
     for name, kernel in made.functions.items():
         emit(module, name, kernel, machine)

@@ -287,6 +287,17 @@ def requantize(g: Growth, op: str) -> None:
     g.add(op, [*terms, *parameters], rounding=rounding, lo=lo, hi=hi)
 
 
+def matmul(g: Growth, op: str) -> None:
+    m, k, n = g.number(1, 3), g.number(1, 6), g.number(1, 4)
+    batch = [(extent * g.number(1, 2), extent) for extent in [g.number(1, 2) for _ in range(g.number(0, 2))]]
+    transpose_a, transpose_b = g.chance(), g.chance()
+    of_a = (*(extent for extent, _ in batch), *((k, m) if transpose_a else (m, k)))
+    of_b = (*(extent for _, extent in batch), *((n, k) if transpose_b else (k, n)))
+    bits = g.choice((7, 8, 12, 15))
+    a, b = (g.adapted(g.operand(), shape) if g.chance() else g.source(shape) for shape in (of_a, of_b))
+    g.add(op, [g.limited(a, 27 - bits), g.limited(b, bits)], transpose_a=transpose_a, transpose_b=transpose_b)
+
+
 GROWERS: dict[str, Callable[[Growth, str], None]] = {
     "sum": reduce, "max": reduce, "broadcast_add": broadcast, "broadcast_sub": broadcast, "broadcast_mul": broadcast,
     "broadcast_div": broadcast, "broadcast_max": broadcast, "broadcast_greater": broadcast, "conv2d": conv2d,
@@ -296,7 +307,7 @@ GROWERS: dict[str, Callable[[Growth, str], None]] = {
     "flatten": unary, "concatenate": concatenate, "transpose": transpose, "slice": slice_, "slice_like": slice_like,
     "take": take, "cvm_lut": cvm_lut, "expand_dims": expand_dims, "reshape": reshape, "squeeze": squeeze,
     "where": where, "get_valid_count": get_valid_count, "non_max_suppression": non_max_suppression,
-    "requantize": requantize,
+    "requantize": requantize, "matmul": matmul,
 }  # fmt: skip
 """Op -> the function that adds it, with whatever its operands need, to a growing program."""
 

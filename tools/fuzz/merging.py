@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from cvm.ops import op_set
 from cvm.program import Output, Program
 from cvm.program.model import Input, Node, State, Value
 
@@ -20,6 +21,7 @@ def merged(programs: Sequence[Program]) -> Program:
         constants=tuple(one for part in parts for one in part.constants),
         state=tuple(one for part in parts for one in part.state),
         nodes=tuple(one for part in parts for one in part.nodes),
+        op_set=max((part.op_set for part in parts), default=1),
     )
 
 
@@ -54,13 +56,15 @@ def pruned(program: Program, outputs: Collection[str]) -> Program:
         if more <= needed:
             break
         needed |= more
+    nodes = tuple(node for node in program.nodes if any(value.name in needed for value in node.outputs))
     return replace(
         program,
+        op_set=op_set(node.op for node in nodes),
         inputs=tuple(one for one in program.inputs if one.value.name in needed),
         outputs=kept,
         constants=tuple(one for one in program.constants if one.name in needed),
         state=tuple(one for one in program.state if one.value.name in needed),
-        nodes=tuple(node for node in program.nodes if any(value.name in needed for value in node.outputs)),
+        nodes=nodes,
     )
 
 

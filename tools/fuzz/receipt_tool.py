@@ -1,4 +1,4 @@
-"""Fuzzer of the verifier of receipts that stands alone (tools/verify_receipt.py), in time and in memory.
+"""Fuzzer of the verifier of receipts that stands alone (cvm/standalone/verify_receipt.py), in time and in memory.
 
     python -m tools.fuzz.receipt_tool --count 100000 --seed 1
 
@@ -28,7 +28,7 @@ import numpy as np
 from cvm.arrays import npz_bytes
 from cvm.audit import decode_receipt, encode_trace
 from cvm.errors import CvmError
-from tools import verify_receipt as tool
+from cvm.standalone import verify_receipt as tool
 from tools.fuzz import receipts
 from tools.fuzz.harness import Fuzzer, main
 from tools.fuzz.mutation import changed_tree, enlarged_tree, mutate_bytes, packed_tree, with_long_list

@@ -72,7 +72,7 @@ def _traces() -> dict[bytes, tuple[Trace, ...]]:
     found = {}
     for program, (verified, inputs, _) in _subjects().items():
         recorder = Recorder(verified, keep_traces=True)
-        Session(verified, "numpy").run(inputs, cycles=bool(verified.program.state), witness=recorder)
+        Session(verified, "numpy").run(inputs, codes=True, cycles=bool(verified.program.state), witness=recorder)
         found[program] = recorder.traces
     return found
 
@@ -102,7 +102,7 @@ def examine(case: bytes) -> str:
     expected = decode_receipt(true).claim
     assert (expected.id() == receipt.claim.id()) == (expected == receipt.claim), "two claims have one id"
     cycles = bool(verified.program.state)
-    verdict = verify(replace(receipt, signatures=()), verified, inputs, cycles=cycles, executor="numpy")
+    verdict = verify(replace(receipt, signatures=()), verified, inputs, cycles=cycles, codes=True, executor="numpy")
     untraced = replace(expected, runs=tuple(replace(run, trace=None) for run in expected.runs))
     is_true = receipt.claim in (expected, untraced)
     assert (verdict.answer == "REPRODUCED") == is_true, f"{verdict.answer}, though it is {is_true}"
@@ -114,7 +114,9 @@ def _examine_trace(trace: Trace) -> str:
         return "valid trace of an unknown program"
     verified, inputs, true = _subjects()[trace.program]
     cycles = bool(verified.program.state)
-    verdict = verify(decode_receipt(true), verified, inputs, traces=[trace], cycles=cycles, executor="numpy")
+    verdict = verify(
+        decode_receipt(true), verified, inputs, traces=[trace], cycles=cycles, codes=True, executor="numpy"
+    )
     is_true = trace in _traces()[trace.program]
     assert (verdict.answer == "REPRODUCED") == is_true, f"{verdict.answer}, though it is {is_true}"
     return f"valid trace, {verdict.answer}"

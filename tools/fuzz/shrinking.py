@@ -44,13 +44,13 @@ _PLAIN = {"padding": 0, "stride": 1, "dilation": 1}
 
 
 def _windows(node: Node) -> list[tuple[tuple[int, ...], int]]:
-    """What a node gives for attributes that `_PLAIN` names, each with the plain number."""
+    """The attributes of a node that `_PLAIN` names, each with the simplest number that it may have."""
     given = ((node.attributes[key], _PLAIN[key]) for key in _PLAIN.keys() & node.attributes)
     return [(value, plain) for value, plain in given if isinstance(value, tuple)]
 
 
 def _weight(array: npt.NDArray[Any]) -> int:
-    """How far from simple the elements are: the bits of each that is no power of two, and 1 for others but zero."""
+    """A measure of how complex the elements are: 0 for zero, 1 for a power of two, else the number of its bits."""
     return sum(abs(x).bit_length() if abs(x) & (abs(x) - 1) else x != 0 for x in map(int, array.flat))
 
 

@@ -2,9 +2,10 @@
 
     python -m tools.fuzz.steps --count 100000 --seed 1
 
-What is decoded must encode to the same bytes. The product's judge and the one that stands alone (tools/verify_step.py)
-give one verdict, and one kind of fault. Of the partials of the vectors only the true proofs are accepted. What
-`tools.fuzz.step_mutants` makes is about others, in programs that need not be valid: there the judges must agree.
+What is decoded must encode to the same bytes. The product's judge and the one that stands alone
+(cvm/standalone/verify_step.py) give one verdict, and one kind of fault. Of the partials of the vectors only the true
+proofs are accepted. What `tools.fuzz.step_mutants` makes is about others, in programs that need not be valid: there
+the judges must agree.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from pathlib import Path
 
 from cvm.audit.dispute import StepProof, decode_proof, encode_proof, verify_step
 from cvm.errors import CvmError
+from cvm.standalone.verify_step import judged
 from tools.fuzz.harness import Fuzzer, main
 from tools.fuzz.mutation import mutate_bytes
 from tools.fuzz.step_mutants import mutant
-from tools.verify_step import judged
 
 __all__ = ["FUZZER", "kind_of"]
 

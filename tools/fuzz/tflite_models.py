@@ -2,14 +2,16 @@
 
     python -m tools.fuzz.tflite_models --count 10000 --seed 1
 
-A case is the file of a model. Whatever is in it, it is read and lowered, or refused with an error of cvm.
+A case is the file of a model. Whatever is in it, it is read and lowered, or refused with an error of cvm: with the
+exact meaning, with that of the reference kernels, and as a network of floats, which is read only.
 """
 
 from __future__ import annotations
 
 import random
 import struct
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -44,7 +46,7 @@ def _sources() -> list[bytes]:
         [0],
         [6],
     )
-    return [written(convolution), written(*_stateful()), written(_moved())]
+    return [written(convolution), written(*_stateful()), written(_moved()), written(_layers()), written(_remembering())]
 
 
 def _stateful() -> tuple[Graph, Graph]:
@@ -69,6 +71,52 @@ def _stateful() -> tuple[Graph, Graph]:
         [],
     )
     return main_, first
+
+
+def _layers() -> Graph:
+    """Layers that the reference kernels compute in ways of their own."""
+
+    def codes(*shape: int) -> Tensor:
+        return Tensor(shape, "int8", (0.1,), (4,))
+
+    slopes = Tensor((1, 1, 2), "int8", (0.02,), (0,), values=np.array([[[9, -30]]]))
+    size = Tensor((2,), "int32", values=np.array([3, 5]))
+    target = Tensor((4,), "int32", values=np.array([1, 6, 10, 2]))
+    weights = Tensor((2, 3, 3, 2), "int8", (0.01, 0.02), (), 0, np.arange(36).reshape(2, 3, 3, 2) - 18)
+    order = Tensor((4,), "int32", values=np.array([0, 1, 3, 2]))
+    tensors = [
+        codes(1, 2, 3, 2), slopes, codes(1, 2, 3, 2), size, codes(1, 3, 5, 2), target, weights, codes(1, 6, 10, 2),
+        order, codes(1, 6, 2, 10), codes(1, 6, 2, 2), Tensor((1, 6, 2, 2), "int8", (1 / 256,), (-128,)),
+    ]  # fmt: skip
+    operators = [
+        Operator("PRELU", [0, 1], [2]),
+        Operator("RESIZE_BILINEAR", [2, 3], [4], "ResizeBilinearOptions", {"HalfPixelCenters": True}),
+        Operator("TRANSPOSE_CONV", [5, 6, 4], [7], "TransposeConvOptions", {"Padding": 0, "StrideW": 2, "StrideH": 2}),
+        Operator("TRANSPOSE", [7, 8], [9]),
+        Operator("BATCH_MATMUL", [9, 7], [10], "BatchMatMulOptions", {}),
+        Operator("SOFTMAX", [10], [11], "SoftmaxOptions", {"Beta": 1.0}),
+    ]
+    return Graph(tensors, operators, [0], [11])
+
+
+def _remembering() -> Graph:
+    """A layer with a state of 16 bits, and a sum of 16 bits."""
+    state = Tensor((1, 12), "int16", (0.01,), (0,), is_variable=True)
+    tensors = [
+        Tensor((1, 3), "int8", (0.05,), (-3,)),
+        Tensor((4, 3), "int8", (0.02,), (0,), values=np.arange(12).reshape(4, 3) - 6),
+        Tensor((4, 3), "int16", (0.0003,), (0,), values=np.arange(12).reshape(4, 3) * 999 - 6000),
+        Tensor((2,), "int32", (0.01 * 0.0003,), (0,), values=np.array([500, -7])),
+        state,
+        Tensor((1, 2), "int8", (0.3,), (0,)),
+        Tensor((1, 2), "int16", (0.001,), (0,)),
+        Tensor((1, 2), "int16", (0.002,), (0,)),
+    ]
+    operators = [
+        Operator("SVDF", [0, 1, 2, 3, 4], [5], "SVDFOptions", {"Rank": 2}),
+        Operator("ADD", [6, 6], [7], "AddOptions", {"PotScaleInt16": False}),
+    ]
+    return Graph(tensors, operators, [0, 6], [5, 7])
 
 
 def _moved() -> Graph:
@@ -112,7 +160,12 @@ def make(random_: random.Random) -> bytes:
 
 
 def examine(case: bytes) -> str:
-    """Read and lower the file."""
+    """Read and lower the file in all ways; what the exact one comes to is counted."""
+    for read in (partial(tflite.loads, compat="tflite-reference"), partial(tflite.loads, floats=True)):
+        with suppress(CvmError):
+            graph = read(case).graph
+            if not any(tensor.quantizer is None and tensor.dtype == "scalar" for tensor in graph.tensors.values()):
+                lower(graph)
     try:
         lower(tflite.loads(case).graph)
     except CvmError as error:

@@ -59,7 +59,7 @@ def measured(network: Network, file: Path, timed: bool) -> dict[str, Any]:
         if network.way == "quantize":
             row["sqnr"] = [item["sqnr_db"] for item in said["outputs"]]
         checked = _said(
-            ["check", str(program), "-i", str(inputs), "--executors", "numpy,native", "--judge", str(JUDGED)]
+            ["check", str(program), "-i", str(inputs), "--codes", "--executors", "numpy,native", "--judge", str(JUDGED)]
         )
         row["agree"] = "error" not in checked and checked["agree"]
         row["judged"] = 0 if "error" in checked else checked["judged"]["elements"]

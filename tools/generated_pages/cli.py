@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
@@ -27,6 +28,43 @@ written whole or not at all; a link stands for the file that it leads to. Into a
 |---|---|
 """
 
+FILES = {
+    "cvm compile": "nnef cvm-runtime tflite onnx",
+    "cvm run": "program pair",
+    "cvm inspect": "program nnef cvm-runtime",
+    "cvm quantize": "tflite nnef onnx",
+    "cvm report": "program onnx nnef",
+    "cvm legalize": "program nnef",
+    "cvm nnef check": "nnef",
+    "cvm nnef flatten": "nnef",
+    "cvm nnef upgrade": "nnef",
+    "cvm nnef run": "nnef",
+    "cvm digest": "program receipts",
+    "cvm receipt show": "program receipts",
+    "cvm receipt verify": "program receipts",
+    "cvm receipt diff": "program receipts",
+    "cvm receipt sign": "program receipts",
+    "cvm dispute locate": "program dispute",
+    "cvm dispute play": "program dispute",
+    "cvm dispute verify-step": "program dispute",
+}
+"""The sets of files (tools/page_files.py) that the examples of a command find, where it is not ``program``."""
+
+NOT_RUN = {
+    "--ray": "needs a Ray cluster; tests/audit/test_cluster.py runs one",
+    "./my-runtime": "needs a runtime of one's own; tests/spec_vectors tries the command with others",
+    "cache clear": "deletes the compiled code of this account; tests/cli/test_habits.py runs it on a folder of its own",
+    "~/": "writes into the home folder; tests/cli/test_habits.py tries every shell",
+    "--compare": "needs other engines (extra bench); tests/bench/test_engines.py tries them",
+}
+"""Words of the examples that are not run, and why."""
+
+EXITS = {
+    "cvm dispute locate mine.trace theirs.trace --program model.cvm": " # exits with 1",
+    "cvm dispute locate mine.npz theirs.npz --program model.cvm": " # exits with 1",
+}
+"""The exit codes of examples that find something."""
+
 
 def page() -> str:
     """The whole page."""
@@ -44,13 +82,21 @@ def section(title: str, command: Command) -> Iterator[str]:
     """One command: its synopsis, help, arguments, options and examples."""
     rows = list(parameters(command))
     synopsis = " ".join([title, *(row[0] for row in rows if not row[0].startswith("-")), "[OPTIONS]"])
-    yield f"## {title}\n\n```text\n{synopsis}\n```\n\n{inspect.cleandoc(command.function.__doc__ or '')}\n"
+    yield f"<!-- files: {FILES.get(title, 'program')} -->\n"
+    yield f"## {title}\n\n`{synopsis}`\n\n{inspect.cleandoc(command.function.__doc__ or '')}\n"
     yield "| | default | |\n|---|---|---|"
     for name, default, what in rows:
         cells = (f"`{name}`".replace("|", "\\|"), default, what.replace("|", "\\|"))
         yield "| " + " | ".join(cells) + " |"
-    examples = "\n".join(command.examples)
-    yield f"\n```text\n{examples}\n```\n"
+    yield "\n" + "\n".join(blocks(command.examples))
+
+
+def blocks(examples: Sequence[str]) -> Iterator[str]:
+    """The examples of a command: those that run with the files of its section, and others with the reason."""
+    reasons = [next((why for words, why in NOT_RUN.items() if words in example), "") for example in examples]
+    for why, group in groupby(zip(reasons, examples, strict=True), key=lambda pair: pair[0]):
+        lines = "".join(f"{example}{EXITS.get(example, '')}\n" for _, example in group)
+        yield (f"<!-- not run: {why} -->\n" if why else "") + f"```sh\n{lines}```\n"
 
 
 def parameters(command: Command) -> Iterator[tuple[str, str, str]]:

@@ -25,8 +25,10 @@ read by the package `onnx`: `pip install 'cvm[onnx]'`. What `onnxruntime.quantiz
 convolutional networks, perceptrons and attention compiles as it is. Models of floats, or quantised in part, become
 programs by `cvm quantize model.onnx -i data.npz -o model.cvm` ([calibration.md](calibration.md)).
 
+<!-- files: onnx -->
+
 ```sh
-cvm compile model.onnx -o model.cvm --input-shape image=1,3,224,224
+cvm compile model.onnx -o model.cvm --input-shape image=1,1,8,8
 cvm run model.cvm -i image=photo.npy -o result.npz
 cvm run model.onnx -i image=photo.npy -o result.npz
 ```

@@ -21,6 +21,8 @@ Generated from the rules in `cvm/frontends/tflite` by `tools/generate_pages.py`;
 of 4 bits, scales per tensor and per axis, and models whose inputs and outputs are floats next to QUANTIZE and
 DEQUANTIZE. The schema comes with the package `tflite`: `pip install 'cvm[tflite]'`; TensorFlow is not needed.
 
+<!-- files: tflite -->
+
 ```sh
 cvm compile model.tflite -o model.cvm
 cvm run model.cvm -i image=photo.npy -o result.npz
@@ -71,9 +73,10 @@ exponentials and reciprocals of softmax are fixed-point polynomials. All of it i
 every tensor is proven exact, as the kernel defines it. Kernels that are optimised for a processor, and other
 releases, may give other codes now and then.
 
-Operators that are not in the table are refused by name, and so are codes of 16 bits beyond convolutions with a bias
-of 64 bits. TFLite's own constraints hold: where a kernel needs one scale for all its tensors, other scales are
-refused. A shift to the left that leaves 32 bits, which a kernel does not define, is computed without the loss.
+Operators that are not in the table are refused by name, and so are codes of 16 bits of operators that have such a
+kernel but are not convolutions, transposed or not, FULLY_CONNECTED, ADD, SUB, MUL or RESIZE_BILINEAR. TFLite's own
+constraints hold: where a kernel needs one scale for all its tensors, other scales are refused. A shift to the left that
+leaves 32 bits, which a kernel does not define, is computed without the loss.
 
 | operator | what its kernel computes |
 |---|---|

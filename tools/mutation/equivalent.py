@@ -24,6 +24,7 @@ _REASONS: dict[tuple[str, str], tuple[str, ...]] = {
         "broadcast.broadcast_div: 0 -> 1 (4)",
     ),
     ("conv2d", "OC mod groups = 0: the quotient is exact (C4)"): ("nn.conv2d: OC // groups -> -(-OC // groups)",),
+    ("matmul", "q_i divides p_i: the quotient is exact (C2)"): ("computed.matmul: p[i] // q[i] -> -(-p[i] // q[i])",),
     ("abs", "only 0 is judged differently, and -0 = 0"): ("elemwise.abs_: x >= 0 -> x > 0", "elemwise.abs_: 0 -> 1"),
     ("cvm_precision", "the number of binary digits does not depend on the sign"): (
         "elemwise.cvm_precision: abs(x) -> x",

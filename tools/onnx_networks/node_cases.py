@@ -7,6 +7,7 @@ as constants. What the compiler says must be constant is made so. Ranges of inte
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -55,15 +56,20 @@ def _types(values: Any) -> list[int | None]:
 
 
 @lru_cache(maxsize=1)
-def cases() -> tuple[list[Any], list[Any]]:
-    """Tests whose inputs and outputs are all integers or truth values; and those of the quantised operators."""
+def every_case() -> tuple[Any, ...]:
+    """All node tests of the package, by name."""
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = load_model_tests(kind="node")
+        return tuple(sorted(load_model_tests(kind="node"), key=lambda case: str(case.name)))
+
+
+@lru_cache(maxsize=1)
+def cases() -> tuple[list[Any], list[Any]]:
+    """Tests whose inputs and outputs are all integers or truth values; and those of the quantised operators."""
     integers, quantised = [], []
-    for case in found:
+    for case in every_case():
         graph = case.model.graph
         if len(graph.node) == 1 and graph.node[0].op_type in QUANTISED:
             quantised.append(case)
@@ -72,11 +78,13 @@ def cases() -> tuple[list[Any], list[Any]]:
     return integers, quantised
 
 
-def _array(value: Any) -> Any:
+def array_of(value: Any) -> Any:
+    """A value of a test's data as an array."""
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
 
 
-def _stored(value: Any, name: str) -> TensorProto:
+def stored_input(value: Any, name: str) -> TensorProto:
+    """A value of a test's data as a stored tensor."""
     if not isinstance(value, TensorProto):
         return numpy_helper.from_array(np.asarray(value), name)
     made = TensorProto()
@@ -105,23 +113,30 @@ def examine(case: Any) -> Outcome:
                 return Outcome(case.name, op, error.code, tuple(sorted(constant)), error.message)
             constant |= more
     same = all(
-        np.array_equal(run.results[value.name].reshape(_array(expected).shape), _array(expected).astype(np.int64))
+        np.array_equal(run.results[value.name].reshape(array_of(expected).shape), array_of(expected).astype(np.int64))
         for value, expected in zip(graph.output, outputs, strict=True)
     )
     return Outcome(case.name, op, "equal" if same else "different", tuple(sorted(constant)), run=run)
 
 
-def _run(model: onnx.ModelProto, data: dict[str, Any], constant: set[str]) -> Run:
+def loaded_case(
+    model: onnx.ModelProto, data: Mapping[str, Any], constant: Collection[str], floats: bool = False
+) -> tuple[front.Loaded, dict[str, Any]]:
+    """The model, read with the inputs ``constant`` stored in it and for the ranges of the others; these as arrays."""
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    changed.graph.initializer.extend(_stored(data[name], name) for name in sorted(constant))
-    arrays = {name: _array(value) for name, value in data.items() if name not in constant and value is not None}
+    changed.graph.initializer.extend(stored_input(data[name], name) for name in sorted(constant))
+    arrays = {name: array_of(value) for name, value in data.items() if name not in constant and value is not None}
     ranges = {
         name: (int(array.min()), int(array.max()))
         for name, array in arrays.items()
         if array.dtype.kind in "iu" and array.size and array.dtype.itemsize > 1
     }
-    loaded = front.loads(changed.SerializeToString(), front.Settings(ranges=ranges))
+    return front.loads(changed.SerializeToString(), front.Settings(ranges=ranges, floats=floats)), arrays
+
+
+def _run(model: onnx.ModelProto, data: dict[str, Any], constant: set[str]) -> Run:
+    loaded, arrays = loaded_case(model, data, constant)
     try:
         program = lower(loaded.graph)
     except CvmError as error:
@@ -132,4 +147,4 @@ def _run(model: onnx.ModelProto, data: dict[str, Any], constant: set[str]) -> Ru
         for name, array in arrays.items()
         if name in wanted
     }
-    return Run(loaded.graph, feeds, Session(program, "numpy").run(feeds))
+    return Run(loaded.graph, feeds, Session(program, "numpy").run(feeds, codes=True, out_of_range="clamp"))

@@ -50,7 +50,7 @@ def distance(model: onnx.ModelProto, data: dict[str, Any]) -> tuple[int, int, in
 
     program = lower(front.loads(model.SerializeToString()).graph)
     (output,) = program.outputs
-    exact = Session(program).run(data)[output.name]
+    exact = Session(program).run(data, codes=True)[output.name]
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

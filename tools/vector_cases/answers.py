@@ -12,14 +12,13 @@ from struct import pack
 from typing import Any
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
-from cvm.ops import REGISTRY
+from cvm.ops import REGISTRY, op_set
 from cvm.program import Output, ProgramBuilder
 from cvm.program.checks import attribute_values
-from cvm.program.model import OP_SET
 from cvm.vectors.format import Expected, OpCase, VectorFile, VectorTensor
 from formal.registry import OPS
 from formal.tensor import elements, stored
-from tools.vector_cases import broadcast, elemwise, extension, nn, reduce, transform, vision
+from tools.vector_cases import broadcast, computed, elemwise, extension, nn, reduce, transform, vision
 from tools.vector_cases.case import Case, Cases, Tensor
 from tools.vector_cases.errata import ERRATA, Erratum, case, nested_tensor
 from tools.vector_cases.stream import SEED
@@ -30,6 +29,7 @@ GENERATOR = "tools/make_vectors.py"
 
 FAMILIES: tuple[dict[str, Callable[[str], Cases]], ...] = (
     reduce.FAMILY, broadcast.FAMILY, nn.FAMILY, elemwise.FAMILY, transform.FAMILY, vision.FAMILY, extension.FAMILY,
+    computed.FAMILY,
 )  # fmt: skip
 
 VERDICTS: dict[type[CvmError], Expected] = {Invalid: "invalid", LimitExceeded: "limit", Malformed: "malformed"}
@@ -48,7 +48,7 @@ def op_files() -> dict[str, VectorFile]:
         cases = [_op_case(op, item) for item in (makers[op](op).items if op in makers else ())]
         cases += [_erratum(line) for line in ERRATA if line.op == op]
         family = REGISTRY[op].family if op in REGISTRY else "unknown"
-        files[f"ops/{family}/{op}.msgpack"] = VectorFile(OP_SET, GENERATOR, SEED, tuple(cases), op)
+        files[f"ops/{family}/{op}.msgpack"] = VectorFile(op_set([op]), GENERATOR, SEED, tuple(cases), op)
     return files
 
 

@@ -15,7 +15,7 @@ from cvm.program import Output, ProgramBuilder
 from cvm.quantization.quantizer import LinearQuantizer
 from tools.vector_cases.stream import MAX
 
-__all__ = ["REFUSALS", "Refusal"]
+__all__ = ["BASE", "REFUSALS", "Change", "Refusal", "all_of", "changed", "drop", "put", "single"]
 
 Refusal: TypeAlias = tuple[str, str, str, bytes]
 """Name, code, aim, bytes."""
@@ -41,7 +41,7 @@ def _base() -> bytes:
 BASE = _base()
 
 
-def _changed(change: Change) -> bytes:
+def changed(change: Change) -> bytes:
     """The bytes of the base with a change to its tree, with keys in order."""
     tree = msgpack.unpackb(BASE)
     change(tree[2])
@@ -64,7 +64,7 @@ def _header(*parts: Tree) -> bytes:
     return _packed([part if part is not None else tree[index] for index, part in enumerate(parts)])
 
 
-def _put(*path: Tree) -> Change:
+def put(*path: Tree) -> Change:
     """Set the item at a path; the last entry is the new value."""
 
     def change(tree: Tree) -> None:
@@ -76,7 +76,7 @@ def _put(*path: Tree) -> Change:
     return change
 
 
-def _drop(*path: Tree) -> Change:
+def drop(*path: Tree) -> Change:
     """Remove the item at a path."""
 
     def change(tree: Tree) -> None:
@@ -88,12 +88,27 @@ def _drop(*path: Tree) -> Change:
     return change
 
 
-def _all(*changes: Change) -> Change:
+def all_of(*changes: Change) -> Change:
     def change(tree: Tree) -> None:
         for one in changes:
             one(tree)
 
     return change
+
+
+def single(shape: list[int], op: str, attributes: dict[str, Any], out: list[int]) -> Change:
+    """The program of one node on an input in [0, 1], instead of the base."""
+    value = {"name": "x", "shape": shape, "lo": 0, "hi": 1}
+    node = {
+        "op": op,
+        "inputs": [0],
+        "attributes": attributes,
+        "outputs": [{"name": "y", "shape": out, "lo": 0, "hi": 1}],
+    }
+    return all_of(
+        put("inputs", [{"value": value}]), put("constants", []), put("state", []), put("nodes", [node]),
+        put("outputs", [{"name": "y", "value": 1}]),
+    )  # fmt: skip
 
 
 def malformed() -> Iterator[Refusal]:
@@ -133,35 +148,35 @@ def malformed() -> Iterator[Refusal]:
     yield "keys_backwards", "program.key", "keys out of order", msgpack.packb([*tree[:2], backwards], use_bin_type=True)
     repeated = BASE.replace(b"\xa6limits", b"\xa6inputs", 1)
     yield "key_repeated", "program.key", "a key twice", repeated
-    yield "key_missing", "program.key", "no limits", _changed(_drop("limits"))
-    yield "key_unknown", "program.key", "a further key", _changed(_put("more", 1))
-    yield "node_key_missing", "program.key", "a node without attributes", _changed(_drop("nodes", 0, "attributes"))
+    yield "key_missing", "program.key", "no limits", changed(drop("limits"))
+    yield "key_unknown", "program.key", "a further key", changed(put("more", 1))
+    yield "node_key_missing", "program.key", "a node without attributes", changed(drop("nodes", 0, "attributes"))
     yield (
         "value_key_unknown",
         "program.key",
         "a value with a dtype",
-        _changed(_put("inputs", 0, "value", "dtype", "int32")),
+        changed(put("inputs", 0, "value", "dtype", "int32")),
     )
-    yield "shape_is_text", "program.type", "a shape that is text", _changed(_put("inputs", 0, "value", "shape", "2x3"))
+    yield "shape_is_text", "program.type", "a shape that is text", changed(put("inputs", 0, "value", "shape", "2x3"))
     yield (
         "extent_is_text",
         "program.type",
         "an extent that is text",
-        _changed(_put("inputs", 0, "value", "shape", [2, "3"])),
+        changed(put("inputs", 0, "value", "shape", [2, "3"])),
     )
-    yield "data_is_text", "program.type", "data as text", _changed(_put("constants", 0, "data", "abcdef"))
+    yield "data_is_text", "program.type", "data as text", changed(put("constants", 0, "data", "abcdef"))
     yield (
         "attribute_is_map",
         "program.type",
         "an attribute that is a map",
-        _changed(_put("nodes", 1, "attributes", "lo", {})),
+        changed(put("nodes", 1, "attributes", "lo", {})),
     )
-    yield "constant_kind", "program.value", "a kind that is none", _changed(_put("constants", 0, "kind", "weights"))
+    yield "constant_kind", "program.value", "a kind that is none", changed(put("constants", 0, "kind", "weights"))
     yield (
         "quantizer_rounding",
         "program.value",
         "a rounding that is none",
-        _changed(_put("inputs", 0, "quantizer", "rounding", "up")),
+        changed(put("inputs", 0, "quantizer", "rounding", "up")),
     )
     for name, aim, quantizer in (
         ("logarithm_without_top", "a logarithmic quantiser without its top", {"bits": 3}),
@@ -170,15 +185,15 @@ def malformed() -> Iterator[Refusal]:
         ("quantizer_without_codes", "a linear quantiser without a scale", {"hi": 3, "lo": 0, "offset": ["0/1"]}),
         ("quantizer_of_nothing", "a quantiser without any key", {}),
     ):
-        yield name, "program.key", aim, _changed(_put("inputs", 0, "quantizer", quantizer))
-    logarithmic = _put("inputs", 0, "quantizer", {"bits": "3", "top": 1})
-    yield "logarithm_bits_are_text", "program.type", "bits that are text", _changed(logarithmic)
+        yield name, "program.key", aim, changed(put("inputs", 0, "quantizer", quantizer))
+    logarithmic = put("inputs", 0, "quantizer", {"bits": "3", "top": 1})
+    yield "logarithm_bits_are_text", "program.type", "bits that are text", changed(logarithmic)
     for number, rational in enumerate(("1", "2/4", "1/0", "-0/1", "01/2", "1/-2", "+1/2", " 1/2", "0.5", "1/2\n")):
         yield (
             f"rational_{number}",
             "program.rational",
             f"the rational {rational!r}",
-            _changed(_put("inputs", 0, "quantizer", "scale", [rational])),
+            changed(put("inputs", 0, "quantizer", "scale", [rational])),
         )
 
 
@@ -186,140 +201,138 @@ def invalid() -> Iterator[Refusal]:
     """Programs that break a rule."""
 
     def one(name: str, code: str, aim: str, change: Change) -> Refusal:
-        return name, code, aim, _changed(change)
+        return name, code, aim, changed(change)
 
     x, k, total, y = ("inputs", 0, "value"), ("constants", 0), ("nodes", 0, "outputs", 0), ("nodes", 1, "outputs", 0)
-    yield one("op_set", "program.op_set", "op-set 2", _put("op_set", 2))
-    yield one("limits", "program.limits", "a profile that is none", _put("limits", "huge"))
-    yield one("no_outputs", "program.outputs", "no outputs", _put("outputs", []))
-    yield one("output_twice", "program.outputs", "two outputs of one name", _put("outputs", 1, "name", "y"))
-    yield one("output_undefined", "program.undefined", "an output of no value", _put("outputs", 1, "value", 99))
-    yield one("output_negative", "program.undefined", "value -1", _put("outputs", 1, "value", -1))
-    yield one("output_parameter", "program.kind", "a parameter as output", _put("outputs", 1, "value", 2))
-    yield one("name_twice", "program.duplicate", "two values of one name", _put(*y, "name", "total"))
-    yield one("name_empty", "program.name", "a value without name", _put(*total, "name", ""))
-    yield one("name_control", "program.name", "a line break in a name", _put(*total, "name", "a\nb"))
-    yield one("name_direction", "program.name", "a change of writing direction", _put(*total, "name", "a\u202eb"))
-    yield one("output_name_empty", "program.name", "an output without name", _put("outputs", 0, "name", ""))
+    yield one("op_set", "program.op_set", "op-set 2", put("op_set", 2))
+    yield one("limits", "program.limits", "a profile that is none", put("limits", "huge"))
+    yield one("no_outputs", "program.outputs", "no outputs", put("outputs", []))
+    yield one("output_twice", "program.outputs", "two outputs of one name", put("outputs", 1, "name", "y"))
+    yield one("output_undefined", "program.undefined", "an output of no value", put("outputs", 1, "value", 99))
+    yield one("output_negative", "program.undefined", "value -1", put("outputs", 1, "value", -1))
+    yield one("output_parameter", "program.kind", "a parameter as output", put("outputs", 1, "value", 2))
+    yield one("name_twice", "program.duplicate", "two values of one name", put(*y, "name", "total"))
+    yield one("name_empty", "program.name", "a value without name", put(*total, "name", ""))
+    yield one("name_control", "program.name", "a line break in a name", put(*total, "name", "a\nb"))
+    yield one("name_direction", "program.name", "a change of writing direction", put(*total, "name", "a\u202eb"))
+    yield one("output_name_empty", "program.name", "an output without name", put("outputs", 0, "name", ""))
     yield one(
-        "read_before_written", "program.undefined", "a node reads a later value", _put("nodes", 0, "inputs", [0, 7])
+        "read_before_written", "program.undefined", "a node reads a later value", put("nodes", 0, "inputs", [0, 7])
     )
-    yield one("reads_itself", "program.undefined", "a node reads its own result", _put("nodes", 0, "inputs", [0, 6]))
-    yield one("unknown_op", "ops.unknown", "an op that is none", _put("nodes", 0, "op", "add"))
-    yield one("arity", "ops.elemwise_add.arity", "an input too many", _put("nodes", 0, "inputs", [0, 5, 5]))
-    yield one("constraint", "ops.requantize.C4", "lo > hi", _put("nodes", 1, "attributes", "lo", 101))
+    yield one("reads_itself", "program.undefined", "a node reads its own result", put("nodes", 0, "inputs", [0, 6]))
+    yield one("unknown_op", "ops.unknown", "an op that is none", put("nodes", 0, "op", "add"))
+    yield one("arity", "ops.elemwise_add.arity", "an input too many", put("nodes", 0, "inputs", [0, 5, 5]))
+    yield one("constraint", "ops.requantize.C4", "lo > hi", put("nodes", 1, "attributes", "lo", 101))
     yield one(
         "attribute_missing",
         "ops.requantize.attribute.rounding",
         "no rounding",
-        _drop("nodes", 1, "attributes", "rounding"),
+        drop("nodes", 1, "attributes", "rounding"),
     )
     yield one(
         "attribute_unknown",
         "ops.elemwise_add.attribute.axis",
         "an attribute too many",
-        _put("nodes", 0, "attributes", {"axis": 0}),
+        put("nodes", 0, "attributes", {"axis": 0}),
     )
     pool = {"op": "sum", "inputs": [6], "outputs": [{"name": "z", "shape": [1], "lo": -(2**20), "hi": 2**20}]}
-    short = _put("nodes", 1, {**pool, "attributes": {"axes": []}})
+    short = put("nodes", 1, {**pool, "attributes": {"axes": []}})
     yield one(
-        "attributes_incomplete", "program.attributes", "defaults left out", _all(short, _put("state", 0, "update", 0))
+        "attributes_incomplete", "program.attributes", "defaults left out", all_of(short, put("state", 0, "update", 0))
     )
-    yield one(
-        "tensor_for_parameter", "program.kind", "a tensor as multiplier", _put("nodes", 1, "inputs", [6, 1, 3, 4])
-    )
-    yield one("parameter_for_tensor", "program.kind", "a parameter as operand", _put("nodes", 0, "inputs", [0, 2]))
+    yield one("tensor_for_parameter", "program.kind", "a tensor as multiplier", put("nodes", 1, "inputs", [6, 1, 3, 4]))
+    yield one("parameter_for_tensor", "program.kind", "a parameter as operand", put("nodes", 0, "inputs", [0, 2]))
     yield one(
         "no_results",
         "program.output_count",
         "a node without results",
-        _all(_put("nodes", 1, "outputs", []), _put("outputs", 0, "value", 6), _put("state", 0, "update", 1)),
+        all_of(put("nodes", 1, "outputs", []), put("outputs", 0, "value", 6), put("state", 0, "update", 1)),
     )
     yield one(
         "two_results",
         "program.output_count",
         "a result too many",
-        _put("nodes", 1, "outputs", [{"name": n, "shape": [2, 3], "lo": -100, "hi": 100} for n in ("y", "z")]),
+        put("nodes", 1, "outputs", [{"name": n, "shape": [2, 3], "lo": -100, "hi": 100} for n in ("y", "z")]),
     )
-    yield one("result_shape", "program.output_shape", "another shape of a result", _put(*y, "shape", [3, 2]))
-    yield one("interval_not_proven", "program.interval", "an interval that is too small", _put(*y, "hi", 99))
-    yield one("interval_not_proven_below", "program.interval", "an interval that is too small", _put(*y, "lo", -99))
-    yield one("interval_empty", "program.bounds", "lo > hi", _put(*y, "lo", 101))
-    yield one("interval_too_wide", "program.bounds", "-2^31 in an interval", _put(*total, "lo", -(2**31)))
+    yield one("result_shape", "program.output_shape", "another shape of a result", put(*y, "shape", [3, 2]))
+    yield one("interval_not_proven", "program.interval", "an interval that is too small", put(*y, "hi", 99))
+    yield one("interval_not_proven_below", "program.interval", "an interval that is too small", put(*y, "lo", -99))
+    yield one("interval_empty", "program.bounds", "lo > hi", put(*y, "lo", 101))
+    yield one("interval_too_wide", "program.bounds", "-2^31 in an interval", put(*total, "lo", -(2**31)))
     yield one(
         "input_interval",
         "program.bounds",
         "-2^31 as input",
-        _all(_put(*x, "lo", -(2**31)), _drop("inputs", 0, "quantizer")),
+        all_of(put(*x, "lo", -(2**31)), drop("inputs", 0, "quantizer")),
     )
     yield one(
         "sum_beyond_int32",
         "program.range",
         "a sum that is not proven",
-        _all(_put(*x, "hi", MAX), _drop("inputs", 0, "quantizer")),
+        all_of(put(*x, "hi", MAX), drop("inputs", 0, "quantizer")),
     )
-    yield one("input_without_extents", "program.shape", "rank 0", _put(*x, "shape", []))
-    yield one("input_extent_zero", "program.shape", "extent 0", _put(*x, "shape", [0, 3]))
-    yield one("input_extent_negative", "program.shape", "extent -1", _put(*x, "shape", [-1, -6]))
-    yield one("constant_width", "program.constant.width", "width 3", _put(*k, "width", 3))
-    yield one("constant_length", "program.constant.length", "a byte is missing", _put(*k, "data", bytes(11)))
-    yield one("constant_not_smallest", "program.constant.width", "more bytes than needed", _put(*k, "data", bytes(12)))
+    yield one("input_without_extents", "program.shape", "rank 0", put(*x, "shape", []))
+    yield one("input_extent_zero", "program.shape", "extent 0", put(*x, "shape", [0, 3]))
+    yield one("input_extent_negative", "program.shape", "extent -1", put(*x, "shape", [-1, -6]))
+    yield one("constant_width", "program.constant.width", "width 3", put(*k, "width", 3))
+    yield one("constant_length", "program.constant.length", "a byte is missing", put(*k, "data", bytes(11)))
+    yield one("constant_not_smallest", "program.constant.width", "more bytes than needed", put(*k, "data", bytes(12)))
     yield one(
         "constant_least",
         "program.constant.value",
         "-2^31",
-        _all(_put(*k, "width", 4), _put(*k, "data", (-(2**31)).to_bytes(4, "little", signed=True) * 6)),
+        all_of(put(*k, "width", 4), put(*k, "data", (-(2**31)).to_bytes(4, "little", signed=True) * 6)),
     )
     yield one(
         "parameter_least",
         "program.constant.value",
         "-2^63",
-        _all(
-            _put("constants", 1, "width", 8),
-            _put("constants", 1, "data", (-(2**63)).to_bytes(8, "little", signed=True)),
+        all_of(
+            put("constants", 1, "width", 8),
+            put("constants", 1, "data", (-(2**63)).to_bytes(8, "little", signed=True)),
         ),
     )
     yield one(
         "constant_too_wide",
         "program.constant.value",
         "a tensor of 64 bits",
-        _all(_put(*k, "width", 8), _put(*k, "data", (2**40).to_bytes(8, "little") * 6)),
+        all_of(put(*k, "width", 8), put(*k, "data", (2**40).to_bytes(8, "little") * 6)),
     )
     yield one(
-        "constant_empty", "program.shape", "a constant of extent 0", _all(_put(*k, "shape", [0]), _put(*k, "data", b""))
+        "constant_empty", "program.shape", "a constant of extent 0", all_of(put(*k, "shape", [0]), put(*k, "data", b""))
     )
-    yield one("state_shape", "program.state", "a state of another shape", _put("state", 0, "value", "shape", [3, 2]))
+    yield one("state_shape", "program.state", "a state of another shape", put("state", 0, "value", "shape", [3, 2]))
     yield one(
         "state_initial_is_input",
         "program.undefined",
         "an initial value that is no constant",
-        _put("state", 0, "initial", 0),
+        put("state", 0, "initial", 0),
     )
     yield one(
         "state_initial_outside",
         "program.state",
         "an initial value outside the interval",
-        _put("state", 0, "value", "hi", 599),
+        put("state", 0, "value", "hi", 599),
     )
     yield one(
-        "state_update_outside", "program.state", "an update that may leave the interval", _put("state", 0, "update", 6)
+        "state_update_outside", "program.state", "an update that may leave the interval", put("state", 0, "update", 6)
     )
-    yield one("state_update_undefined", "program.undefined", "an update of no value", _put("state", 0, "update", 8))
-    yield one("quantizer_codes", "program.quantizer", "codes beside the interval", _put(*x, "hi", 254))
+    yield one("state_update_undefined", "program.undefined", "an update of no value", put("state", 0, "update", 8))
+    yield one("quantizer_codes", "program.quantizer", "codes beside the interval", put(*x, "hi", 254))
     yield one(
-        "quantizer_axis", "program.quantizer", "an axis beyond the rank", _put("inputs", 0, "quantizer", "axis", 2)
+        "quantizer_axis", "program.quantizer", "an axis beyond the rank", put("inputs", 0, "quantizer", "axis", 2)
     )
     yield one(
-        "quantizer_scales", "program.quantizer", "one scale for an axis of 3", _put("inputs", 0, "quantizer", "axis", 1)
+        "quantizer_scales", "program.quantizer", "one scale for an axis of 3", put("inputs", 0, "quantizer", "axis", 1)
     )
     yield one(
         "quantizer_lists",
         "quantization.lists",
         "two scales, one offset",
-        _put("inputs", 0, "quantizer", "scale", ["1/2", "1/3"]),
+        put("inputs", 0, "quantizer", "scale", ["1/2", "1/3"]),
     )
-    yield one("quantizer_scale", "quantization.scale", "scale 0", _put("inputs", 0, "quantizer", "scale", ["0/1"]))
-    yield one("quantizer_range", "quantization.codes", "lo > hi", _put("inputs", 0, "quantizer", "lo", 256))
+    yield one("quantizer_scale", "quantization.scale", "scale 0", put("inputs", 0, "quantizer", "scale", ["0/1"]))
+    yield one("quantizer_range", "quantization.codes", "lo > hi", put("inputs", 0, "quantizer", "lo", 256))
     for name, aim, bits, top in (
         ("logarithm_codes", "a logarithmic quantiser with codes beside the interval", 8, 0),
         ("logarithm_no_bits", "a logarithmic quantiser of 0 bits", 0, 0),
@@ -328,38 +341,25 @@ def invalid() -> Iterator[Refusal]:
         ("logarithm_bottom", "a logarithmic quantiser whose greatest number is 2^-16385", 3, -(2**14) - 1),
     ):
         code = "quantization.bits" if bits in (0, 17) else "quantization.top" if top else "program.quantizer"
-        yield one(name, code, aim, _put("inputs", 0, "quantizer", {"bits": bits, "top": top}))
+        yield one(name, code, aim, put("inputs", 0, "quantizer", {"bits": bits, "top": top}))
 
 
 def limits() -> Iterator[Refusal]:
     """Programs beyond a limit of the default profile."""
 
     def one(name: str, code: str, aim: str, change: Change) -> Refusal:
-        return name, code, aim, _changed(change)
-
-    def single(shape: list[int], op: str, attributes: dict[str, Any], out: list[int]) -> Change:
-        value = {"name": "x", "shape": shape, "lo": 0, "hi": 1}
-        node = {
-            "op": op,
-            "inputs": [0],
-            "attributes": attributes,
-            "outputs": [{"name": "y", "shape": out, "lo": 0, "hi": 1}],
-        }
-        return _all(
-            _put("inputs", [{"value": value}]), _put("constants", []), _put("state", []), _put("nodes", [node]),
-            _put("outputs", [{"name": "y", "value": 1}]),
-        )  # fmt: skip
+        return name, code, aim, changed(change)
 
     shape = ("inputs", 0, "value", "shape")
-    yield one("rank", "limit.rank", "rank 9", _put(*shape, [1] * 9))
-    yield one("extent", "limit.extent", "extent 2^31", _put(*shape, [2**31]))
+    yield one("rank", "limit.rank", "rank 9", put(*shape, [1] * 9))
+    yield one("extent", "limit.extent", "extent 2^31", put(*shape, [2**31]))
     yield one(
-        "extent_of_64_bits", "limit.extent", "extents whose product is 0 modulo 2^64", _put(*shape, [2**32, 2**32])
+        "extent_of_64_bits", "limit.extent", "extents whose product is 0 modulo 2^64", put(*shape, [2**32, 2**32])
     )
-    yield one("elements", "limit.elements", "2^28 + 1 elements", _put(*shape, [2**28 + 1]))
-    yield one("elements_product", "limit.elements", "a product of 2^62 elements", _put(*shape, [2**31 - 1, 2**31 - 1]))
+    yield one("elements", "limit.elements", "2^28 + 1 elements", put(*shape, [2**28 + 1]))
+    yield one("elements_product", "limit.elements", "a product of 2^62 elements", put(*shape, [2**31 - 1, 2**31 - 1]))
     yield one(
-        "constant_elements", "limit.elements", "a constant of 2^29 elements", _put("constants", 0, "shape", [2**29])
+        "constant_elements", "limit.elements", "a constant of 2^29 elements", put("constants", 0, "shape", [2**29])
     )
     yield one(
         "result_elements",
@@ -374,9 +374,9 @@ def limits() -> Iterator[Refusal]:
         "more work than 2^40",
         single([1, 1, 8192, 8192], "max_pool2d", pooling, [1, 1, 8193, 8193]),
     )
-    yield one("name", "limit.name", "a name of 1,025 bytes", _put("nodes", 0, "outputs", 0, "name", "n" * 1025))
+    yield one("name", "limit.name", "a name of 1,025 bytes", put("nodes", 0, "outputs", 0, "name", "n" * 1025))
     yield one(
-        "name_bytes", "limit.name", "bytes count, not letters", _put("nodes", 0, "outputs", 0, "name", "\u00e9" * 513)
+        "name_bytes", "limit.name", "bytes count, not letters", put("nodes", 0, "outputs", 0, "name", "\u00e9" * 513)
     )
 
 

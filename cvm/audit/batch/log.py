@@ -1,20 +1,21 @@
 """The log of a batch, from which an interrupted verification goes on.
 
-It is text. Its first line names the format and what was asked for; every other line holds one result and the SHA-256
-of the files that it is about. Each line begins with SHA-256 of the line before it and its own words, so a log that was
-edited, or is that of another question, is refused; a last line without an end, which a kill leaves, is dropped. A
-result is taken from the log only while the files still have the bytes that it names.
+It is text. Its first line names the format and what was asked for, as JSON; every other line holds one result and the
+SHA-256 of the files that it is about. Each line begins with SHA-256 of the line before it and its own words, so a log
+that was edited, or is that of another question, is refused; a last line without an end, which a kill leaves, is
+dropped. A result is taken from the log only while the files still have the bytes that it names.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, cast, get_args
+from typing import IO, Any, cast, get_args
 
 from cvm.audit.batch.work import Finished, Order
 from cvm.audit.spot_check import Judged
@@ -26,7 +27,9 @@ from cvm.program.files import read_bytes
 __all__ = ["Log"]
 
 _NOTHING = "-"
-_FORMAT = "cvm-audit-log 2"
+_FORMAT = "cvm-audit-log 3"
+_MOST_SAID = 140
+"""Characters of a value in a message: two digests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Log:
                 finished = _finished(words, Location(str(path), line=number))
                 results[finished.path] = finished
             elif words != _first_words(order):
-                message = "the log is of other programs or options, or of another version: name another file"
+                message = f"{_other_question(words, order)}: give the options of the log, or name another file"
                 raise Invalid("audit.log", message, Location(str(path)))
         return Log(path, order, results, chain, length)
 
@@ -101,7 +104,28 @@ class Log:
 
 
 def _first_words(order: Order) -> str:
-    return f"{_FORMAT} {order.identity()}"
+    return f"{_FORMAT} {json.dumps(order.options(), sort_keys=True)}"
+
+
+def _other_question(words: str, order: Order) -> str:
+    """In what the first line of a log differs from what an order asks."""
+    try:
+        noted = json.loads(words.removeprefix(_FORMAT)) if words.startswith(_FORMAT) else None
+    except (ValueError, RecursionError):
+        noted = None
+    if not isinstance(noted, dict):
+        return "the log is of another version of cvm"
+    asked = order.options()
+    key = next((key for key in asked if key not in noted or noted[key] != asked[key]), None)
+    if key is None:
+        return "the log has options that this version of cvm does not know"
+    return f"the log is of another question: {key} was {_said(noted.get(key))}, and is {_said(asked[key])} now"
+
+
+def _said(value: Any) -> str:
+    """The value of an option for people, shortened."""
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return "not given" if value in (None, False, []) else text[:_MOST_SAID] + "..." * (len(text) > _MOST_SAID)
 
 
 def _words(item: Finished) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from cvm.audit.codec import decode_receipt
+from cvm.audit.receipt import decode_receipt
 from cvm.audit.spot_check import Judged, Judging
 from cvm.audit.verify import LEVELS, Answer, Level, verify
 from cvm.errors import CvmError
@@ -26,6 +28,11 @@ __all__ = ["Finished", "Order", "Scheduler", "Task", "Worker", "read_task"]
 _MISSING = "-"
 
 
+@lru_cache(maxsize=64)
+def _program_digest(program: bytes) -> str:
+    return decode(program).digest
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What is asked of every receipt."""
@@ -36,16 +43,34 @@ class Order:
     sample: int | None = None
     executor: str | None = None
     cycles: bool = False
+    codes: bool = False
     judging: Judging = field(default_factory=Judging)
     """How much FORMAL judges of the work of the executor, for each receipt, and what is drawn with."""
+    signers: tuple[bytes, ...] = ()
+    """Keys that must have signed each receipt."""
 
-    def identity(self) -> str:
-        """A digest of what is asked. The salt is no part of it: which elements are judged is not the question."""
+    def options(self) -> dict[str, Any]:
+        """What is asked, by the names of the command line: orders with the same options get the same answers.
+
+        The salt is none of them: which elements are judged is not the question.
+        """
         from importlib.metadata import version
 
-        programs = sorted(sha256(program).hexdigest() for program in self.programs)
-        words = (version("cvm"), self.level, self.sample, self.executor, self.cycles, self.judging.count, *programs)
-        return sha256("\n".join(map(str, words)).encode()).hexdigest()
+        return {
+            "cvm": version("cvm"),
+            "--program": sorted(map(_program_digest, self.programs)),
+            "--level": self.level,
+            "--sample": self.sample,
+            "--executor": self.executor,
+            "--cycles": self.cycles,
+            "--codes": self.codes,
+            "--judge": self.judging.count,
+            "--signer": sorted(key.hex() for key in self.signers),
+        }
+
+    def identity(self) -> str:
+        """A digest of the options."""
+        return sha256(json.dumps(self.options(), sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +162,12 @@ class Worker:
                 verified,
                 _inputs(task.inputs, verified),
                 cycles=self._order.cycles,
+                codes=self._order.codes,
                 level=self._order.level,
                 sample=self._order.sample,
                 executor=self._executor(verified),
                 judging=self._order.judging,
+                signers=self._order.signers,
             )
         except CvmError as error:
             return Finished(task.path, answer, level, _line(error), task.digests)
@@ -152,7 +179,7 @@ class Worker:
 
     def _executor(self, verified: VerifiedProgram) -> Executor:
         """The executor of a program, which is created when its first receipt comes."""
-        from cvm.session import choose_executor
+        from cvm.executors import choose_executor
 
         digest = verified.program.digest
         if digest not in self._executors:

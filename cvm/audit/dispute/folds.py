@@ -149,6 +149,25 @@ def dense(call: FoldCall) -> Fold:
     return Fold(chunks.count, 0, step, _with_bias(call, chunks))
 
 
+def matmul(call: FoldCall) -> Fold:
+    """Partials are sums over some k, in chunks."""
+    A, B = call.operands[0], call.operands[1]
+    transpose_a, transpose_b = call.attribute("transpose_a"), call.attribute("transpose_b")
+    *b, m, n = call.d
+    shared = [b_i // (p_i // q_i) for b_i, p_i, q_i in zip(b, A.shape[:-2], B.shape[:-2], strict=True)]
+    K = A.shape[-2] if transpose_a else A.shape[-1]
+    chunks = Chunks((K,), [(A.shape[-1] if transpose_a else 1,), (1 if transpose_b else B.shape[-1],)])
+
+    def step(j: int, before: int) -> int:
+        for (k,) in chunks.indices(j):
+            before += (
+                A[(*b, k, m) if transpose_a else (*b, m, k)] * B[(*shared, n, k) if transpose_b else (*shared, k, n)]
+            )
+        return before
+
+    return Fold(chunks.count, 0, step, dict(enumerate(chunks.leaves)))
+
+
 def max_pool2d(call: FoldCall) -> Fold:
     """Partials are maxima over some (k_i, k_j) of the window; the padding never wins."""
     X = call.operands[0]
@@ -247,6 +266,7 @@ FOLDS: Mapping[str, Callable[[FoldCall], Fold]] = {
     "max": max_,
     "conv2d": conv2d,
     "dense": dense,
+    "matmul": matmul,
     "max_pool2d": max_pool2d,
     "concatenate": concatenate,
     "requantize": requantize,

@@ -28,9 +28,10 @@ from cvm.audit.dispute.records import OpRecord, read_op_record
 from cvm.audit.dispute.targets import auxiliary_count, fold, target_shape
 from cvm.audit.trace import head_of, step_record
 from cvm.errors import CvmError, Invalid
+from cvm.ops import REGISTRY, op_set
 from cvm.program.commitments import ProgramClaim, TensorClaim, counted_root
 from cvm.program.merkle import LEAF_BYTES, Proof, root_of_proof, root_of_several
-from cvm.program.model import OP_SET, Shape
+from cvm.program.model import Shape
 from cvm.program.preimage import text
 
 __all__ = ["StepVerdict", "opened_fold", "verify_step"]
@@ -73,6 +74,8 @@ def opened_fold(claim: StepClaim, witness: Witness) -> tuple[Fold, Operands]:
     Raises `CvmError`, as the step of the fold may, and what FORMAL raises where no valid program has such an op.
     """
     record = _open_op(witness, claim.op, witness.record, witness.record_path)
+    newer = REGISTRY[record.op].op_set > witness.op_set
+    _require(not newer, "op_set", f"op-set {witness.op_set} has no {record.op}")
     extra = min(claim.target + 1, auxiliary_count(record.op))
     _require(len(claim.auxiliaries) == extra, "auxiliaries", f"{extra} roots of auxiliary tensors belong to the target")
 
@@ -108,7 +111,8 @@ def _open_program(claim: StepClaim, witness: Witness) -> None:
     log = counted_root(claim.op, witness.log)
     found = head_of(program, witness.inputs, witness.before, log)
     _require(found == claim.head, "head", "program, inputs, state and log do not give the head")
-    _require(witness.op_set == OP_SET, "op_set", f"expected op-set {OP_SET}, found {witness.op_set}")
+    latest = op_set(REGISTRY)
+    _require(1 <= witness.op_set <= latest, "op_set", f"expected op-set 1 to {latest}, found {witness.op_set}")
     ops, _, given, _, kept = (item.count for item in witness.lists)
     counts = (len(witness.inputs), len(witness.before)) == (given, kept)
     _require(counts and claim.op < ops, "counts", "the run has not the op, the inputs and the state of the program")

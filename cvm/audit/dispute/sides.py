@@ -15,7 +15,7 @@ from cvm.audit.dispute.party import Witnessed, children_of, open_trace
 from cvm.audit.trace import Trace
 from cvm.errors import Invalid, Location
 from cvm.executors import Int32Array, create, initial_state
-from cvm.inputs import arrange
+from cvm.inputs import Intake, Layout, arrange
 from cvm.program.merkle import Tree
 
 if TYPE_CHECKING:
@@ -31,22 +31,23 @@ def computed(
     inputs: Mapping[str, Any],
     *,
     cycles: bool = False,
+    codes: bool = False,
     run: int = 0,
     state: Arrays | None = None,
     executor: str | None = None,
 ) -> Evidence:
     """All tensors of one run, computed from a program and its inputs.
 
-    ``run`` counts the runs of ``inputs`` sample by sample and, with ``cycles``, cycle by cycle in each; ``state`` is
-    what a sample begins with (None: the initial state). Raises `Invalid` for arrays that no run can have and
+    ``cycles`` and ``codes`` say what the arrays are, as for `Session.run`. ``run`` counts the runs of ``inputs``
+    sample by sample and, with ``cycles``, cycle by cycle in each; ``state`` is what a sample begins with (None: the
+    initial state). Raises `Invalid` for arrays that no run can have and
     (``dispute.run``, ``state.names``) for a run or a state that there is not.
     """
-    from cvm.session import choose_executor
+    from cvm.executors import choose_executor
 
-    _, samples = arrange(verified.program, inputs, cycles)
+    _, samples = arrange(verified.program, inputs, cycles, Intake(codes))
     runs = [(feeds, index) for feeds in samples for index in range(len(feeds))]
-    if not 0 <= run < len(runs):
-        raise Invalid("dispute.run", f"there are {len(runs)} runs of these inputs, counted from 0: there is no {run}")
+    _require_run(run, len(runs))
     feeds, index = runs[run]
     made = create(choose_executor(executor)[0], verified)
     before = initial_state(verified.program) if state is None else _state(verified, state)
@@ -60,28 +61,53 @@ def _state(verified: VerifiedProgram, arrays: Arrays) -> dict[str, Int32Array]:
     shapes = {item.value.name: item.value.shape for item in verified.program.state}
     if set(arrays) != set(shapes):
         raise Invalid("state.names", f"expected the state {sorted(shapes)}, found {sorted(arrays)}")
-    return {name: _tensor(name, shape, arrays) for name, shape in shapes.items()}
+    return {name: _tensor(name, shape, arrays[name]) for name, shape in shapes.items()}
 
 
-def evidence_from(program: OpenProgram, arrays: Arrays, begin: Arrays | None = None) -> Evidence:
+def evidence_from(
+    program: OpenProgram,
+    arrays: Arrays,
+    begin: Arrays | None = None,
+    *,
+    run: int = 0,
+    layout: Layout | None = None,
+) -> Evidence:
     """The evidence in arrays, as ``cvm run --codes --capture all`` writes them: by value, or by output.
 
-    ``begin`` holds inputs and state where the arrays do not. Raises `Invalid`, ``dispute.tensor``, for a tensor that is
-    missing, of another shape, or not of int32 codes.
+    ``begin`` holds inputs and state of the run where the arrays do not. Arrays may hold several runs, as ``layout``
+    says (None: those of one run); ``run`` is the number of the run that is meant. Raises `Invalid`,
+    ``dispute.tensor``, for a tensor that is missing, of another shape, or not of int32 codes, and ``dispute.run`` for
+    a run that there is not.
     """
+    runs = Layout() if layout is None else layout
+    _require_run(run, runs.runs)
     named = {item.value: arrays[item.name] for item in program.program.outputs if item.name in arrays}
-    found = {**(begin or {}), **arrays, **named}
+    given, known = {**arrays, **named}, begin or {}
     constants = program.constant_arrays
     return Evidence(
-        program, {name: _tensor(name, shape, found) for name, shape in program.shapes.items() if name not in constants}
+        program,
+        {
+            name: _tensor(name, shape, _one_run(given[name], shape, runs, run) if name in given else known.get(name))
+            for name, shape in program.shapes.items()
+            if name not in constants
+        },
     )
 
 
-def _tensor(name: str, shape: tuple[int, ...], arrays: Arrays) -> Int32Array:
+def _one_run(array: npt.NDArray[Any], shape: tuple[int, ...], layout: Layout, run: int) -> npt.NDArray[Any]:
+    """The part of an array of all runs that is of one; an array that is none of all runs is taken as it is."""
+    return layout.run(array, shape, run) if array.shape == layout.shape(shape) else array
+
+
+def _require_run(run: int, runs: int) -> None:
+    if not 0 <= run < runs:
+        raise Invalid("dispute.run", f"there are {runs} runs of these inputs, counted from 0: there is no {run}")
+
+
+def _tensor(name: str, shape: tuple[int, ...], array: npt.NDArray[Any] | None) -> Int32Array:
     where = Location(tensor=name)
-    if name not in arrays:
+    if array is None:
         raise Invalid("dispute.tensor", "this tensor is missing: expected what `cvm run --capture all` writes", where)
-    array = arrays[name]
     if array.shape != shape:
         expected = f"expected shape {list(shape)}, that of one run"
         raise Invalid("dispute.tensor", f"{expected}, found {list(array.shape)}", where)

@@ -78,7 +78,7 @@ class Exact:
         return _applied(np.multiply, self, b, _hull_of([x * y for x in self.hull for y in b.hull]))
 
     def __lshift__(self, other: Operand) -> Exact:
-        """Times 2^other; no shift is negative."""
+        """The elements times 2^other; no shift is negative."""
         b = exact(other)
         _require_shifts(b)
         return _applied(np.left_shift, self, b, _hull_of([x << y for x in self.hull for y in b.hull]))
@@ -113,7 +113,7 @@ class Exact:
         return _applied(np.minimum, self, exact(other), _hull_of([*self.hull, *exact(other).hull]))
 
     def clip(self, lo: Operand, hi: Operand) -> Exact:
-        """The elements, none below ``lo`` and then none above ``hi``."""
+        """The elements clipped to [lo, hi]; where lo > hi, ``hi`` wins."""
         return self.larger(lo).smaller(hi)
 
     def __lt__(self, other: Operand) -> npt.NDArray[np.bool_]:
@@ -132,7 +132,7 @@ class Exact:
         return Exact(self._array[index], self._hull if self._hull and _fits(self._hull) else None)
 
     def sum(self, axis: int) -> Exact:
-        """The sums along an axis, which goes."""
+        """The sums along an axis, which the result does not have."""
         count = self.shape[axis]
         bound = (min(count * self.hull[0], 0), max(count * self.hull[1], 0))
         if _fits(bound) and self._array.dtype != object:

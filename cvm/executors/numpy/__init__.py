@@ -1,6 +1,6 @@
 """The NumPy executor: vectorised, portable, no compiler. One module of kernels per op family."""
 
-from cvm.executors.numpy import broadcast, elemwise, extension, nn, reduce, transform, vision
+from cvm.executors.numpy import broadcast, computed, elemwise, extension, nn, reduce, transform, vision
 from cvm.executors.numpy.executor import NumpyExecutor
 from cvm.executors.numpy.step import KERNELS, Plan, PlannedNode
 
@@ -10,6 +10,7 @@ __all__ = [
     "Plan",
     "PlannedNode",
     "broadcast",
+    "computed",
     "elemwise",
     "extension",
     "nn",

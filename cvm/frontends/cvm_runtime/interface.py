@@ -65,7 +65,7 @@ class Interface:
 
     @property
     def clamped(self) -> int:
-        """The largest magnitude that is left of the input."""
+        """The largest magnitude of an element of the input after the library has clamped it."""
         return magnitude(self.precision)
 
     def decode(self, data: bytes, order: ByteOrder = "little") -> npt.NDArray[np.int32]:

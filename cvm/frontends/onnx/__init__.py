@@ -13,7 +13,7 @@ from typing import Literal
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends.common.files import read_regular
 from cvm.frontends.onnx.inputs import Settings
-from cvm.frontends.onnx.model import OnnxNode, Shape, refusal
+from cvm.frontends.onnx.model import Model, OnnxNode, Shape, refusal
 from cvm.frontends.onnx.reading import read_model
 from cvm.frontends.onnx.rules import RULES
 from cvm.frontends.onnx.translation import OnnxTranslation
@@ -37,16 +37,22 @@ class Loaded:
         if not isinstance(error, Unsupported):
             return error
         advice = _ADVICE.get(error.code, "")
+        operator = "" if node is None else (node.origin or node).op
+        if node is not None and operator in _RECURRENT and error.code == _UNQUANTIZED:
+            message = f"the file has no quantiser for what this reads, and ONNX has no place for one in {operator}"
+            return refusal(node, message, _CALIBRATED + "; what the file quantises stays as it is", error.code)
         if node is None:
             return Unsupported(error.code, f"{message}; {advice}" if advice else message, error.location)
         return refusal(node, message, advice, error.code)
 
 
+_RECURRENT = ("LSTM", "GRU", "RNN")
+_UNQUANTIZED = "lowering.unquantized"
+_CALIBRATED = "let `cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales for it"
 _ADVICE = {
-    "lowering.unquantized": "a float value stays inside of the graph: put QuantizeLinear and DequantizeLinear "
-    "after it, or let `cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales for it",
-    "lowering.operation": "put QuantizeLinear and DequantizeLinear after it, or let "
-    "`cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales for it",
+    _UNQUANTIZED: "a float value stays inside of the graph: put QuantizeLinear and DequantizeLinear "
+    f"after it, or {_CALIBRATED}",
+    "lowering.operation": f"put QuantizeLinear and DequantizeLinear after it, or {_CALIBRATED}",
     "lowering.overflow": "promise the range of the inputs with --input-range NAME=LO,HI, or cast to a wider type first",
     "lowering.range": "quantise its operands to fewer bits, or promise the range of the inputs with --input-range",
     "lowering.unprovable": "quantise its operands",
@@ -68,7 +74,11 @@ def loads(
     Raises `Malformed` for bytes that are no model, `Invalid` for a model that breaks a rule, `Unsupported` for one that
     the integer machine does not run, and `LimitExceeded`.
     """
-    translated = OnnxTranslation(read_model(data, folder, limits), settings, limits, RULES).run()
+    return _translated(read_model(data, folder, limits), settings, limits)
+
+
+def _translated(model: Model, settings: Settings, limits: Limits) -> Loaded:
+    translated = OnnxTranslation(model, settings, limits, RULES).run()
     return Loaded(translated.graph, translated.nodes)
 
 
@@ -94,6 +104,8 @@ def load(
         data = read_regular(file, limits.archive_bytes + 1, "onnx")
         require("onnx_bytes", len(data), limits.archive_bytes, "bytes of a model of ONNX")
         settings = Settings(shapes or {}, ranges or {}, overflow, floats, states or {})
-        return loads(data, settings, os.path.dirname(file) or ".", limits)
+        model = read_model(data, os.path.dirname(file) or ".", limits)
+        del data  # large, and the model has what it holds
+        return _translated(model, settings, limits)
     except CvmError as error:
         raise error.at(file=file) from None

@@ -81,7 +81,7 @@ def _from_bytes(raw: bytes, data_type: str, count: int) -> npt.NDArray[Any]:
     dtype = np.dtype(data_type)
     if data_type == "bool":
         return np.asarray(np.frombuffer(raw, np.uint8) != 0)
-    return np.frombuffer(raw, dtype.newbyteorder("<")).astype(dtype)
+    return np.frombuffer(raw, dtype.newbyteorder("<")).astype(dtype, copy=False)
 
 
 def _widened(bits: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

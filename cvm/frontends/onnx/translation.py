@@ -504,9 +504,5 @@ class OnnxTranslation(OnnxScope):
 
     def _fresh(self, wish: str) -> str:
         """The names of outputs are kept for the outputs."""
-        if wish in self._results and wish != self._output:
-            number = 2
-            while f"{wish}.{number}" in self._tensors:
-                number += 1
-            return f"{wish}.{number}"
-        return super()._fresh(wish)
+        kept = wish in self._results and wish != self._output
+        return self._numbered(wish) if kept else super()._fresh(wish)

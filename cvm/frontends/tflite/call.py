@@ -103,6 +103,13 @@ class TfliteCall:
             raise self.invalid("type", f"{what}, {operand.label}, must hold integers, found {operand.data_type}")
         return tuple(int(item) for item in self.constant(index, what).ravel())
 
+    def integer_operand(self, index: int, what: str) -> int:
+        """The item of a constant operand of one integer; 0 of one without items."""
+        items = self.integers(index, what)
+        if len(items) > 1:
+            raise self.invalid("shape", f"{what}, {self.operand(index).label}, must be one integer, found {len(items)}")
+        return items[0] if items else 0
+
     def require_rank(self, operand: Operand, *ranks: int) -> None:
         """Raise `Invalid` unless an operand has one of these numbers of axes."""
         if operand.rank not in ranks:

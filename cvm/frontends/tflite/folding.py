@@ -6,6 +6,7 @@ numbers that float64 holds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,9 @@ def fold(call: TfliteCall) -> list[Items] | None:
         return None
     if sum(items.size for items in values) > _MOST_ITEMS:
         return None
+    counts = _OPERANDS.get(op, (len(values),))
+    if len(values) not in counts:
+        raise call.invalid("inputs", f"it takes {' or '.join(map(str, counts))} inputs, found {len(values)}")
     try:
         found = _FOLDED[op](call, operands, values)
     except (ValueError, IndexError, ZeroDivisionError) as error:
@@ -80,7 +84,11 @@ def _reshape(call: TfliteCall, operands: list[Operand], values: list[Items]) -> 
 
 def _cast(call: TfliteCall, operands: list[Operand], values: list[Items]) -> list[Items]:
     target = call.result.data_type
+    if values[0].dtype.kind == "f" and target.startswith("bool"):
+        return [values[0] != 0]
     if values[0].dtype.kind == "f" and not target.startswith("float"):
+        if not (np.abs(values[0].astype(np.float64)) < 2.0**63).all():  # nor is NaN
+            raise ValueError("a float is no integer of 64 bits")
         return [np.trunc(values[0]).astype(np.int64)]
     return [values[0].astype(np.dtype(target) if target.startswith(("float", "bool")) else np.int64)]
 
@@ -92,28 +100,49 @@ def _range(call: TfliteCall, operands: list[Operand], values: list[Items]) -> li
     return [np.arange(start, limit, step, dtype=np.int64)]
 
 
+def _filled(shape: Items, value: Items) -> Items:
+    """The value in every place of a shape, which is bounded before memory is taken."""
+    extents = [int(extent) for extent in shape.ravel()]
+    if math.prod(extents) > _MOST_ITEMS:
+        raise ValueError(f"the shape {extents} has too many items")
+    return np.array(np.broadcast_to(value, extents))
+
+
 def _checked(function: Callable[[Any, Any], Any]) -> Callable[[TfliteCall, list[Operand], list[Items]], list[Items]]:
     """An operation of integers, computed in Python integers."""
 
     def folded(call: TfliteCall, operands: list[Operand], values: list[Items]) -> list[Items]:
-        exact = [items.astype(object) for items in values]
-        result = np.asarray(function(*exact), dtype=object)
-        if any(not -(2**63) <= item < 2**63 for item in result.ravel().tolist()):
-            raise ValueError("an integer does not fit 64 bits")
-        return [result.astype(np.int64)]
+        return [_integers(function(*(items.astype(object) for items in values)))]
 
     return folded
+
+
+def _integers(result: Any) -> Items:
+    """Python integers as those of 64 bits, if they fit."""
+    items = np.asarray(result, dtype=object)
+    if any(not -(2**63) <= item < 2**63 for item in items.ravel().tolist()):
+        raise ValueError("an integer does not fit 64 bits")
+    return items.astype(np.int64)
 
 
 def _product(call: TfliteCall, operands: list[Operand], values: list[Items]) -> list[Items]:
     axes = tuple(int(axis) for axis in values[1].ravel())
     function = np.sum if call.operator.op == "SUM" else np.prod
     keep = call.flag("KeepDims")
-    return [np.asarray(function(values[0].astype(object), axis=axes, keepdims=keep)).astype(np.int64)]
+    return [_integers(function(values[0].astype(object), axis=axes, keepdims=keep))]
 
 
 _INTEGER = {"ADD", "SUB", "MUL", "FLOOR_DIV", "FLOOR_MOD", "MAXIMUM", "MINIMUM", "REDUCE_PROD", "SUM"}
 """Operators that are folded for integers alone: what they give of floats is left to the graph."""
+_OPERANDS = {
+    **dict.fromkeys(("UNPACK", "CAST", "SQUEEZE"), (1,)),
+    **dict.fromkeys(("GATHER", "EXPAND_DIMS", "TRANSPOSE", "FILL", "BROADCAST_TO", "REDUCE_PROD", "SUM"), (2,)),
+    **dict.fromkeys(("ADD", "SUB", "MUL", "FLOOR_DIV", "FLOOR_MOD", "MAXIMUM", "MINIMUM"), (2,)),
+    **dict.fromkeys(("RANGE", "SLICE"), (3,)),
+    "RESHAPE": (1, 2),
+    "STRIDED_SLICE": (4,),
+}
+"""How many operands each takes; those that are not named take one or more."""
 _FOLDED: dict[str, Callable[[TfliteCall, list[Operand], list[Items]], list[Items]]] = {
     "PACK": _pack,
     "UNPACK": _unpack,
@@ -136,8 +165,8 @@ _FOLDED: dict[str, Callable[[TfliteCall, list[Operand], list[Items]], list[Items
             )
         ]
     ),
-    "FILL": _one(lambda shape, value: np.full(shape.ravel().tolist(), value)),
-    "BROADCAST_TO": _one(lambda x, shape: np.broadcast_to(x, shape.ravel().tolist()).copy()),
+    "FILL": _one(_filled),
+    "BROADCAST_TO": _one(lambda x, shape: _filled(shape, x)),
     "ADD": _checked(lambda x, y: x + y),
     "SUB": _checked(lambda x, y: x - y),
     "MUL": _checked(lambda x, y: x * y),

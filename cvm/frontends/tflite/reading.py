@@ -66,8 +66,8 @@ def _malformed() -> Iterator[None]:
         yield
     except CvmError:
         raise
-    except (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError, MemoryError) as error:
-        raise Malformed("tflite.structure", f"the file is broken: {type(error).__name__}: {error}") from None
+    except (struct.error, IndexError, ValueError, TypeError, AttributeError, OverflowError, MemoryError):
+        raise Malformed("tflite.structure", "an offset or a length in the file leads nowhere") from None
 
 
 class _Reader:

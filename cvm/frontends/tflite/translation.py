@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import prod
 from typing import Literal, TypeAlias
 
 import numpy as np
 
-from cvm.errors import CvmError, Location, Unsupported
+from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import unit
 from cvm.frontends.common.emission import Emission
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
@@ -54,7 +55,7 @@ class TfliteTranslation(Emission):
         """``rules`` are those of ``compat``; with ``floats``, see `cvm.frontends.tflite.load`."""
         super().__init__("the reader of TFLite", "wrap")
         self._floats, self._compat = floats, compat
-        self._model, self._limits, self._rules = model, limits, rules
+        self._model, self.limits, self._rules = model, limits, rules
         self._graph: Subgraph = model.subgraphs[0]
         self._operands: dict[int, Operand] = {}
         self._last: dict[int, str] = {}
@@ -84,7 +85,7 @@ class TfliteTranslation(Emission):
 
     def _introduce(self, tensor: TfliteTensor) -> str:
         """An input. One of floats has the quantiser of the operator that quantises it."""
-        elements(tensor.shape, self._limits, tensor.label)
+        elements(tensor.shape, self.limits, tensor.label)
         quantizer = quantizer_of(tensor) or self._quantizer_of_readers(tensor)
         if quantizer is None and tensor.data_type not in FLOATS:
             quantizer = unit(*integer_range(tensor.data_type))
@@ -207,7 +208,7 @@ class TfliteTranslation(Emission):
                 if tensor.is_variable or tensor.data_type == "resource":
                     return Operand(tensor, tensor.shape, quantizer_of(tensor))
                 raise Unsupported("tflite.order", f"{tensor.label} is read before it is computed")
-            values = contents_of(tensor, self._limits)
+            values = contents_of(tensor, self.limits)
             self._operands[index] = Operand(tensor, tensor.shape, stored_quantizer(tensor), values)
         return self._operands[index]
 
@@ -248,13 +249,19 @@ class TfliteTranslation(Emission):
         if integers and max(-int(values.min()), int(values.max())) > INT32_MAX:
             raise Unsupported("tflite.range", f"{operand.label} holds an integer beyond +-(2^31 - 1)")
         axis = None if quantizer is None else quantizer.axis
+        if shape is not None and values.size != prod(shape):
+            raise _misshapen(operand, f"must have the shape {list(shape)}, found the shape {list(values.shape)}")
+        if order is not None and values.ndim != len(order):
+            raise _misshapen(operand, f"must have {len(order)} axes, found the shape {list(values.shape)}")
         if order is not None:
             values = values.transpose(order)
             axis = None if axis is None else list(order).index(axis)
         if shape is not None and tuple(shape) != values.shape:
             if axis is not None:
                 extent = values.shape[axis]
-                (axis,) = [i for i, n in enumerate(shape) if n == extent][-1:]
+                if extent not in shape:
+                    raise _misshapen(operand, f"has scales along an axis of extent {extent}, which {list(shape)} lacks")
+                axis = max(i for i, n in enumerate(shape) if n == extent)
             values = values.reshape(shape)
         if quantizer is not None and quantizer.axis != axis:
             quantizer = LinearQuantizer(quantizer.scale, quantizer.offset, quantizer.lo, quantizer.hi, axis)
@@ -295,6 +302,10 @@ class TfliteTranslation(Emission):
 
     def _name_of(self, tensor: TfliteTensor) -> str:
         return self._model.names.get(tensor.index) or tensor.name or f"tensor {tensor.index}"
+
+
+def _misshapen(operand: Operand, text: str) -> Invalid:
+    return Invalid("tflite.operator.shape", f"{operand.label} {text}", Location(tensor=operand.tensor.name))
 
 
 MOVES = frozenset(

@@ -14,19 +14,21 @@ __all__ = ["KnownTensors"]
 _MANY = 2**12
 """Items of an array that is worth narrowing."""
 _WIDTHS = (np.int8, np.int16, np.int32)
+_NARROW = (*_WIDTHS, np.uint8, np.uint16)
 
 
 class KnownTensors(MutableMapping[str, Known]):
     """Constant tensors by name. Codes of 64 bits are kept in 8, 16 or 32 where these hold them all.
 
-    What is read has 64 bits again. So only the tensors that an operation computes with take eight bytes for each item.
+    Codes that are narrow when they are entered are kept as they are, without a copy. What is read has 64 bits again. So
+    only the tensors that an operation computes with take eight bytes for each item.
     """
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[Known, bool]] = {}
 
     def __setitem__(self, name: str, known: Known) -> None:
-        narrow = _narrow(known)
+        narrow = known if known.codes.dtype in _NARROW else _narrow(known)
         self._held[name] = known if narrow is None else narrow, narrow is not None
 
     def __getitem__(self, name: str) -> Known:

@@ -127,17 +127,19 @@ def root_codes(lowering: Lowering, numerator: LinearForm, square: LinearForm, qu
         for term in square.terms
         for value, weight in value_digits(term.value, _SQUARE_DIGIT)
     ]
+    if len(tables) * len(parts) > _MOST_PRODUCTS:
+        message = f"the root needs {len(tables) * len(parts)} products of digits for each step: use fewer bits"
+        raise lowering.unsupported(message)
 
     def reached(trial: Value) -> Value:
-        whole = numerator
+        products: list[Term] = []
         for table, weight in tables:
             digit = lowering.emit("cvm_lut", table, trial)
             scale = Rationals.scalar(-weight, rank)
-            products = [Term(digit * t.value, t.factor * scale) for t in parts]
+            products += [Term(digit * t.value, t.factor * scale) for t in parts]
             if not square.constant.is_zero():
                 products.append(Term(digit, square.constant * scale))
-            for product in products:
-                whole = sum_of(whole, LinearForm(shape, (product,), Rationals.scalar(0, rank)))
+        whole = sum_of(numerator, LinearForm(shape, tuple(products), Rationals.scalar(0, rank)))
         found, constant, _ = summands(whole.terms, whole.constant, whole=True)
         if strict.any():
             table = _table(lowering, strict)
@@ -154,6 +156,8 @@ def root_codes(lowering: Lowering, numerator: LinearForm, square: LinearForm, qu
 
 
 _STEP_DIGIT, _SQUARE_DIGIT = 2**15 - 1, 2**16
+_MOST_PRODUCTS = 2**12
+"""Products of a digit of a step and a digit of the square: with more, not even one step has room in a program."""
 
 
 def _table(lowering: Lowering, items: npt.NDArray[Any]) -> Value:

@@ -44,6 +44,8 @@ Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
 _MANY = 2**14
 """Positions whose rows are told apart by arrays of numbers rather than one by one."""
+_MANY_CODES = 2**16
+"""Codes of several accumulators from which on rows whose denominators are powers of two are not searched a form for."""
 _MOST_TERMS = 7
 """A ``requantize`` adds up to eight values; one of them may be needed for zeros that give the result its shape."""
 
@@ -85,6 +87,11 @@ def _nearest(
     bounds: tuple[int, int],
 ) -> Value | None:
     """Emit the codes of the rows by one ``requantize``, or by an estimate and its correction; None if neither fits."""
+    codes = bounds[1] - bounds[0]
+    if len(values) > 1 and codes >= _MANY_CODES:
+        by_shift = _by_shift(lowering, shape, values, rows, where, bounds)
+        if by_shift is not None:
+            return by_shift
     try:
         values, rows = _without_idle_terms(values, rows)
         if len(values) > _MOST_TERMS:
@@ -93,7 +100,8 @@ def _nearest(
     except Unprovable:
         corrected = _corrected(lowering, shape, values, rows, where, bounds)
         if corrected is None:
-            return _by_shift(lowering, shape, values, rows, where, bounds)
+            wide = codes >= 2**STAIRCASE_BITS
+            return _by_shift(lowering, shape, values, rows, where, bounds) if wide else None
         note = f"{len(values)} accumulators, estimated and corrected"
         lowering.claim(corrected, note)
         return corrected
@@ -112,9 +120,10 @@ def _by_shift(
 ) -> Value | None:
     """Emit rows whose denominators are powers of two as they are: floor((sum + R) / 2^s); None for other rows.
 
-    This is for codes of more bits than a staircase counts, such as products of integers over 2^31.
+    This is for codes of so many bits that a search for a form takes long, or finds none, such as products of integers
+    over 2^31.
     """
-    if bounds[1] - bounds[0] < 2**STAIRCASE_BITS or len(values) > _MOST_TERMS:
+    if len(values) > _MOST_TERMS:
         return None
     forms = []
     for row in rows:

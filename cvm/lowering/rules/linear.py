@@ -211,6 +211,10 @@ def _multiplied(
         every = int(np.prod(x_shape[:-1]))
         flat = [values[0].in_shape((every, count)), values[1].in_shape((columns, count))]
         return lowering.emit("dense", *flat).in_shape((*batch, rows, columns))
+    if lowering.op_set >= 2:
+        values[0] = values[0].broadcast((*batch, rows, count))
+        shared = (1,) * (len(batch) + 2 - len(y_shape)) + y_shape
+        return lowering.emit("matmul", values[0], values[1].in_shape(shared), transpose_a=False, transpose_b=True)
     full = [value.broadcast((*batch, *shape[-2:])) for value, shape in zip(values, (x_shape, y_shape), strict=True)]
     # Each item of the batch is a group of channels: the summed axis are its input channels, rows are pixels.
     image = full[0].in_shape((size, rows, count)).transpose((0, 2, 1))

@@ -34,7 +34,7 @@ def expansions(before: VerifiedProgram, after: VerifiedProgram) -> tuple[Expansi
             waiting = []
     found = []
     for node, call in zip(before.program.nodes, before.calls, strict=True):
-        if REGISTRY[node.op].family == "extension":
+        if REGISTRY[node.op].extension:
             indices = parts[node.outputs[0].name]
             nodes = tuple(after.program.nodes[index] for index in indices)
             gas = sum(ops.get(after.program.nodes[index].op).gas(after.calls[index]) for index in indices)

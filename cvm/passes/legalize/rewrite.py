@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cvm.errors import Invalid, Location, Unsupported
-from cvm.ops import REGISTRY, Call, Range
+from cvm.ops import REGISTRY, Call, Range, op_set
 from cvm.ops.extension import terms
 from cvm.passes.legalize.expressions import Expression, Expressions, Unprovable, missing
 from cvm.passes.legalize.greater import greater
 from cvm.passes.legalize.integers import Integers
+from cvm.passes.legalize.matmul import matmul
 from cvm.passes.legalize.requantize import requantize
 from cvm.passes.legalize.tensors import Tensors
 from cvm.program.model import AttributeValue, Constant, Node, Program, Shape, Value
@@ -43,7 +44,7 @@ def legalize(program: Program) -> Program:
 
 
 def _is_extension(node: Node) -> bool:
-    return REGISTRY[node.op].family == "extension"
+    return REGISTRY[node.op].extension
 
 
 def _rewritten(verified: VerifiedProgram, exactly: bool) -> Program:
@@ -53,7 +54,13 @@ def _rewritten(verified: VerifiedProgram, exactly: bool) -> Program:
     for node, call in zip(program.nodes, verified.calls, strict=True):
         rewriting.node(node, call)
     provenance = replace(program.provenance, tool=f"{program.provenance.tool}, legalised".lstrip(", "))
-    result = replace(program, constants=tuple(rewriting.constants), nodes=tuple(rewriting.nodes), provenance=provenance)
+    result = replace(
+        program,
+        constants=tuple(rewriting.constants),
+        nodes=tuple(rewriting.nodes),
+        op_set=op_set(node.op for node in rewriting.nodes),
+        provenance=provenance,
+    )
     verify(result)
     return result
 
@@ -108,6 +115,10 @@ class _Rewriting:
         tensors = Tensors(self.made)
         if node.op == "broadcast_greater":
             root = greater(self.made, *(self._value(name) for name in node.inputs))
+        elif node.op == "matmul":
+            # As computed tensors, whose shapes are kept: constants may be narrowed to what varies.
+            a, b = (replace(self._value(name), elements=None) for name in node.inputs)
+            root = matmul(a, b, call.attributes.transpose_a, call.attributes.transpose_b)
         else:
             count = terms(len(node.inputs))
             parameters = [self.parameters[name].array() for name in node.inputs[count:]]

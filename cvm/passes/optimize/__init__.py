@@ -4,6 +4,6 @@ A pass is a function from a verified program to a program, one module each; ``dr
 runs them and checks each result.
 """
 
-from cvm.passes.optimize.driver import PASSES, Pass, applied, optimize
+from cvm.passes.optimize.driver import PASSES, Pass, applied, optimize, optimize_built
 
-__all__ = ["PASSES", "Pass", "applied", "optimize"]
+__all__ = ["PASSES", "Pass", "applied", "optimize", "optimize_built"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cvm.ops import op_set
 from cvm.passes.optimize.facts import PERMUTATIONS
 from cvm.program.model import Exactness, Program
 
@@ -29,7 +30,9 @@ def dead_code(program: Program) -> Program:
     constants = tuple(constant for constant in program.constants if constant.name in needed)
     if len(nodes) == len(program.nodes) and len(constants) == len(program.constants):
         return program
-    result = replace(program, nodes=tuple(reversed(nodes)), constants=constants)
+    result = replace(
+        program, nodes=tuple(reversed(nodes)), constants=constants, op_set=op_set(node.op for node in nodes)
+    )
     present = set(result.value_names())
     exactness = tuple(_present(item, present) for item in program.provenance.exactness)
     return replace(result, provenance=replace(program.provenance, exactness=exactness))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from cvm.bounds import magnitude
 from cvm.errors import CvmError, Location
-from cvm.ops import Range
+from cvm.ops import Range, op_set
 from cvm.passes.optimize.facts import Facts
 from cvm.program.checks import check_constants_fit, check_int32
 from cvm.program.model import Constant, Exactness, Node, Output, Program, Shape, State, Value
@@ -57,12 +57,9 @@ class Draft:
         self._computed: set[str] = set()
         self._rearranged: set[str] = set()
         self._taken = set(verified.shapes)
-        program = verified.program
-        for value in (*(item.value for item in program.inputs), *(state.value for state in program.state)):
-            self._adopt(value.name)
-        for constant in program.constants:
-            self._adopt(constant.name, constant.kind)
-            self._by_content.setdefault(_content(constant), constant.name)
+        self._begun = False
+        self._waiting: list[Node] = []
+        """The nodes before the first that a rule writes: a pass that finds nothing to do adopts nothing."""
 
     # What rules read
 
@@ -72,11 +69,13 @@ class Draft:
 
     def shape(self, name: str) -> Shape:
         """The shape of a value of the new program."""
-        return self._scope.shapes[name]
+        found = self._scope.shapes.get(name)
+        return self._old.shapes[name] if found is None else found
 
     def range(self, name: str) -> Range:
         """The proven range of a value of the new program."""
-        return self._scope.ranges[name]
+        found = self._scope.ranges.get(name)
+        return self._old.ranges[name] if found is None else found
 
     def unchanged(self, name: str) -> Node | None:
         """The node that computes an old value, if it stands in the new program as it did in the old one.
@@ -103,6 +102,7 @@ class Draft:
 
     def constant(self, values: npt.NDArray[Any], owner: str, kind: Literal["tensor", "parameter"] = "tensor") -> str:
         """The constant with these elements, which is added if there is none. Raises `Declined` if it does not fit."""
+        self._begin()
         if magnitude(values) >= 2**63:
             raise Declined("an element does not fit 64 bits")
         constant = Constant.of(self._fresh(owner, "constant"), values.astype(np.int64), kind)
@@ -150,6 +150,7 @@ class Draft:
         """
         if self.shape(name) != self._old.shapes[owner] or not self._old.ranges[owner].contains(self.range(name)):
             raise Declined("the range of the other value is wider")
+        self._begin()
         self._now[owner] = name
         self._rewritten.add(owner)
         named = self.facts.named
@@ -167,10 +168,12 @@ class Draft:
         Raises `Declined` if its results are no longer proven as they were. That can only be where a range rule counts
         bounds (`cvm.ops.ranges.BOUNDS`) and falls back to coarser ones.
         """
+        if not self._begun:
+            self._waiting.append(node)
+            return
         inputs = tuple(map(self.now, node.inputs))
-        ranges, shapes = self._old.ranges, self._old.shapes
-        pairs = list(zip(inputs, node.inputs, strict=True))
-        if all(_same(self.range(new), ranges[old]) for new, old in pairs):
+        ranges, shapes, known = self._old.ranges, self._old.shapes, self._scope.ranges
+        if all(_same(known[new], ranges[old]) for new, old in zip(inputs, node.inputs, strict=True)):
             for value in node.outputs:
                 self._adopt(value.name)
             self._append(node if inputs == node.inputs else replace(node, inputs=inputs))
@@ -201,7 +204,7 @@ class Draft:
             constants=(*old.constants, *self._constants),
             state=tuple(State(item.value, names(item.initial), names(item.update)) for item in old.state),
             nodes=tuple(_renamed(node, names) for node in self._nodes),
-            op_set=old.op_set,
+            op_set=op_set(node.op for node in self._nodes),
             limits=old.limits,
             provenance=old.provenance,
         )
@@ -227,6 +230,7 @@ class Draft:
         shape: Shape | None = None,
         gas: int | None = None,
     ) -> None:
+        self._begin()
         try:
             application = self._scope.apply(op, inputs, attributes, Location(op=op, tensor=name))
             (found,) = application.ranges
@@ -244,6 +248,21 @@ class Draft:
             self._scope.adopt(name, "tensor", application.shapes[0], within)
         value = Value(name, application.shapes[0], *proven.hull())
         self._append(Node(op, tuple(inputs), (value,), application.attributes))
+
+    def _begin(self) -> None:
+        """Adopt what the new program has of the old one up to here, once, before something is written."""
+        if self._begun:
+            return
+        self._begun, program = True, self._old.program
+        for value in (*(item.value for item in program.inputs), *(state.value for state in program.state)):
+            self._adopt(value.name)
+        for constant in program.constants:
+            self._adopt(constant.name, constant.kind)
+            self._by_content.setdefault(_content(constant), constant.name)
+        for node in self._waiting:
+            for value in node.outputs:
+                self._adopt(value.name)
+            self._append(node)
 
     def _append(self, node: Node) -> None:
         self._nodes.append(node)
@@ -300,7 +319,10 @@ class _Names:
 
 def _renamed(node: Node, names: _Names) -> Node:
     inputs = tuple(map(names, node.inputs))
-    outputs = tuple(replace(value, name=names(value.name)) for value in node.outputs)
+    results = [names(value.name) for value in node.outputs]
+    if inputs == node.inputs and results == [value.name for value in node.outputs]:
+        return node  # the same object: what was proven of it is found at once
+    outputs = tuple(replace(value, name=name) for value, name in zip(node.outputs, results, strict=True))
     return replace(node, inputs=inputs, outputs=outputs)
 
 

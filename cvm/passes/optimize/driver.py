@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import cycle, islice
 from types import MappingProxyType
 
 from cvm.passes.optimize.affine import merged_steps
@@ -15,14 +16,14 @@ from cvm.passes.optimize.folding import constant_folding
 from cvm.passes.optimize.movement import movement
 from cvm.passes.optimize.neutral import neutral_ops
 from cvm.passes.optimize.offsets import offsets_into_biases
-from cvm.passes.optimize.reproving import reproven
+from cvm.passes.optimize.reproving import built, reproven
 from cvm.passes.optimize.tables import composed_tables
 from cvm.passes.optimize.transposes import cancelled_transposes
 from cvm.program.model import Program
-from cvm.program.verifier import VerifiedProgram, verify
+from cvm.program.verifier import VerifiedProgram, remember, verify
 from cvm.timing import timed
 
-__all__ = ["PASSES", "ROUNDS", "Pass", "optimize"]
+__all__ = ["PASSES", "ROUNDS", "Pass", "optimize", "optimize_built"]
 
 Pass = Callable[[VerifiedProgram], Program]
 """Rewrites a verified program; returns the program itself if there is nothing to rewrite."""
@@ -59,19 +60,41 @@ def optimize(program: Program) -> Program:
     for ``program``. Between passes only what changed is proven (`reproven`); the result is verified whole, once.
     """
     with timed("verification", "before the passes"):
-        original = verified = verify(program)
-    for _ in range(ROUNDS):
+        original = verify(program)
+    found = _optimized(original)
+    return program if found is None else found.program
+
+
+def optimize_built(program: Program) -> Program:
+    """What `optimize` makes of a program that `ProgramBuilder` has just built.
+
+    Each of its nodes was proven when it was added: what was proven and is remembered is not proven again before the
+    passes. The result is verified whole, also where the passes change nothing.
+    """
+    with timed("verification", "before the passes"):
+        original = built(program)
+    found = _optimized(original) or verify(program)
+    remember(found)  # the builder and the passes make tuples, as the decoder does
+    return found.program
+
+
+def _optimized(original: VerifiedProgram) -> VerifiedProgram | None:
+    """The program that the passes end with, verified whole; None where they find nothing to do."""
+    verified, unchanged = original, 0
+    for name, run in islice(cycle(PASSES.items()), ROUNDS * len(PASSES)):
         before = verified
-        for name, run in PASSES.items():
-            with timed("passes", name):
-                verified = _applied(run, verified, _reproven)
-        if verified is before:
+        with timed("passes", name):
+            verified = _applied(run, verified, _reproven)
+        # A pass that has seen this very program need not see it again.
+        unchanged = unchanged + 1 if verified is before else 0
+        if unchanged == len(PASSES):
             break
     if verified is original:
-        return program
+        return None
     with timed("verification", "after the passes"):
-        _check_interface(original, verify(verified.program, verified.limits))
-    return _reported(program, verified.program)
+        result = verify(_reported(original.program, verified.program), verified.limits)
+        _check_interface(original, result)
+    return result
 
 
 def _reproven(program: Program, before: VerifiedProgram) -> VerifiedProgram:

@@ -40,20 +40,19 @@ def constant_folding(verified: VerifiedProgram) -> Program:
         nonlocal work
         (output,) = node.outputs
         lo, hi = verified.ranges[output.name].hull()
-        known = [item for name in node.inputs if (item := draft.stored(draft.now(name))) is not None]
-        stored_bytes = sum(
-            len(draft.facts.constants[name].data) for name in node.inputs if name in draft.facts.constants
-        )
         if lo == hi and _small(output.shape, lo, hi, 0):
             values = np.full(output.shape, lo, np.int64)
-        elif len(known) == len(node.inputs) and _small(output.shape, lo, hi, stored_bytes):
+        else:
+            if not all(draft.is_constant(draft.now(name)) for name in node.inputs):
+                return False
+            constants = draft.facts.constants
+            stored_bytes = sum(len(constants[name].data) for name in node.inputs if name in constants)
             cost = ops.get(node.op).gas(calls[output.name])
-            if cost > work:
+            if cost > work or not _small(output.shape, lo, hi, stored_bytes):
                 return False
             work -= cost
-            values = _computed(node, known)
-        else:
-            return False
+            known = [draft.stored(draft.now(name)) for name in node.inputs]
+            values = _computed(node, [items for items in known if items is not None])
         draft.alias(output.name, draft.constant(values, output.name))
         return True
 

@@ -10,15 +10,29 @@ from types import MappingProxyType
 
 from cvm import ops
 from cvm.errors import Location
-from cvm.ops import Call
+from cvm.limits import PROFILES
+from cvm.ops import Call, Range
 from cvm.ops.ranges import channel_axis
 from cvm.program.checks import attribute_values, same_attributes
 from cvm.program.model import Node, Program
-from cvm.program.scope import KEPT, Scope
+from cvm.program.scope import KEPT, Application, Scope
 from cvm.program.verifier import VerifiedProgram, verify
 from cvm.repeated import proven
 
-__all__ = ["reproven"]
+__all__ = ["built", "reproven"]
+
+
+def built(program: Program) -> VerifiedProgram:
+    """What `verify` proves of a program that `ProgramBuilder` built, with what is remembered of building it.
+
+    Raises `Invalid` and `LimitExceeded` as `verify` does for a node that cannot be.
+    """
+    limits = PROFILES[program.limits]
+    scope = Scope(limits, proven)
+    scope.given(program)
+    calls = tuple(_proven(scope, node)[0].call for node in program.nodes)
+    shapes, ranges = MappingProxyType(scope.shapes), MappingProxyType(scope.ranges)
+    return VerifiedProgram(program, shapes, ranges, calls, limits, scope.gas)
 
 
 def reproven(program: Program, before: VerifiedProgram) -> VerifiedProgram:
@@ -58,26 +72,32 @@ def _call(scope: Scope, node: Node, before: VerifiedProgram, known: dict[str, tu
             scope.adopt(value.name, "tensor", before.shapes[value.name], before.ranges[value.name])
         scope.gas += ops.get(node.op).gas(found[1])
         return found[1]
-    application = scope.apply(node.op, node.inputs, node.attributes, Location(op=node.op, tensor=node.outputs[0].name))
-    proven = scope.define(application, names, node.op)
-    for name, shape, bounds in zip(names, application.shapes, proven, strict=True):
+    application, results = _proven(scope, node)
+    for name, shape, bounds in zip(names, application.shapes, results, strict=True):
         # The same bounds as one object: what reads them is then unchanged.
         if name in known and before.shapes[name] == shape and before.ranges[name].equals(bounds):
             scope.adopt(name, "tensor", shape, before.ranges[name])
     return application.call
 
 
+def _proven(scope: Scope, node: Node) -> tuple[Application, tuple[Range, ...]]:
+    """The op of a node applied, and what is proven of its results, which are defined."""
+    names = [value.name for value in node.outputs]
+    application = scope.apply(node.op, node.inputs, node.attributes, Location(op=node.op, tensor=names[0]))
+    return application, scope.define(application, names, node.op)
+
+
 def _unchanged(scope: Scope, node: Node, old: Node, call: Call) -> bool:
     """Whether the node applies the same op to operands of which the same was proven."""
-    return (
+    alike = node is old or (
         node.op == old.op
         and [value.name for value in node.outputs] == [value.name for value in old.outputs]
         and len(node.inputs) == len(call.ranges)
         and same_attributes(node.attributes, attribute_values(call.attributes))
-        and all(
-            name in scope.ranges and scope.shapes[name] == shape and scope.ranges[name] is bounds
-            for name, shape, bounds in zip(node.inputs, call.shapes, call.ranges, strict=True)
-        )
+    )
+    return alike and all(
+        name in scope.ranges and scope.shapes[name] == shape and scope.ranges[name] is bounds
+        for name, shape, bounds in zip(node.inputs, call.shapes, call.ranges, strict=True)
     )
 
 

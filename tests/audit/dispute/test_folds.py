@@ -34,6 +34,7 @@ def chosen(size: int, seed: int, most: int = 24) -> list[int]:
     return list(range(size)) if size <= most else sorted({0, size - 1, *Random(seed).sample(range(size), most)})
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("op", REGISTRY)
 def test_the_steps_give_what_the_vectors_say_and_read_what_formal_reads(op, terms):
     assert cases()[op]

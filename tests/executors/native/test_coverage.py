@@ -66,6 +66,7 @@ def every_cell(machine: str) -> list[Cell]:
     return [Cell(machine, *words) for words in product(KERNELS, FORMATS, ARITHMETICS, STARTS, STORES)]
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_long(BY_NAME, {MACHINES[0].name, MACHINES[-1].name}))
 def test_programs_of_all_cells_agree(name: str, coverage: Coverage) -> None:

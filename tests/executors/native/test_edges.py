@@ -20,6 +20,7 @@ def requantized(builder: ProgramBuilder, x: str, m: Any, c: Any, s: Any, lo: int
     return builder.build([Output("y", y)])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("bits", [14, 15, 16])
 @pytest.mark.parametrize("weight", [-17, -33, 17, 100, -127])
 def test_sums_of_unsigned_16_bit_codes_are_counted_from_their_bounds(bits: int, weight: int) -> None:
@@ -63,6 +64,7 @@ def test_a_bias_joins_an_offset_near_2_to_63() -> None:
     compare(program, [{"x": np.full((1, 2, 1, 1), value, np.int32)} for value in (0, 1, 255)])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shift", [1, 2, 31, 32, 55])
 @pytest.mark.parametrize("magnitude", [1, 3, 127, 256])
 @pytest.mark.parametrize("sign", [1, -1])

@@ -100,6 +100,7 @@ def test_what_does_not_fit_is_refused(change: dict[str, int]) -> None:
     assert fused_parameters(*arrays, usual["lo"], usual["hi"]) is None
 
 
+@pytest.mark.sweep
 @pytest.mark.usefixtures("ways")
 @pytest.mark.skipif(not FUSING, reason="this processor has no multiply-adds of 52 bits")
 @pytest.mark.parametrize("groups", [1, 40])

@@ -30,6 +30,7 @@ def guarded(machine: str, aim: str, first: int, last: int) -> None:
     assert done.stdout.splitlines()[-1] == "done"
 
 
+@pytest.mark.sweep
 @posix
 @pytest.mark.parametrize(
     ("machine", "aim"), [(NAMES[index % len(NAMES)], aim) for index, aim in enumerate(AIMS)], ids=list(AIMS)

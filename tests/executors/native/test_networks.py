@@ -13,6 +13,7 @@ QUICK, FULL = 1, 800
 """Networks of each aim."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("aim", AIMS)
 def test_networks_agree(aim: str) -> None:
     for seed in range(QUICK):

@@ -37,6 +37,7 @@ def narrow(weights: Any) -> Any:
     return Constant.of("w", weights).stored()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @given(weights=WEIGHTS | hnp.arrays(np.int64, (3, 2, 5), elements=st.integers(-128, 127) | st.just(-128)))
 def test_narrow_weights_have_the_digits_of_wide_ones(machine: Machine, weights: Any) -> None:

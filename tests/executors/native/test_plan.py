@@ -109,6 +109,7 @@ def test_concatenations_of_results_views_constants_and_each_other() -> None:
         compare(program(b, *outputs), threads=[2])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
 def test_parts_of_a_concatenation_are_read_where_they_lie(axis: int) -> None:
     b = ProgramBuilder()
@@ -189,6 +190,7 @@ def test_products_of_views_and_of_computed_weights() -> None:
     compare(program(b, *made), threads=[2])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("interval", [(-5, 5), (0, 255), (-200, 55), (-30000, 30000), (0, 65535), (-(2**31) + 1, 9)])
 def test_pools_of_every_format_and_order(interval: tuple[int, int]) -> None:
     b = ProgramBuilder()

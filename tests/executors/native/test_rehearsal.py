@@ -152,6 +152,7 @@ def test_wrong_code_is_noticed_and_numpy_computes_instead(name: str, monkeypatch
     require_numpys_bytes(verified, native)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", mostly_long(DEFECTS, [name for k, name in enumerate(DEFECTS) if k % 4]))
 def test_one_feed_is_enough_for_long_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "QUICK", -1)

@@ -211,6 +211,7 @@ LIMITS = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_code_computes_the_definition_at_the_limits(rounding: str) -> None:
     builder, outputs = ProgramBuilder(), []
@@ -225,6 +226,7 @@ def test_code_computes_the_definition_at_the_limits(rounding: str) -> None:
     compare(builder.build(outputs), threads=[1], captures=[frozenset()])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("where", "rounding"),
     [("per channel", "half_up"), ("per position", "half_up"), ("per tensor", "half_even"),

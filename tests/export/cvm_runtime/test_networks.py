@@ -71,7 +71,7 @@ def test_every_op_is_within_the_rules_of_the_library(name: str) -> None:
 def test_the_program_read_back_gives_the_same_outputs_on_all_given_inputs(name: str) -> None:
     program, _, imported = network(name)
     codes = inputs_of(name, program)
-    expected = Session(program, "numpy").run({program.inputs[0].value.name: codes})
+    expected = Session(program, "numpy").run({program.inputs[0].value.name: codes}, codes=True)
     found = Session(imported.program, "numpy").run({"data": codes})
     for output in program.outputs:
         assert np.array_equal(expected[output.name], found[output.name])
@@ -84,7 +84,7 @@ def test_both_backends_of_the_library_give_the_outputs(name: str) -> None:
     model = opened(files.content["model.json"].decode(), files.content["model.params"])
     session = Session(program, "numpy")
     for codes in inputs_of(name, program)[:SIMULATED]:
-        result = session.run({program.inputs[0].value.name: codes})
+        result = session.run({program.inputs[0].value.name: codes}, codes=True)
         expected = imported.model.interface.encode([result[output.name] for output in program.outputs])
         data = codes.astype(f"<i{model.input_size}").tobytes()
         assert model.run(data, "formal") == model.run(data, "cpu") == expected

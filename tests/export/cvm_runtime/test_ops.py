@@ -159,6 +159,7 @@ OPERANDS = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("lo", "hi", "weights"), OPERANDS)
 @pytest.mark.parametrize("bias", [False, True])
 def test_convolutions_and_dense_layers_of_wide_operands(lo: int, hi: int, weights: int, bias: bool) -> None:
@@ -255,6 +256,7 @@ def boxes(rng: np.random.Generator, batches: int, rows: int) -> np.ndarray:
     return np.concatenate([ids, scores, corner, corner + extent], axis=2)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("batches", [1, 3])
 @pytest.mark.parametrize("top_k", [-1, 0, 2, 4, 50])
 @pytest.mark.parametrize("size", [-1, 0, 2])

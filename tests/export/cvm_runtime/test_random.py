@@ -32,6 +32,7 @@ def narrowed(sample: Sample) -> Program | None:
         outputs=program.outputs[:1],
         constants=(*program.constants, *fixed),
         nodes=program.nodes,
+        op_set=program.op_set,
     )
 
 

@@ -115,6 +115,7 @@ graph net( x ) -> ( y )
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("algorithm", MEANINGS)
 @settings(max_examples=5)
 @given(st.data())
@@ -131,7 +132,7 @@ def test_codes_of_a_program_are_those_of_the_fragment(
     session = cvm.Session(program, executor="numpy")
     for row in codes:
         reals = [Fraction(-4) + Fraction(int(code), 16) for code in row[0]]
-        for channel, found in enumerate(session.run({"x": row})["y"][0].tolist()):
+        for channel, found in enumerate(session.run({"x": row}, codes=True)["y"][0].tolist()):
             weights = WEIGHTS[4 * channel : 4 * channel + 4]
             total = sum((w * x for w, x in zip(weights, reals, strict=True)), Fraction(1, 16))
             assert quantizer.offset[0] + quantizer.scale[0] * found == MEANINGS[algorithm](total)

@@ -54,6 +54,7 @@ def test_the_corpus_survives(entry: dict[str, Any], tmp_path: Path) -> None:
     assert_same(round_trip(model), model)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("folder", folders("models/digits") + folders("models/real"))
 @pytest.mark.parametrize("name", ["model", "model.tgz"])
 def test_models_survive(folder: Path, name: str) -> None:

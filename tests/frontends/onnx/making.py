@@ -61,7 +61,7 @@ def results(model: onnx.ModelProto, data: Mapping[str, Any], **settings: Any) ->
     """The codes of all outputs."""
     program = compiled(model, **settings)
     found = Session(program, "numpy").run(
-        {name: np.reshape(array, np.shape(array) or (1,)) for name, array in data.items()}
+        {name: np.reshape(array, np.shape(array) or (1,)) for name, array in data.items()}, out_of_range="clamp"
     )
     return {item.name: found[item.name] for item in program.outputs}
 

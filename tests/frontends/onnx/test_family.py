@@ -34,6 +34,7 @@ def test_there_are_both_formats_of_all_that_need_no_scales_of_gates() -> None:
     assert len(NAMES) == 2 * 11
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", [marked(name) for name in NAMES])
 def test_every_rounded_tensor_is_that_of_exact_arithmetic(name: str) -> None:
     """All elements of every tensor that the file quantises, as far as the program has it, and of all outputs."""

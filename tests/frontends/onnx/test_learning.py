@@ -96,6 +96,7 @@ def reached(trees: dict[str, list[Any]]) -> list[list[tuple[int, int]]]:
 ALL = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("trees", "depth", "modes", "spread"), [
     (1, 3, ("BRANCH_LEQ",), 1.0), (9, 5, ("BRANCH_LT",), 1.0), (20, 4, ALL, 1e-3), (3, 0, ("BRANCH_LEQ",), 1.0),
 ])  # fmt: skip

@@ -21,6 +21,7 @@ def test_there_is_every_form_of_both_networks() -> None:
     assert len(NAMES) == 2 * len(FORMS)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", NAMES)
 def test_the_outputs_are_those_of_exact_arithmetic(name: str) -> None:
     program = cvm.compile(MODELS / name)

@@ -91,6 +91,7 @@ def compiled(name: str, form: Literal["qdq", "qlinear"]) -> Program:
     return lower(front.loads(onnx_model(NETWORKS[name](), form).SerializeToString()).graph)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_every_output_is_that_of_exact_arithmetic(name: str, form: Literal["qdq", "qlinear"]) -> None:
     network, program = NETWORKS[name](), compiled(name, form)
@@ -103,6 +104,7 @@ def test_every_output_is_that_of_exact_arithmetic(name: str, form: Literal["qdq"
         np.testing.assert_array_equal(session.run({"x": image})["y"].ravel(), expected.ravel())
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_executors_agree_on_every_tensor(name: str, form: Literal["qdq", "qlinear"]) -> None:

@@ -150,6 +150,7 @@ REAL: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any], dict[str, Any
 """Operators between DequantizeLinear and QuantizeLinear: shapes of inputs, attributes, constants."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("op", "shapes", "attributes", "constants"), REAL, ids=lambda item: str(item)[:24])
 @pytest.mark.parametrize("scale", [pytest.param(0.25, marks=pytest.mark.long), 0.3])
 def test_codes_are_those_of_the_reference_rounded(

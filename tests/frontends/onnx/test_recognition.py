@@ -47,6 +47,7 @@ def operations(model: onnx.ModelProto) -> list[str]:
     return [item.name for item in front.loads(model.SerializeToString()).graph.operations]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", ["product", "power", "inverse", "one", "plain"])
 def test_written_out_layer_normalisations_are_one_operation(form: str) -> None:
     constants = {"g": np.ones(8, np.float32)} if form == "plain" else {"g": SCALE, "b": OFFSET}

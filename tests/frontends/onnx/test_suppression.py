@@ -57,6 +57,7 @@ def beyond(one: Any, two: Any, overlap: float) -> bool:
     return height * width > Fraction(float(np.float32(overlap))) * (sum(areas) - height * width)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("shape", "keep", "overlap", "score", "centred"), [
     ((1, 1, 12), 5, 0.5, None, False), ((2, 3, 9), 4, 0.25, 0.0, False), ((1, 2, 10), 20, 0.3, 10.0, True),
     ((1, 1, 6), 3, 0.0, None, True),

@@ -77,6 +77,7 @@ def test_parts_of_a_split_are_an_attribute_before_version_13() -> None:
         compiled(uneven)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 @pytest.mark.parametrize("opset", [7, 11, 12])
 def test_a_softmax_before_version_13_is_of_all_axes_behind_as_one(axis: int, opset: int) -> None:

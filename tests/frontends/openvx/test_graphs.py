@@ -435,13 +435,16 @@ def test_a_graph_is_an_ordinary_program(bench: Bench, tmp_path: Path) -> None:
     loaded = cvm.load(tmp_path / "graph.cvm")
     assert loaded.digest == program.digest
     for executor in ("formal", "numpy", "native"):
-        result = cvm.Session(loaded, executor=executor).run({"image": x.numpy()})
+        result = cvm.Session(loaded, executor=executor).run({"image": x.numpy()}, codes=True)
         assert np.array_equal(result["maps"], y.numpy())
         assert np.array_equal(result.real("maps"), y.to_float())
     recorder = audit.Recorder(verify(loaded), trace=True)
-    cvm.Session(loaded, executor="numpy").run({"image": x.numpy()}, witness=recorder)
+    cvm.Session(loaded, executor="numpy").run({"image": x.numpy()}, witness=recorder, codes=True)
     receipt = recorder.receipt(audit.host_facts("numpy"))
-    assert audit.verify(receipt, verify(loaded), {"image": x.numpy()}, executor="formal").answer == "REPRODUCED"
+    assert (
+        audit.verify(receipt, verify(loaded), {"image": x.numpy()}, executor="formal", codes=True).answer
+        == "REPRODUCED"
+    )
 
 
 def test_a_graph_verifies_to_the_same_program_every_time() -> None:
@@ -495,6 +498,7 @@ def test_nonsense_is_refused_with_an_error_of_openvx(bench: Bench, value: Any) -
         vx.activation_layer(bench.graph, x, vx.NN_ACTIVATION_LINEAR, 10**400, 0, x)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ["TO_ZERO", "TO_NEAREST_EVEN"])
 @pytest.mark.parametrize("overflow", ["WRAP", "SATURATE"])
 def test_the_longest_sums_of_products_of_16_bits_compile(bench: Bench, overflow: str, rounding: str) -> None:

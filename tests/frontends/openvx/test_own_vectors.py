@@ -18,6 +18,7 @@ def test_the_model_gives_the_vectors() -> None:
     assert json.loads(json.dumps(drawn())) == VECTORS
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kernel", DRAWS)
 def test_every_kernel_gives_its_vectors(kernel: str) -> None:
     cases = [case for case in VECTORS if case["kernel"] == kernel]

@@ -30,6 +30,7 @@ def check(kernel: str, fmt: str, count: int, seed: str, executors: int) -> None:
             case.agree()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("kernel", DRAWS)
 def test_a_few_nodes_give_what_the_specification_says(kernel: str, fmt: str) -> None:

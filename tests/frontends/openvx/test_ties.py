@@ -28,6 +28,7 @@ def test_softmax_beside_a_tie() -> None:
         assert set(found[1:].tolist()) == {int(other < 100)}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("raw", "bias", "share", "beta", "value"),
     [
@@ -53,6 +54,7 @@ def test_normalisation_half_way(raw: int, bias: float, share: float, beta: float
         assert found.item() == sign * value
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("fmt", ["U8", "S8", "S16"])
 @pytest.mark.parametrize("function", ["LINEAR", "SQUARE", "SQRT", "LOGISTIC", "HYPERBOLIC_TAN", "SOFTRELU"])
 def test_activations_of_every_integer(function: str, fmt: str) -> None:

@@ -40,6 +40,7 @@ def built(kernel: str, case: dict[str, Any], arrays: dict[str, np.ndarray], comp
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_case_is_equal_to_what_the_specification_gives(kernel: str) -> None:
     wrong = []
@@ -68,12 +69,14 @@ def test_relu_of_the_sample_implementation_is_equal_and_its_other_functions_are_
                 built("activation", case, arrays, "khronos-sample-1.3")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel != "normalization"])
 def test_all_executors_agree_on_every_case(kernel: str) -> None:
     for case, arrays in cases(kernel):
         built(kernel, case, arrays).agree()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("kernel", COMPATIBLE)
 def test_all_executors_agree_on_every_case_of_the_sample_implementation(kernel: str) -> None:
     for case, arrays in cases(kernel):

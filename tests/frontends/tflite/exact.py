@@ -78,7 +78,7 @@ def run(program: Program, inputs: Sequence[Array]) -> list[Array]:
         name: array.reshape(item.value.shape).astype(np.int32)
         for name, item, array in zip(names, program.inputs, inputs, strict=True)
     }
-    return [np.asarray(array) for array in session.run(feeds).values()]
+    return [np.asarray(array) for array in session.run(feeds, codes=True).values()]
 
 
 def same_codes(

@@ -152,3 +152,70 @@ def hard_swish(code: int, scales: tuple[float, float], zeros: tuple[int, int]) -
         gate = divide_by_power(gate, -inner_shift)
     gate = (gate + 32768) >> 1
     return clamp(divide_by_power(truncated(gate * value, 2**15), -outer_shift) + zeros[1], -128, 127)
+
+
+# Numbers of 16 bits, as the LSTM kernels have them: raw / 2^(15 - integer bits).
+
+
+def saturated_16(x: int) -> int:
+    return clamp(x, -(2**15), 2**15 - 1)
+
+
+def doubling_high_16(a: int, b: int) -> int:
+    """SaturatingRoundingDoublingHighMul of 16 bits."""
+    if a == b == -(2**15):
+        return 2**15 - 1
+    product = a * b
+    return truncated(product + (2**14 if product >= 0 else 1 - 2**14), 2**15)
+
+
+def constant_16(raw: int) -> int:
+    return divide_by_power(raw, 16)
+
+
+def exp_on_negative_16(a: int, integer_bits: int) -> int:
+    """e^a for a <= 0 with so many integer bits, as a number without integer bits."""
+    if a == 0:
+        return 2**15 - 1
+    fraction = 15 - integer_bits
+    quarter = 2**fraction // 4
+    rest = a % quarter - quarter
+    x = saturated_16(rest * 2**integer_bits) + 2**12
+    x2 = doubling_high_16(x, x)
+    x3, x4 = doubling_high_16(x2, x), doubling_high_16(x2, x2)
+    third = doubling_high_16(divide_by_power(x4, 2) + x3, constant_16(715827883))
+    polynomial = divide_by_power(third + x2, 1)
+    constant = constant_16(1895147668)
+    result = saturated_16(constant + doubling_high_16(constant, x + polynomial))
+    remainder = rest - a
+    factors = (1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)
+    for exponent, factor in zip(range(-2, 5), factors, strict=True):
+        if integer_bits > exponent and remainder & int(2.0 ** (fraction + exponent)):
+            result = doubling_high_16(result, constant_16(factor))
+    if integer_bits > 5 and a < -(2 ** (fraction + 5)):
+        return 0
+    return result
+
+
+def newton_16(x: int) -> int:
+    """2 / (1 + x), with two integer bits."""
+    half = truncated(x + 2**15 - 1 + 1, 2)
+    found = constant_16(1515870810) + doubling_high_16(half, constant_16(-1010580540))
+    for _ in range(3):
+        error = 2**13 - doubling_high_16(half, found)
+        found += saturated_16(doubling_high_16(found, error) * 4)
+    return found
+
+
+def logistic_16(a: int, integer_bits: int = 3) -> int:
+    if a == 0:
+        return 2**14
+    positive = saturated_16(newton_16(exp_on_negative_16(-abs(a), integer_bits)) * 2)
+    return positive if a > 0 else 2**15 - 1 - positive
+
+
+def tanh_16(a: int, integer_bits: int = 3) -> int:
+    if a == 0:
+        return 0
+    size = saturated_16((newton_16(exp_on_negative_16(-abs(a), integer_bits + 1)) - 2**13) * 4)
+    return size if a > 0 else -size

@@ -100,6 +100,7 @@ def expected(boxes: Array, classes: Array, scale: Fraction, offset: int, least: 
     ]  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("classes", "threshold"), [(4, 0.2), (3, 0.2), (4, -20.0), (4, 0.9)])
 @pytest.mark.parametrize("seed", range(4))
 def test_boxes_that_are_kept(classes: int, threshold: float, seed: int) -> None:
@@ -114,7 +115,7 @@ def test_boxes_that_are_kept(classes: int, threshold: float, seed: int) -> None:
     wanted = expected(boxes, scores, grid.scale[0], classes - 3, int(least))
     given = {"boxes": boxes.astype(np.int32), "classes": scores.astype(np.int32)}
     for executor in ("numpy", "native"):
-        found = list(cvm.Session(program, executor=executor).run(given).values())
+        found = list(cvm.Session(program, executor=executor).run(given, codes=True).values())
         for array, items in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(np.asarray(array)[0] if array.ndim > 1 else array, items)
 
@@ -161,7 +162,7 @@ def test_the_detector_of_the_gallery() -> None:
         item.value.name: np.clip(random.normal(128, 20, item.value.shape), 0, 255).astype(np.int32)
         for item in program.inputs
     }
-    found = [cvm.Session(program, executor=executor).run(given) for executor in ("numpy", "native")]
+    found = [cvm.Session(program, executor=executor).run(given, codes=True) for executor in ("numpy", "native")]
     for output in program.outputs:
         np.testing.assert_array_equal(found[0][output.name], found[1][output.name])
     scores = np.asarray(found[0]["TFLite_Detection_PostProcess:2"])

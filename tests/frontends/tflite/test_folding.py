@@ -118,6 +118,45 @@ def test_casts_sums_and_rows() -> None:
     assert (reshaped((6, 2), tensors, operators, 7) == CODES.reshape(6, 2)).all()
 
 
+LARGE = [2**20, 2**20]
+WRONG: list[tuple[str, list[Any], str, dict[str, Any], str]] = [
+    *((op, operands[:-1], kind, options, "inputs") for op, operands, _, kind, options in CASES if len(operands) > 1),
+    *((op, [*operands, operands[0]], kind, options, "inputs") for op, operands, _, kind, options in CASES),
+    ("CAST", [[1], [1]], "CastOptions", {}, "inputs"),
+    ("EXPAND_DIMS", [[1]], "", {}, "inputs"),
+    ("FILL", [LARGE, 6], "", {}, "too many items"),
+    ("FILL", [[-1], 6], "", {}, "cannot be computed"),
+    ("BROADCAST_TO", [[6], LARGE], "", {}, "too many items"),
+    ("BROADCAST_TO", [[6, 2], [3]], "", {}, "cannot be computed"),
+    ("REDUCE_PROD", [[2**30] * 4, [0]], "ReducerOptions", {"KeepDims": False}, "64 bits"),
+    ("RANGE", [0, 2**31 - 1, 1], "", {}, "too many items"),
+    ("RANGE", [0, 1, 0], "", {}, "cannot be computed"),
+    ("FLOOR_DIV", [[1], [0]], "", {}, "cannot be computed"),
+    ("TRANSPOSE", [[6, 2], [1]], "", {}, "cannot be computed"),
+]
+WRONG = [case for case in WRONG if case[0] not in ("CONCATENATION", "RESHAPE") or case[4] != "inputs"]  # they take any
+
+
+@pytest.mark.parametrize(("op", "operands", "kind", "options", "words"), WRONG)
+def test_wrong_operands_of_what_is_folded(
+    op: str, operands: list[Any], kind: str, options: dict[str, Any], words: str
+) -> None:
+    constants = [integers(values) for values in operands]
+    tensors = [*constants, unknown(2)]
+    operators = [Operator(op, list(range(1, len(constants) + 1)), [len(tensors)], kind, options)]
+    with pytest.raises(CvmError, match=words) as caught:
+        reshaped((12,), tensors, operators, len(tensors))
+    assert caught.value.location.op == op
+
+
+@pytest.mark.parametrize("value", [1e30, 2.0**63, -(2.0**63) * 1.5])
+def test_floats_that_are_no_integers_are_not_cast(value: float) -> None:
+    number = Tensor((1,), "float32", values=np.array([value], np.float32))
+    operators = [Operator("CAST", [1], [2], "CastOptions", {})]
+    with pytest.raises(CvmError, match="no integer of 64 bits"):
+        reshaped((12,), [number, unknown(1)], operators, 2)
+
+
 def test_every_folded_operator_is_tried() -> None:
     others = {"SHAPE", "RANK", "STRIDED_SLICE", "PACK", "REDUCE_PROD", "SUM", "CAST", "EXPAND_DIMS", "UNPACK"}
     assert {op for op, *_ in CASES} | others == FOLDED

@@ -36,7 +36,7 @@ def test_networks_of_the_gallery_compile_and_run(name: str) -> None:
         item.value.name: random.integers(item.value.lo, item.value.hi + 1, item.value.shape).astype(np.int32)
         for item in program.inputs
     }
-    results = [cvm.Session(program, executor=executor).run(codes) for executor in ("numpy", "native")]
+    results = [cvm.Session(program, executor=executor).run(codes, codes=True) for executor in ("numpy", "native")]
     for output in program.outputs:
         np.testing.assert_array_equal(results[0][output.name], results[1][output.name])
 
@@ -51,7 +51,7 @@ def test_codes_are_those_of_the_same_network_in_nnef(name: str) -> None:
     session = cvm.Session(program)
     (given,) = program.inputs
     for codes, exact in zip(expected["input"][:4], expected["nnef_exact"][:4], strict=True):
-        found = session.run({given.value.name: codes.reshape(given.value.shape).astype(np.int32)})
+        found = session.run({given.value.name: codes.reshape(given.value.shape).astype(np.int32)}, codes=True)
         np.testing.assert_array_equal(found[program.outputs[0].name].ravel(), exact.ravel())
 
 
@@ -68,7 +68,7 @@ def test_wake_words_keep_their_state_for_500_cycles(name: str) -> None:
     first, results = sessions[0].state, []
     for cycle in range(500):
         codes = np.clip(random.normal(-20 + 60 * np.sin(cycle / 9), 50, given.value.shape), -128, 127).astype(np.int32)
-        found = [next(iter(session.run({given.value.name: codes}).values())) for session in sessions]
+        found = [next(iter(session.run({given.value.name: codes}, codes=True).values())) for session in sessions]
         np.testing.assert_array_equal(*found)
         results.append(int(found[0].ravel()[0]))
     assert len(set(results)) > 1

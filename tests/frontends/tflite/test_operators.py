@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import product
-from math import floor
+from math import floor, prod
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cvm.errors import CvmError, Invalid
+from cvm.frontends import tflite
 from tests.frontends.tflite.exact import compiled, fractions, run, same_codes
-from tools.tflite_writer import Array, Graph, Operator, Tensor
+from tools.tflite_writer import Array, Graph, Operator, Tensor, written
 
 X = Tensor((1, 5, 6, 3), "int8", (0.05,), (-3,))
 Y = Tensor((1, 5, 6, 3), "int8", (0.07,), (11,))
@@ -473,3 +475,54 @@ def test_floats_at_the_border_are_codes_of_the_quantiser_next_to_them() -> None:
     assert program.inputs[0].quantizer is not None
     assert program.outputs[0].quantizer is not None
     assert program.outputs[0].quantizer.scale == (Fraction(1, 4),)
+
+
+@pytest.mark.parametrize(
+    ("shape", "scales", "words"),
+    [
+        ((3,), (0.000003,), r"must have the shape \[1, 2\], found the shape \[3\]"),
+        ((2, 1), (0.000003,) * 2, ""),
+        ((1, 1, 2), (0.000003,), ""),
+    ],
+)
+def test_a_stored_operand_of_another_size_is_refused(
+    shape: tuple[int, ...], scales: tuple[float, ...], words: str
+) -> None:
+    tensors = [
+        Tensor((1, 3), "int8", (0.05,), (-3,)),
+        Tensor((4, 3), "int8", (0.02,), (0,), values=np.arange(12).reshape(4, 3) - 6),
+        Tensor((4, 3), "int16", (0.0003,), (0,), values=np.arange(12).reshape(4, 3)),
+        Tensor(shape, "int32", scales, (0,) * len(scales), values=np.arange(prod(shape)).reshape(shape)),
+        Tensor((1, 12), "int16", (0.01,), (0,), is_variable=True),
+        Tensor((1, 2), "int8", (0.3,), (0,)),
+    ]
+    file = written(Graph(tensors, [Operator("SVDF", [0, 1, 2, 3, 4], [5], "SVDFOptions", {"Rank": 2})], [0], [5]))
+    if not words:
+        tflite.loads(file)
+        return
+    with pytest.raises(Invalid, match=words) as caught:
+        tflite.loads(file)
+    assert caught.value.code == "tflite.operator.shape"
+
+
+@pytest.mark.parametrize("op", ["RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
+@pytest.mark.parametrize("size", [[2**31 - 1, 2], [2, 2**17], [60_000, 60_000]])
+@pytest.mark.parametrize("compat", ["correct", "tflite-reference"])
+def test_planes_that_are_too_large_are_refused_before_they_are_computed(op: str, size: list[int], compat: Any) -> None:
+    tensors = [q((1, 2, 2, 3)), constant(np.array(size)), q((1, 4, 4, 3))]
+    kind = "ResizeBilinearOptions" if op == "RESIZE_BILINEAR" else "ResizeNearestNeighborOptions"
+    file = written(Graph(tensors, [Operator(op, [0, 1], [2], kind, {})], [0], [2]))
+    with pytest.raises(CvmError) as caught:
+        tflite.loads(file, compat=compat)
+    assert caught.value.code in ("limit.expansion", "limit.elements") or compat != "correct"
+    assert op != "RESIZE_BILINEAR" or caught.value.code.startswith("limit.")
+
+
+@pytest.mark.parametrize(("op", "kind"), [("CUMSUM", "CumsumOptions"), ("EXPAND_DIMS", ""), ("SPLIT", "SplitOptions")])
+def test_an_axis_is_one_integer(op: str, kind: str) -> None:
+    axis, x = constant(np.array([1, 0])), q((2, 2))
+    tensors = [axis, x, q((2, 2))] if op == "SPLIT" else [x, axis, q((2, 2))]
+    options = {"NumSplits": 1} if op == "SPLIT" else {}
+    file = written(Graph(tensors, [Operator(op, [0, 1], [2], kind, options)], [tensors.index(x)], [2]))
+    with pytest.raises(Invalid, match=r"the axis, .* must be one integer, found 2"):
+        tflite.loads(file)

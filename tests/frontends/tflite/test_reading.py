@@ -172,7 +172,7 @@ def test_state_is_read_assigned_and_kept() -> None:
     session = cvm.Session(program, executor="numpy")
     kept, given = np.array([[1, 2, 3, 4]]), np.array([[5, 1, -9, 100]])
     for _ in range(4):
-        result = session.run({"t0": given.astype(np.int32)})
+        result = session.run({"t0": given.astype(np.int32)}, codes=True)
         after = np.clip(kept + given - 1, -128, 127)  # both have the zero point 1
         np.testing.assert_array_equal(result["old"], kept)
         np.testing.assert_array_equal(result["again"], after)
@@ -195,7 +195,7 @@ def test_svdf_keeps_its_products() -> None:
         total = Fraction(4, 32)
         for step, (a, b) in enumerate(products):
             total += Fraction(a * [1, 2, 3][step] + b * [-1, 1, 2][step], 16)
-        found = session.run({"t0": np.array([codes], np.int32)})
+        found = session.run({"t0": np.array([codes], np.int32)}, codes=True)
         expected = max(-128, min(127, int((total * 4 + Fraction(1, 2)) // 1)))
         assert found["t5"].tolist() == [[expected]]
 
@@ -280,7 +280,7 @@ def test_lstm_rounds_where_its_kernels_do() -> None:
             bounded = gate(math.tanh, 2 * memory) if abs(memory) < 2**14 else (high if memory > 0 else -(2**15))
             hidden = half_up(Fraction(gates[3] * bounded, 2**30) * 128 - 4, -128, 127)
             expected.append(hidden)
-        found = session.run({"t0": codes.astype(np.int32)})
+        found = session.run({"t0": codes.astype(np.int32)}, codes=True)
         assert found["t15"].ravel().tolist() == expected
 
 

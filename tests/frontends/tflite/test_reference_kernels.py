@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,53 +15,12 @@ from cvm.cli import main
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends import tflite
 from cvm.frontends.tflite.compat.fixed_point import Multiplier, exp_on_negative_values, high_multiply, rounding_shift
-from cvm.lowering import lower
-from cvm.passes.optimize import optimize
 from tests.frontends.tflite import reference_model as model
-from tests.frontends.tflite.exact import given, run
+from tests.frontends.tflite.agreement import agree, constant, elements, q, random
 from tools.tflite_writer import Array, Graph, Operator, Tensor, written
 
 REAL = Path(__file__).resolve().parents[4] / "shared" / "models" / "real"
 F32 = np.float32
-
-
-def q(shape: Any, scale: float = 0.11, zero: int = 4, data_type: str = "int8") -> Tensor:
-    return Tensor(shape, data_type, (scale,), (zero,))
-
-
-def constant(values: Any, data_type: str, *scales: float, zeros: Any = (), axis: int = 0) -> Tensor:
-    array = np.asarray(values)
-    return Tensor(array.shape, data_type, scales, zeros or [0] * len(scales), axis, array)
-
-
-def random(shape: Any, lo: int, hi: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).integers(lo, hi + 1, shape)
-
-
-def agree(
-    op: str, tensors: Sequence[Tensor], result: Tensor, kernel: Callable[..., Any], kind: str = "",
-    options: Mapping[str, Any] | None = None, codes: Sequence[Array] | None = None,
-) -> None:  # fmt: skip
-    """Compile one operator and compare its codes with a model of its kernel, which is told all codes."""
-    everything = [replace(tensor, name=f"in{i}") for i, tensor in enumerate(tensors)] + [result]
-    computed = [i for i, tensor in enumerate(tensors) if tensor.values is None]
-    operator = Operator(op, list(range(len(tensors))), [len(tensors)], kind, options or {})
-    data = written(Graph(everything, [operator], computed, [len(tensors)]))
-    program = optimize(lower(tflite.loads(data, compat="tflite-reference").graph))
-    assert all(item.bound == 0 for item in program.provenance.exactness)
-    for seed in range(3):
-        arrays = [
-            tensor.values if tensor.values is not None else codes[i] if codes else given(tensor, seed + 10 * i)
-            for i, tensor in enumerate(tensors)
-        ]
-        expected = np.asarray(kernel(*arrays))
-        (found,) = run(program, [arrays[i] for i in computed])
-        np.testing.assert_array_equal(found.ravel(), expected.ravel())
-
-
-def elements(function: Callable[..., int], *arrays: Array) -> Array:
-    found: Array = np.vectorize(lambda *items: function(*map(int, items)), otypes=[np.int64])(*arrays)
-    return found
 
 
 # The arithmetic itself
@@ -326,6 +284,7 @@ def test_means(scales: tuple[float, float]) -> None:
     agree("MEAN", tensors, q((1, 9), scales[1]), kernel, "ReducerOptions")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("items", [1, 2, 5, 40, 300])
 @pytest.mark.parametrize(("scale", "beta"), [(0.1, 1.0), (0.004, 1.0), (0.9, 0.5), (20.0, 1.0)])
 def test_softmax(items: int, scale: float, beta: float) -> None:
@@ -353,7 +312,7 @@ def test_networks_give_the_codes_of_the_reference_kernels(name: str) -> None:
         session = cvm.Session(program, executor=executor)
         count = len(expected["input"]) if executor == "native" else 1
         for codes, wanted in list(zip(expected["input"], expected["tflite_reference"], strict=True))[:count]:
-            found = session.run({item.value.name: codes.reshape(item.value.shape).astype(np.int32)})
+            found = session.run({item.value.name: codes.reshape(item.value.shape).astype(np.int32)}, codes=True)
             np.testing.assert_array_equal(found[program.outputs[0].name].ravel(), wanted.ravel())
 
 
@@ -373,9 +332,9 @@ def test_moves_between_grids_are_refused() -> None:
     assert "have different scales" in refused("CONCATENATION", [q((4,)), q((4,), 0.2)], q((8,)))
 
 
-def test_wide_codes_are_refused() -> None:
+def test_wide_codes_of_operators_of_8_bits_are_refused() -> None:
     wide = Tensor((4,), "int16", (0.1,), (0,))
-    assert "the reference kernel is computed for int8 and uint8" in refused("ADD", [wide, wide], wide)
+    assert "the reference kernel is computed for int8 and uint8" in refused("HARD_SWISH", [wide], wide)
 
 
 def test_the_option_is_for_tflite(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_recurrent_networks_of_the_platform_tests_are_within_the_stated_error() 
 
 @pytest.mark.long
 def test_every_graph_of_floats_is_within_the_stated_error_or_refused_for_its_numbers() -> None:
-    """Takes a quarter of an hour."""
+    """Takes a minute."""
     found = conformance.record_of_floats(float_verdicts(1))
     reasons = {f"refused: {why}" for why in conformance.CALIBRATED_REASONS.values()}
     assert {key for counts in found.values() for key in counts} <= {"within", *reasons}

@@ -83,6 +83,7 @@ def check_layers(case: Any) -> None:
     np.testing.assert_array_equal(y, wanted + result[1])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 @pytest.mark.parametrize("zero", [-7, 4])
 def test_instances(layout: str, zero: int) -> None:

@@ -202,6 +202,7 @@ CASES: dict[str, tuple[Any, Any, list[tuple[int, ...]]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("scale_and_zero", [(0.0625, 0), (0.05, 13)])
 @pytest.mark.parametrize("name", CASES)
 def test_operators_between_dequantize_and_quantize(name: str, scale_and_zero: tuple[float, int]) -> None:

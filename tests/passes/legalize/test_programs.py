@@ -63,6 +63,7 @@ def test_shipped_programs(case) -> None:
     assert_same_runs(decode(case.program), feeds)
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("constants", [False, True], ids=["inputs", "constants"])
 @pytest.mark.parametrize("op", ["requantize", "broadcast_greater"])

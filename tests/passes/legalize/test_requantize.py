@@ -93,6 +93,7 @@ def test_every_small_sum(rounding: str, shift: int) -> None:
             np.testing.assert_array_equal(run(legalize(case.program), inputs)["y"], expected)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_large_constants_per_position_saturate_apart(rounding: str) -> None:
     # In one column of the program the results lie within int32, in the next far beyond both of its ends.

@@ -41,6 +41,7 @@ SMALL, SHIFT = st.integers(-9, 9), st.integers(0, 4)
 INTERVALS = st.tuples(st.integers(-20, 20), st.integers(-20, 20)).map(lambda pair: tuple(sorted(pair)))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_a_step_before_a_requantize_is_part_of_its_sum(step, rounding):

@@ -116,7 +116,7 @@ def test_every_op_of_one_result_folds():
     small = {
         "take": ([[3, 1, 2], [1, 0]], {}), "cvm_lut": ([[3, 1, 2], [1, 0]], {}),
         "conv2d": ([np.ones((1, 1, 2, 2), int), np.ones((1, 1, 1, 1), int)], {}),
-        "dense": ([[[1, 2]], [[3, 4]]], {}), "requantize": (None, None),
+        "dense": ([[[1, 2]], [[3, 4]]], {}), "matmul": ([[[1, 2]], [[3], [4]]], {}), "requantize": (None, None),
         "max_pool2d": ([np.ones((1, 1, 2, 2), int)], {"pool_size": (2, 2)}),
         "upsampling": ([np.ones((1, 1, 2, 2), int)], {"scale": 2}), "clip": ([[1, 2]], {"a_min": 0, "a_max": 1}),
         "cvm_clip": ([[1, 2]], {"precision": 2}), "cvm_right_shift": ([[5]], {"precision": 8, "shift_bit": 1}),

@@ -38,6 +38,7 @@ def program_of(case, op: str, constants: bool) -> tuple[Program, dict[str, np.nd
     return builder.build([Output(f"y{index}", name) for index, name in enumerate(results)]), feed
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("constants", [False, True], ids=["inputs", "constants"])
 @pytest.mark.parametrize("op", REGISTRY)
 def test_ops(op: str, constants: bool) -> None:

@@ -175,7 +175,7 @@ class _Checker:
         return self.constants[name].array() if name in self.constants else None
 
     def _require_array(self, home: Home, index: int) -> None:
-        """The home is an array of the caller, row-major and of 32 bits."""
+        """Prove that the home is an array of the caller, row-major and of 32 bits."""
         require((home.buffer.kind, home.buffer.index) == ("array", index), "another array")
         require((home.format.bits, home.format.signed, home.format.bias) == (32, True, 0), "an array of int32")
         step = 1
@@ -255,7 +255,7 @@ class _Checker:
         self.parts[target] = claim.value
 
     def _joins(self, claim: Joins) -> None:
-        """Every part lies where it belongs: it was computed there, copied there, or filled with its one number."""
+        """Prove that every part lies where it belongs: computed there, copied there, or filled with its one number."""
         node, target = claim.node, claim.target
         name = node.outputs[0].name
         shape = self.verified.shapes[name]
@@ -348,7 +348,7 @@ class _Checker:
         self._group(claim, elements, 0, None).stored(claim.root, target.format, None)
 
     def _contraction(self, claim: Computes, kernel: Kernel) -> None:
-        """Coefficients, addresses, and the formula after the sums."""
+        """Prove a contraction: its coefficients, its addresses, and the formula after the sums."""
         root, target, source = claim.root, claim.targets[0], claim.source
         assert source is not None
         node = self._contracted(root)
@@ -439,7 +439,7 @@ class _Checker:
         return repeated, [(N, n), (OH, a.stride[0] * pitch[0]), (OW, a.stride[1] * pitch[1])]
 
     def _require_border(self, source: Home, padding: tuple[int, int], pitch: list[int]) -> None:
-        """Every element of the border that a window may reach has been filled with the code of 0, in every channel."""
+        """Prove that every element of the border that a window may reach holds the code of 0, in every channel."""
         H, W = (extent(axis) for axis in source.view.axes[2:])
         require(all(p <= b for p, b in zip(padding, source.border, strict=True)), "the border is too narrow")
         rows, columns = range(-padding[0], H + padding[0]), range(-padding[1], W + padding[1])
@@ -462,7 +462,7 @@ class _Checker:
     def _coefficients(
         self, kernel: Kernel, arguments: list[tuple[Buffer, int]], source: Home, weights: Array, offsets: Array
     ) -> None:
-        """At every address the kernel has the weight of the element that lies there, and none elsewhere."""
+        """Prove that the kernel has the right weight at every address that the node reads, and zero elsewhere."""
         (buffer, offset), (_, _), *_ = arguments
         require(buffer is source.buffer and kernel_format(kernel, source), "another input")
         first, rest = divmod(offset, source.format.bytes)
@@ -503,7 +503,7 @@ class _Checker:
         return memoryview(self.data)[offset:]
 
     def _require_pixels(self, claim: Computes, kernel: Kernel, steps: list[tuple[int, int]], node: Node) -> None:
-        """Images, rows and columns move every tensor as the views of the result do."""
+        """Prove that images, rows and columns move every tensor as the views of the result do."""
         target, shape = claim.targets[0], claim.root.outputs[0].shape
         homes = [(target, kernel.output.pixels)]
         homes += [(home, read.pixels) for home, read in zip(claim.reads, kernel.reads, strict=True)
@@ -526,7 +526,7 @@ class _Checker:
             require(pixels.channel == step or shape[1] == 1, "channels lie elsewhere")
 
     def _require_digits(self, kernel: Kernel, weights: Array) -> None:
-        """A machine whose dot product saturates gets no pair of weights whose products could leave 16 bits."""
+        """Prove that no pair of products leaves 16 bits on a machine whose dot product saturates."""
         if self.machine.saturates and (isinstance(kernel, Depthwise) or kernel.per == 4):
             most = max(-int(weights.min()), int(weights.max()))
             parts = len(kernel.shifts) if isinstance(kernel, Contraction) else kernel.parts
@@ -566,9 +566,7 @@ class _Checker:
     # The plan as a whole --------------------------------------------------------------------------------------------
 
     def check_whole(self) -> None:
-        """Buffers that live at the same time do not overlap, and each array of the caller gets the value that it is
-        for.
-        """
+        """Prove that buffers in use at one time do not overlap, and that each array of the caller gets its value."""
         spans: dict[Buffer, tuple[int, int]] = {}
         for number, call in enumerate(self.plan.calls):
             for buffer, offset in call.arguments:
@@ -602,7 +600,7 @@ def _number(step: Any) -> Array:
 
 
 def _require_apart(spans: dict[Buffer, tuple[int, int]], plan: Plan) -> None:
-    """Buffers of the arena that live at the same time do not overlap."""
+    """Prove that buffers of the arena that live at the same time do not overlap."""
     events: Iterable[tuple[int, int, Buffer]] = sorted(
         ((first, last, buffer) for buffer, (first, last) in spans.items()), key=lambda one: one[:2]
     )

@@ -187,7 +187,7 @@ def _products(multipliers: Sequence[Exact], values: Sequence[Operand]) -> Exact:
 
 
 def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
-    """The same plus ``bias``, and without the clip: floor(v / 2^s) + b = floor((v + b * 2^s) / 2^s).
+    """The requantization plus ``bias``, and without the clip: floor(v / 2^s) + b = floor((v + b * 2^s) / 2^s).
 
     None where the sum could leave its arithmetic, or where a result that is not clipped could leave 32 bits.
     """

@@ -35,7 +35,7 @@ class Operand:
     format: Format
 
     def over(self, planner: Planning, target: Home) -> Home:
-        """Its home, with the shape of the target."""
+        """The operand's home, broadcast to the shape of the target."""
         home = self.home
         if home is None:
             assert self.array is not None
@@ -131,7 +131,7 @@ class _Builder:
         return self.read(Operand(home, None, home.format))
 
     def read(self, read: Operand) -> Reference:
-        """A tensor that is read."""
+        """Let the formula read a tensor, and return the number of its value."""
         for index, known in enumerate(self.reads):
             if read.home is not None and known.home == read.home:
                 return ("read", index)
@@ -139,14 +139,14 @@ class _Builder:
         return ("read", len(self.reads) - 1)
 
     def array(self, array: Array, format_: Format) -> Reference:
-        """Constant elements: a number where they are all the same."""
+        """The value of constant elements: a known number where they are all equal, else a tensor that is read."""
         first = int(array.flat[0])
         if bool((array == first).all()):
             return self.step("immediate", (), (first,))
         return self.read(Operand(None, array, format_))
 
     def step(self, op: str, arguments: tuple[Reference, ...], static: tuple[Static, ...] = ()) -> Reference:
-        """One step."""
+        """Append one step to the formula, and return the number of its value."""
         self.steps.append((op, arguments, static))
         return ("step", len(self.steps) - 1)
 

@@ -62,7 +62,7 @@ EMITTERS: Mapping[type, Emitter] = {
     vision.Suppression: _anywhere(vision.emit_suppression),
     vision.ValidCount: _anywhere(vision.emit_valid_count),
     windows.Pool: _by_width(windows.emit_pool),
-    windows.Products: _anywhere(windows.emit_products),
+    windows.Products: _by_width(windows.emit_products),
 }
 """What writes each kind of kernel."""
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.loops import Loop
 from cvm.executors.native.emit.elements import decoded, load, store
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.machine import multiply_add
-from cvm.executors.native.emit.nest import moved
+from cvm.executors.native.emit.nest import moved, walked
 from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
+from cvm.ops.declaration import REGISTRY, Call
 from cvm.program.model import Node
 
 __all__ = ["PLANS", "Pool", "Products", "emit_pool", "emit_products", "plan_products"]
@@ -170,7 +171,8 @@ class Products:
     """A contraction with weights that are computed: loops and windows, one element at a time.
 
     ``loops``: images, groups and channels of a group (strides of input, weights, bias, output); ``inner``: the
-    channels of a sum.
+    channels of a sum. With ``lanes`` there are no windows: this loop is done in vectors, along which input and weights
+    have stride 0 or 1.
     """
 
     loops: tuple[Loop, ...]
@@ -180,10 +182,16 @@ class Products:
     taps: tuple[int, int]
     formats: tuple[Format, ...]
     biased: bool
+    lanes: Loop | None = None
+
+    @property
+    def units(self) -> int:
+        """Parts that may run at the same time: the indices of the outermost loop."""
+        return self.loops[0].extent if self.lanes is not None else 1
 
 
 def plan_products(planner: Planning, node: Node) -> None:
-    """`conv2d` and `dense` where the weights are tensors: 32-bit multiply-adds modulo 2^32."""
+    """`matmul`, and `conv2d` and `dense` where the weights are tensors: 32-bit multiply-adds modulo 2^32."""
     name = node.outputs[0].name
     homes = [planner.home(source) for source in node.inputs]
     target = planner.result(name)
@@ -194,6 +202,10 @@ def plan_products(planner: Planning, node: Node) -> None:
     def strides(home: Home) -> list[int]:
         return [home.view.stride(axis) or 0 for axis in range(len(home.view.axes))]
 
+    along = _columns(planner, node)
+    if along is not None and strides(homes[1])[along] not in (0, 1):
+        others = [axis for axis in range(len(homes[1].view.axes)) if axis != along]
+        homes[1] = planner.laid_out(node.inputs[1], homes[1].format, (*others, along), (0, 0))
     x, w, y = strides(homes[0]), strides(homes[1]), strides(target)
     b = strides(homes[2])[0] if len(homes) == 3 else 0
     if node.op == "dense":
@@ -201,6 +213,9 @@ def plan_products(planner: Planning, node: Node) -> None:
         one = Window(1, 1, 1, 1, 0, 1, 0, 0)
         loops: tuple[Loop, ...] = (Loop(M, (x[0], 0, 0, y[0])), Loop(N, (0, w[0], b, y[1])))
         products = Products(loops, Loop(K, (x[1], w[1])), one, one, (0, 0), (), len(homes) == 3)
+        products = _vectorised(products)
+    elif node.op == "matmul":
+        products = _vectorised(_matrices(planner.call_of(node), x, w, y))
     else:
         a = planner.call_of(node).attributes
         (batch, _, H, W), (OC, IC, KH, KW) = homes[0].view.shape, homes[1].view.shape
@@ -216,16 +231,53 @@ def plan_products(planner: Planning, node: Node) -> None:
         products = Products(loops, Loop(IC, (x[1], w[1])), rows, columns, (w[2], w[3]), (), len(homes) == 3)
     products = Products(
         products.loops, products.inner, products.rows, products.columns, products.taps,
-        (*(home.format for home in homes), target.format), products.biased,
+        (*(home.format for home in homes), target.format), products.biased, products.lanes,
     )  # fmt: skip
     function = planner.kernel(products, "products")
     arguments = [home.at() for home in (*homes, target)]
     planner.claim(Computes(node, products, tuple(homes), (target,), planner.next_call))
-    planner.call(function, arguments, 1, name, "32-bit multiply-adds: the weights are computed", 0.0)
+    work = REGISTRY[node.op].work(planner.call_of(node))
+    planner.call(function, arguments, products.units, name, _NOTE, 0.0 if products.lanes is None else 0.1 * work)
 
 
-def emit_products(module: Module, name: str, products: Products) -> None:
-    """The function: (input, weights, [bias,] output, first unit, end of units)."""
+_NOTE = "32-bit multiply-adds: the weights are computed"
+
+
+def _columns(planner: Planning, node: Node) -> int | None:
+    """The axis of the second operand of a product of matrices that is not summed over."""
+    if node.op == "dense":
+        return 0
+    rank = len(planner.shape(node.inputs[1]))
+    if node.op == "matmul":
+        return rank - 2 if planner.call_of(node).attributes.transpose_b else rank - 1
+    return None
+
+
+def _vectorised(products: Products) -> Products:
+    """The columns, which are the last loop, in vectors, where weights and results lie side by side along them."""
+    *outer, columns = products.loops
+    if columns.strides[1] != 1 or columns.strides[3] != 1 or columns.extent < 2:
+        return products
+    real = [loop for loop in outer if loop.extent > 1] or [Loop(1, (0, 0, 0, 0))]
+    return replace(products, loops=tuple(real), lanes=columns)
+
+
+def _matrices(call: Call, x: list[int], w: list[int], y: list[int]) -> Products:
+    """The loops of a `matmul`: along a batch axis the matrices of B, and the neighbouring ones of A that one serves."""
+    (A, B), a = call.shapes, call.attributes
+    loops = []
+    for axis, (n, m) in enumerate(zip(A[:-2], B[:-2], strict=True)):
+        loops.append(Loop(m, (x[axis] * (n // m), w[axis], 0, y[axis] * (n // m))))
+        loops.append(Loop(n // m, (x[axis], 0, 0, y[axis])))
+    of_a, of_b = (-2, -1) if a.transpose_a else (-1, -2), (-1, -2) if a.transpose_b else (-2, -1)
+    loops.append(Loop(A[of_a[1]], (x[of_a[1]], 0, 0, y[-2])))
+    loops.append(Loop(B[of_b[1]], (0, w[of_b[1]], 0, y[-1])))
+    one = Window(1, 1, 1, 1, 0, 1, 0, 0)
+    return Products(tuple(loops), Loop(A[of_a[0]], (x[of_a[0]], w[of_b[0]])), one, one, (0, 0), (), False)
+
+
+def emit_products(module: Module, name: str, products: Products, width: int) -> None:
+    """The function: (input, weights, [bias,] output, first unit, end of units); vectors of ``width`` lanes."""
     count = len(products.formats)
     pointers = [V("ptr", f"%a{k}") for k in range(count)]
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
@@ -233,6 +285,12 @@ def emit_products(module: Module, name: str, products: Products) -> None:
     rows, columns = products.rows, products.columns
     sizes = [format_.bytes for format_ in products.formats]
     which = (0, 1, 2, 3) if products.biased else (0, 1, 3)
+    if products.lanes is not None:
+        loops = [Loop(loop.extent, tuple(loop.strides[number] for number in which)) for loop in products.loops]
+        lanes = products.lanes
+        walked(code, loops, (lo, hi), pointers, sizes, lambda at: _row(code, products, lanes, at, width))
+        code.finish()
+        return
 
     def run(depth: int, at: list[V]) -> None:
         if depth < len(products.loops):
@@ -248,6 +306,35 @@ def emit_products(module: Module, name: str, products: Products) -> None:
 
     code.when(code.compare("slt", lo, hi), lambda: run(0, pointers))
     code.finish()
+
+
+VECTORS = 4
+"""Vectors of sums that are formed at the same time, so that an addition need not wait for the one before it."""
+
+
+def _row(code: Code, products: Products, lanes: Loop, at: list[V], width: int) -> None:
+    """The output elements along the lanes, each the sum of all terms."""
+    x, w, *bias, y = at
+    formats = products.formats
+    x_step, w_step = (stride * one.bytes for stride, one in zip(products.inner.strides, formats, strict=False))
+
+    def strip(first: Scalar, count: int) -> None:
+        column, target = (code.at(p, code.mul(first, one.bytes)) for p, one in ((w, formats[1]), (y, formats[-1])))
+        start = typed(vector(32, count), 0)
+        if bias and lanes.strides[2] == 1:
+            start = load(code, formats[2], code.at(bias[0], code.mul(first, formats[2].bytes)), count)
+        elif bias:
+            start = code.splat(load(code, formats[2], bias[0], 1), count)
+
+        def term(k: V, values: list[V]) -> list[V]:
+            a = load(code, formats[0], code.at(x, code.mul(k, x_step)), 1)
+            b = load(code, formats[1], code.at(column, code.mul(k, w_step)), count)
+            return [multiply_add(code, values[0], code.splat(a, count) if count > 1 else a, b)]
+
+        total = code.loop(0, products.inner.extent, 1, term, [start])[0]
+        store(code, formats[-1], total, target)
+
+    code.strips(lanes.extent, VECTORS * width, strip)
 
 
 def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) -> None:
@@ -283,4 +370,4 @@ def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) 
     store(code, formats[-1], total, code.at(address, code.mul(q, columns.target * formats[-1].bytes)))
 
 
-PLANS = {"max_pool2d": OpPlan(plan_pool)}
+PLANS = {"max_pool2d": OpPlan(plan_pool), "matmul": OpPlan(plan_products)}

@@ -133,7 +133,7 @@ class Planner:
     # Homes ----------------------------------------------------------------------------------------------------------
 
     def hold(self, name: str, home: Home) -> None:
-        """The home holds the value before the run."""
+        """Note that the home holds the value before the run begins."""
         self.homes[name] = home
         self.claim(Holds(name, home))
 
@@ -159,7 +159,7 @@ class Planner:
         return self._arrays_by_name[name].stored()
 
     def uses(self, name: str) -> int:
-        """How many inputs of nodes a value is."""
+        """The number of node inputs that read a value."""
         return self._uses[name]
 
     def contracts(self, node: Node) -> bool:
@@ -197,11 +197,11 @@ class Planner:
         return self._borders.get(name, (0, 0))
 
     def read_from(self, name: str, home: Home) -> None:
-        """From now on a value is read from this home, which holds it too."""
+        """Let all later nodes read a value from this home, which holds it too."""
         self.homes[name] = home
 
     def view(self, node: Node, source: Home, target: Home) -> None:
-        """The result of a node that only moves elements is ``target``, another view of the buffer of ``source``."""
+        """Note that a node that only moves elements has the result ``target``, a view of the buffer of ``source``."""
         self.homes[node.outputs[0].name] = target
         self.claim(Views(node, source, target))
 

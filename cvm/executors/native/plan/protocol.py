@@ -57,7 +57,7 @@ class Planning(Protocol):
         """The elements of a constant in as few bits as the program stores them. Raises KeyError for other values."""
 
     def uses(self, name: str) -> int:
-        """How many inputs of nodes a value is."""
+        """The number of node inputs that read a value."""
 
     def contracts(self, node: Node) -> bool:
         """Whether a node is planned as a contraction."""
@@ -87,10 +87,10 @@ class Planning(Protocol):
         """A row-major copy of any view."""
 
     def read_from(self, name: str, home: Home) -> None:
-        """From now on a value is read from this home, which holds it too."""
+        """Let all later nodes read a value from this home, which holds it too."""
 
     def scratch(self, size: int) -> Buffer:
-        """So many bytes that one call uses for itself."""
+        """Memory of so many bytes that one call uses for itself."""
 
     # Kernels --------------------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Planning(Protocol):
         """Give every element one value."""
 
     def view(self, node: Node, source: Home, target: Home) -> None:
-        """The result of a node that only moves elements is ``target``, another view of the buffer of ``source``."""
+        """Note that a node that only moves elements has the result ``target``, a view of the buffer of ``source``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class View:
 
     @staticmethod
     def strided(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> View:
-        """One stride per axis."""
+        """A view of ordinary axes, with one stride for each."""
         return View(offset, tuple(((n, s),) if n > 1 else () for n, s in zip(shape, strides, strict=True)))
 
     @staticmethod
@@ -54,7 +54,7 @@ class View:
         return None if len(factors) > 1 else factors[0][1] if factors else 0
 
     def transposed(self, axes: Sequence[int]) -> View:
-        """Axis i of the result is axis axes[i]."""
+        """The view with its axes permuted: axis i of the result is axis axes[i] of this one."""
         return View(self.offset, tuple(self.axes[axis] for axis in axes))
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
@@ -88,18 +88,18 @@ class View:
         return self._with(axis, ((count, stride * step),) if count > 1 else (), start * stride)
 
     def repeated(self, axis: int, times: int, each: bool) -> View:
-        """Along an axis each element ``times`` times, or the whole axis ``times`` times over."""
+        """The view with each element along an axis repeated ``times`` times, or with the whole axis tiled so often."""
         more: Axis = ((times, 0),) if times > 1 else ()
         return self._with(axis, (*self.axes[axis], *more) if each else (*more, *self.axes[axis]))
 
     def broadcast(self, shape: Sequence[int]) -> View:
-        """Aligned at the last axis, extents 1 repeated."""
+        """The view broadcast to a shape: aligned at the last axis, with axes of extent 1 repeated."""
         axes = ((),) * (len(shape) - len(self.axes)) + self.axes
         spread = (((n, 0),) if n > 1 and not axis else axis for n, axis in zip(shape, axes, strict=True))
         return View(self.offset, tuple(spread))
 
     def expanded(self, axis: int) -> View:
-        """A new axis of extent 1 before ``axis``."""
+        """The view with a new axis of extent 1 before ``axis``."""
         return View(self.offset, (*self.axes[:axis], (), *self.axes[axis:]))
 
     def positions(self) -> npt.NDArray[np.int64]:

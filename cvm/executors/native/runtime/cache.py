@@ -22,6 +22,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
@@ -34,7 +35,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.emit.machine import Machine
 
-__all__ = ["Host", "folder", "host", "key", "read", "read_into", "trouble", "write"]
+__all__ = ["Host", "clear", "folder", "host", "kept", "key", "read", "read_into", "trouble", "write"]
 
 LIMIT = 2**28
 """Bytes of a file at most, where its length is not known before."""
@@ -284,6 +285,47 @@ def write(name: str, content: bytes | memoryview, bounded: bool = True) -> None:
         return
     with contextlib.suppress(OSError), _entered(create=True) as where:
         _replace(where, name, _digest(name, content), content)
+
+
+def kept() -> tuple[int, int]:
+    """The number of the files that are kept, and their bytes; (0, 0) where there is no folder."""
+    try:
+        with _entered() as where:
+            return _counted(_files(where))
+    except OSError:
+        return 0, 0
+
+
+def clear() -> tuple[int, int]:
+    """Delete the files that are kept, and no others; their number, and their bytes. Raises OSError."""
+    try:
+        with _entered() as where:
+            found = _files(where)
+            for name, _ in found:
+                with contextlib.suppress(FileNotFoundError):  # another process was faster
+                    os.unlink(where.path_of(name), dir_fd=where.descriptor)
+            return _counted(found)
+    except FileNotFoundError:
+        return 0, 0
+
+
+_OWN = re.compile(r"(host-|constants-)?[0-9a-f]{64}|\.(host-|constants-)?[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
+"""Names of files that `write` makes: whoever names a folder of theirs in CVM_CACHE loses nothing else."""
+
+
+def _files(where: _Folder) -> list[tuple[str, int]]:
+    """Names and sizes of the files of this module in the folder."""
+    found = []
+    with os.scandir(where.path if where.descriptor is None else where.descriptor) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                if _OWN.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    found.append((entry.name, entry.stat(follow_symlinks=False).st_size))
+    return found
+
+
+def _counted(files: list[tuple[str, int]]) -> tuple[int, int]:
+    return len(files), sum(size for _, size in files)
 
 
 def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:

@@ -14,8 +14,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from cvm.frontends.common.recognition.polynomials import Monomial, Polynomial, symbol
-from cvm.frontends.common.recognition.regions import Regions, Whole, names_in
-from cvm.graph import GraphOperation, Operand
+from cvm.frontends.common.recognition.regions import Regions, Whole
+from cvm.graph import GraphOperation, Operand, names_in
 
 __all__ = ["normalization_around"]
 
@@ -43,7 +43,7 @@ def normalization_around(regions: Regions, root: GraphOperation) -> Whole | None
 
 
 def _reduction_behind(regions: Regions, operand: Operand) -> GraphOperation | None:
-    """The reduction that a root is of, behind sums, products and reshapes of what it leaves."""
+    """The reduction whose result is the operand of a root, after sums, products and reshapes; None without one."""
     pending, seen = [operand], 0
     while pending and seen < _DEPTH:
         maker = regions.maker(pending.pop(0), "add", "sub", "mul", "div", "max", "reshape", *_REDUCTIONS)
@@ -57,7 +57,7 @@ def _reduction_behind(regions: Regions, operand: Operand) -> GraphOperation | No
 
 
 def _sources(regions: Regions, reduction: GraphOperation) -> Iterator[str]:
-    """The tensors that a reduction of squares may be about: what is squared, or what that is the mean less of."""
+    """Candidates for x in a mean of squares: the tensor that is squared, or that a mean was subtracted from."""
     squares = regions.maker(reduction.inputs["input"], "mul")
     candidates = list(squares.inputs.values()) if squares is not None else []
     for operand in candidates:

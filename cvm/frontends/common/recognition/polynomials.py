@@ -13,7 +13,7 @@ __all__ = ["Monomial", "Polynomial", "symbol"]
 Monomial: TypeAlias = tuple[tuple[str, int], ...]
 """Symbols with their exponents (not 0), in order of the symbols."""
 _MOST_TERMS = 16
-"""Beyond which nothing is recognised, so that products cannot grow."""
+"""The most terms of a polynomial: with more, nothing is recognised, so that products cannot grow without bound."""
 
 
 @dataclass(frozen=True, slots=True)

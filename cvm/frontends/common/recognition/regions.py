@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from cvm.graph import GraphOperation, GraphTensor, Operand
+from cvm.graph import GraphOperation, GraphTensor, Operand, makers, names_in
 
-__all__ = ["Regions", "Whole", "names_in"]
+__all__ = ["Regions", "Whole"]
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """One operation, and the operations that it is in the place of; ``last`` is the one that gives the result."""
+    """One operation, and the operations that it replaces; ``last`` is the one of these that gives the result."""
 
     operation: GraphOperation
     last: GraphOperation
@@ -28,7 +28,7 @@ class Regions:
     ) -> None:
         self._tensors, self._outputs = tensors, outputs
         self._numbers = {id(operation): number for number, operation in enumerate(operations)}
-        self._makers = {name: operation for operation in operations for name in operation.outputs}
+        self._makers = makers(operations)
         self._readers: dict[str, list[GraphOperation]] = {}
         for operation in operations:
             for name in {name for operand in operation.inputs.values() for name in names_in(operand)}:
@@ -39,11 +39,11 @@ class Regions:
         return self._tensors[name].shape
 
     def number_of(self, operation: GraphOperation) -> int:
-        """How many operations stand before one."""
+        """The index of an operation in the order of execution."""
         return self._numbers[id(operation)]
 
     def position(self, name: str) -> int:
-        """How many operations stand before the one that makes a tensor; -1 if none makes it."""
+        """The index of the operation that makes a tensor; -1 if none makes it."""
         maker = self._makers.get(name)
         return -1 if maker is None else self._numbers[id(maker)]
 
@@ -59,7 +59,7 @@ class Regions:
         return maker if not names or maker.name in names else None
 
     def behind_reshapes(self, operand: Operand) -> tuple[Operand, list[GraphOperation]]:
-        """The tensor that an operand is in another shape, and the operations that give it that."""
+        """The tensor that an operand was reshaped from, and the reshapes."""
         parts = []
         while (maker := self.maker(operand, "reshape")) is not None:
             parts.append(maker)
@@ -85,7 +85,7 @@ class Regions:
         return tensor if tensor is not None and tensor.kind == "constant" else None
 
     def closed(self, parts: Sequence[GraphOperation], last: GraphOperation) -> bool:
-        """Whether nothing but the parts reads what they make, but for the result of the last one."""
+        """Whether only the parts themselves read the tensors that they make, apart from the result of the last one."""
         own = {id(part) for part in parts}
         inner = [name for part in parts if part is not last for name in part.outputs]
         return all(
@@ -93,10 +93,3 @@ class Regions:
             and all(id(reader) in own for reader in self.readers(name))
             for name in inner
         )  # fmt: skip
-
-
-def names_in(operand: Operand) -> list[str]:
-    """The tensors of an operand."""
-    if isinstance(operand, tuple):
-        return [name for part in operand for name in names_in(part)]
-    return [operand] if isinstance(operand, str) else []

@@ -1,4 +1,4 @@
-"""exp(d) / sum(exp(d)) is softmax, of what d is less its maximum where d is that."""
+"""Softmax, written out as exp(d) / sum(exp(d)). Where d is x - max(x), it is the softmax of x."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def softmax_around(regions: Regions, exponential: GraphOperation) -> Whole | Non
 
 
 def _shares(regions: Regions, name: str, total: GraphOperation) -> tuple[GraphOperation, list[GraphOperation]] | None:
-    """The quotient of exponentials and their sum, and the operations between."""
+    """The operation that divides exponentials by their sum, and the operations from the one to the other."""
     for quotient in regions.readers(name):
         if quotient.name == "div" and quotient.inputs["x"] == name:
             parts: list[GraphOperation] = []
@@ -43,7 +43,7 @@ def _shares(regions: Regions, name: str, total: GraphOperation) -> tuple[GraphOp
 
 
 def _kept(regions: Regions, reduced: Operand, name: str, reduction: GraphOperation) -> bool:
-    """Whether what a reduction leaves of a tensor stands beside it with its axes kept."""
+    """Whether the result of a reduction has the rank of the tensor, so that both broadcast item by item."""
     axes = reduction.attributes["axes"]
     assert isinstance(axes, tuple)
     shape = tuple(1 if axis in axes else n for axis, n in enumerate(regions.shape(name)))
@@ -51,7 +51,7 @@ def _kept(regions: Regions, reduced: Operand, name: str, reduction: GraphOperati
 
 
 def _subtracted(regions: Regions, source: Operand, total: GraphOperation) -> tuple[str, list[GraphOperation]] | None:
-    """The tensor that an exponent is less its maximum, and the operations between; None for any other exponent."""
+    """The tensor x and the operations that compute the exponent x - max(x) from it; None for any other exponent."""
     less = regions.maker(source, "sub")
     if less is None:
         return None

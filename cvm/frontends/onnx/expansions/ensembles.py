@@ -26,7 +26,7 @@ _COMPARISONS = {
 _SUM_BITS = 30
 """Sums of digits stay below 2^30."""
 _LEAST_SHIFT = 120
-"""Beyond which a power of two is no normal float32."""
+"""The smallest exponent of a power of two that is a normal float32."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,5 +295,5 @@ def _results(
 
 
 def _beside(w: Writer, names: list[str]) -> str:
-    """Matrices below each other."""
+    """Matrices concatenated along their first axis."""
     return w.add("Concat", names, axis=0) if len(names) > 1 else names[0]

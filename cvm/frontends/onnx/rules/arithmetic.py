@@ -43,21 +43,21 @@ def result(translation: OnnxTranslation, name: str, shape: Shape, data_type: str
 
 @rule("Add", "Sub", "Mul")
 def arithmetic(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Exact; integers are wrapped."""
+    """Add, subtract or multiply exactly; integers are wrapped to their data type."""
     operands, shape, data_type = pair(translation, call)
     return result(translation, translation.emit(call.node.op.lower(), *operands), shape, data_type)
 
 
 @rule("Div")
 def div(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Exact; integers truncated toward zero."""
+    """Divide exactly; quotients of integers are truncated toward zero."""
     operands, shape, data_type = pair(translation, call)
     return Made(quotient(translation, *operands, data_type), shape, data_type)
 
 
 @rule("Mod")
 def mod(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """What a division leaves: truncated for ``fmod``, else of a floor."""
+    """The remainder of a division, which is truncated with ``fmod`` and rounded down without."""
     (x, y), shape, data_type = pair(translation, call)
     truncated = call.flag("fmod", False)
     product = translation.emit("mul", translation.emit("truncated_div", x, y), y)
@@ -73,7 +73,7 @@ def mod(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Sum", "Mean", "Max", "Min")
 def several(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Of any number of operands, one after the other."""
+    """Apply an operator of two operands to any number of them, one after the other."""
     operands = call.every()
     data_type, shape = call.same_type(*operands), call.broadcast(*operands)
     op = {"Sum": "add", "Mean": "add", "Max": "max", "Min": "min"}[call.node.op]
@@ -90,7 +90,7 @@ def several(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 
 def _without_ends(operands: list[Operand], op: str) -> list[Operand]:
-    """Operands but constants of the infinity that no maximum, or no minimum, is."""
+    """The operands without those constant infinities that never are the maximum, or the minimum."""
     end = {"max": -math.inf, "min": math.inf}.get(op)
     kept = [item for item in operands if item.values is None or not item.real or not (item.values == end).all()]
     return kept or operands
@@ -98,7 +98,7 @@ def _without_ends(operands: list[Operand], op: str) -> list[Operand]:
 
 @rule("Pow")
 def pow_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """By a table of both operands; with one small constant exponent a product."""
+    """x^y by a table of both operands; with one small constant exponent a product of factors."""
     base, exponent = call.operand(0), call.operand(1)
     shape, data_type = call.broadcast(base, exponent), base.data_type
     if not base.real and exponent.real:
@@ -166,14 +166,14 @@ _COMPARISONS = {"Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge", "Less": 
 
 @rule(*_COMPARISONS)
 def comparison(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Whether it holds."""
+    """Compare two operands, item by item: 1 where the comparison holds, else 0."""
     operands, shape, _ = pair(translation, call)
     return Made(translation.emit(_COMPARISONS[call.node.op], *operands), shape, "bool")
 
 
 @rule("And", "Or", "Xor")
 def logic(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Of truth values."""
+    """And, Or and Xor of truth values."""
     operands, shape, data_type = pair(translation, call)
     op = {"And": "and", "Or": "or", "Xor": "ne"}[call.node.op]
     return Made(translation.emit(op, *operands), shape, data_type)
@@ -188,7 +188,7 @@ def not_(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Where")
 def where(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """A choice."""
+    """Take each item from the second operand where the condition holds, else from the third."""
     condition, first, second = (call.operand(index) for index in range(3))
     data_type, shape = call.same_type(first, second), call.broadcast(condition, first, second)
     test, yes, no = (translation.aligned_operand(operand, len(shape)) for operand in (condition, first, second))
@@ -221,7 +221,7 @@ def cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
 def bit_cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """The bits of integers as those of others of the same width."""
     source, data_type = call.operand(), data_type_of(call.integer("to", 0), "the result")
-    if is_float(data_type):
+    if is_float(data_type) or is_float(source.data_type):
         raise call.refuse("the bits of floats are not computed", "cast between integers only")
     types = (source.data_type, data_type)
     widths = [8 if item == "bool" else int(item.removeprefix("u").removeprefix("int")) for item in types]

@@ -18,7 +18,7 @@ _MOST = 30
 
 @rule("BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def bitwise(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Bit by bit."""
+    """And, or and xor of the bits of integers."""
     operands, shape, data_type = pair(translation, call)
     kind = call.node.op.removeprefix("Bitwise").lower()
     return Made(translation.emit("bitwise", *operands, quantizer=unit(*bounds(data_type)), kind=kind), shape, data_type)
@@ -26,7 +26,7 @@ def bitwise(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("BitwiseNot")
 def bitwise_not(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """All bits flipped: the greatest less x, which is -1 - x of signed integers."""
+    """Flip all bits: the largest integer minus x for unsigned types, -1 - x for signed ones."""
     source = call.operand()
     lo, hi = bounds(source.data_type)
     negative = translation.emit("neg", translation.name(source))
@@ -36,7 +36,7 @@ def bitwise_not(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("BitShift")
 def bit_shift(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Times a power of two, or divided by one, rounded down. Beyond the width nothing is left but the sign."""
+    """Multiply by a power of two, or divide by one and round down. A shift beyond the width leaves only the sign."""
     (name, by), shape, data_type = pair(translation, call)
     left = call.text("direction", "", "LEFT", "RIGHT") == "LEFT"
     lo, hi = bounds(data_type)

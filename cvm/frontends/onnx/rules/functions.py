@@ -22,7 +22,7 @@ def _float32(numerator: int, exponent: int) -> Fraction:
 _DEFAULTS = {
     "LeakyRelu": _float32(10737418, -30), "Elu": Fraction(1), "Celu": Fraction(1), "ThresholdedRelu": Fraction(1),
 }  # fmt: skip
-"""Of alpha: the numbers of the schemas as float32, 0.01 for LeakyRelu."""
+"""The default values of alpha in the schemas, as float32 numbers; 0.01 for LeakyRelu."""
 _SELU = {"alpha": _float32(14036349, -23), "gamma": _float32(8813919, -23)}
 _HARD = {"alpha": _float32(13421773, -26), "beta": Fraction(1, 2)}
 
@@ -39,19 +39,19 @@ def _operand(translation: OnnxTranslation, call: OnnxCall) -> str:
 
 @rule(*functions())
 def function(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """By a table over the codes."""
+    """A function of one number, by a table over the codes of its operand."""
     return _like(call, translation.emit(functions()[call.node.op], _operand(translation, call)))
 
 
 @rule("Round")
 def round_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Half to even: the integers of a quantiser of scale 1."""
+    """Round half to even: the integers of a quantiser of scale 1."""
     return _like(call, translation.emit("copy", _operand(translation, call), quantizer=EVERYTHING))
 
 
 @rule("Elu", "LeakyRelu")
 def with_alpha(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """By a table over the codes."""
+    """A function of one number, by a table over the codes of its operand."""
     alpha = call.number("alpha", _DEFAULTS[call.node.op])
     op = {"Elu": "elu", "LeakyRelu": "leaky_relu"}[call.node.op]
     return _like(call, translation.emit(op, _operand(translation, call), alpha=alpha))

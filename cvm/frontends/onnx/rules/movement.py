@@ -40,7 +40,7 @@ def reshape(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Transpose")
 def transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The axes in another order; the opposite one by default."""
+    """Transpose: permute the axes; by default reverse their order."""
     source = call.operand()
     axes = call.integers("perm") or tuple(range(source.rank))[::-1]
     if sorted(axes) != list(range(source.rank)):
@@ -53,7 +53,7 @@ def transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("DepthToSpace", "SpaceToDepth")
 def depth_and_space(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Blocks of a plane as channels, or the reverse."""
+    """DepthToSpace and SpaceToDepth: move channels into blocks of the plane, or blocks into channels."""
     source, size = call.operand(), call.integer("blocksize", 0)
     if source.rank != 4 or size < 1:
         raise call.invalid(
@@ -85,7 +85,7 @@ def depth_and_space(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Concat")
 def concat(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Side by side; parts without items are left out."""
+    """Concat: join tensors along an axis; those without items are left out."""
     parts = call.every()
     data_type, rank = call.same_type(*parts), parts[0].rank
     axis = call.axis(call.integer("axis", 0), rank)
@@ -103,7 +103,7 @@ def concat(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Split")
 def split(translation: OnnxTranslation, call: OnnxCall) -> list[Made]:
-    """Parts along an axis."""
+    """Split a tensor into parts along an axis."""
     source = call.operand()
     axis = call.axis(call.integer("axis", 0), source.rank)
     sizes = tuple(parts_of_split(call, source.shape[axis]))
@@ -114,7 +114,7 @@ def split(translation: OnnxTranslation, call: OnnxCall) -> list[Made]:
 
 @rule("Slice")
 def slice_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """A window along each axis; steps below 0 go backwards."""
+    """Slice: take a range of indices along each axis; negative steps go backwards."""
     source = call.operand()
     starts, ends = (call.constant_integers(i, what) or () for i, what in ((1, "starts"), (2, "ends")))
     given = call.constant_integers(3, "axes")
@@ -136,7 +136,7 @@ def slice_(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Expand")
 def expand(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Repeated along axes of extent 1."""
+    """Expand: broadcast axes of extent 1 to a shape."""
     source, wish = call.operand(), call.constant_integers(1, "the shape") or ()
     shape = broadcast(source.shape, wish)
     if shape is None or 0 in wish:
@@ -146,7 +146,7 @@ def expand(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Tile")
 def tile(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The whole repeated."""
+    """Tile: repeat the whole tensor along each axis."""
     source, repeats = call.operand(), call.constant_integers(1, "repeats") or ()
     if len(repeats) != source.rank or any(item < 1 for item in repeats):
         raise call.refuse(f"the repeats {list(repeats)} of {list(source.shape)}", "give a number above 0 for each axis")
@@ -164,7 +164,7 @@ def _tiled(translation: OnnxTranslation, source: Operand, before: Shape, shape: 
 
 @rule("Pad")
 def pad(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """A value, the edge, the reflection or the other end around; negative widths clip."""
+    """Pad with a value, the edge, the reflection, or the items of the other end; negative widths remove items."""
     source = call.operand()
     given, axes = call.constant_integers(1, "pads") or (), call.constant_integers(3, "axes")
     mode = call.text("mode", "constant", "constant", "edge", "reflect", "wrap")
@@ -191,7 +191,7 @@ def pad(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 
 def _around(at: Indices, extent: int, mode: str) -> Indices:
-    """Which element stands at indices beyond an axis."""
+    """For each index, which may lie beyond the axis, the index of the element that padding puts there."""
     if mode == "edge" or extent == 1:
         return np.clip(at, 0, extent - 1)
     if mode == "wrap":
@@ -213,7 +213,7 @@ def _padding_value(call: OnnxCall, source: Operand) -> Fraction:
 
 @rule("Trilu")
 def trilu(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Times one inside of the triangle, times zero outside."""
+    """Trilu: multiply by one inside of the triangle, and by zero outside."""
     source, upper = call.operand(), call.flag("upper", True)
     if source.rank < 2:
         raise call.invalid("shape", f"the input must have at least two axes, found {list(source.shape)}")

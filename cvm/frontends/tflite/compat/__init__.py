@@ -4,9 +4,9 @@ Every rule says what the kernel computes as an exact expression of integers that
 so that lowering proves the program as it does for other graphs.
 """
 
-from cvm.frontends.tflite.compat import elementwise, moves, reductions, windows
+from cvm.frontends.tflite.compat import elementwise, moves, recurrent, reductions, windows
 from cvm.frontends.tflite.compat.registry import REFERENCE
 
 __all__ = ["REFERENCE"]
 
-_MODULES = (elementwise, moves, reductions, windows)
+_MODULES = (elementwise, moves, recurrent, reductions, windows)

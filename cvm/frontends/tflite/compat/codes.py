@@ -22,7 +22,19 @@ from cvm.graph import Operand as Argument
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["WHOLE", "Grid", "clip_of", "grid_of", "integer", "placed", "rescaled", "rescaled_once", "stepped", "table"]
+__all__ = [
+    "WHOLE",
+    "Grid",
+    "clip_of",
+    "grid_of",
+    "integer",
+    "placed",
+    "rescaled",
+    "rescaled_once",
+    "rounded_twice",
+    "stepped",
+    "table",
+]
 
 WHOLE = LinearQuantizer((Fraction(1),), (Fraction(0),), -INT32_MAX, INT32_MAX)
 """Integers of the machine, rounded half up."""
@@ -86,20 +98,26 @@ def stepped(translation: TfliteTranslation, name: str, grid: Grid) -> str:
 def rescaled(
     translation: TfliteTranslation, x: str, factors: Sequence[Multiplier], grid: Grid, clip: tuple[int, int]
 ) -> str:
-    """Integers times factors, rounded twice as the kernels do, plus a zero point and clipped: numbers of ``grid``.
+    """Integers times factors, rounded twice as the kernels do, plus a zero point and clipped: numbers of ``grid``."""
+    # Where no code below the zero point is left, what is added for numbers below 0 makes no difference.
+    return placed(translation, rounded_twice(translation, x, factors, clip[0] < grid.zero), grid, clip)
+
+
+def rounded_twice(translation: TfliteTranslation, x: str, factors: Sequence[Multiplier], below_0: bool = True) -> str:
+    """Numbers that, rounded half up, are integers times factors, rounded twice as the kernels do.
 
     There is one factor, or one for each index of the second axis. With M the integer of a factor and n its shift to the
     right, the first rounding gives y = floor((M x + 2^30) / 2^31), and the second, of ties away from zero,
     floor((y + 2^(n-1) - [y < 0]) / 2^n) for n > 0. As floor(floor(a) / b) = floor(a / b) for integers b > 0,
-    that is one rounding half up of (M x + 2^30 - 2^31 [y < 0]) / 2^(31 + n), which is what is emitted. Where no code
-    below the zero point is left, [y < 0] makes no difference and is left out.
+    that is one rounding half up of (M x + 2^30 - 2^31 [y < 0]) / 2^(31 + n), which is what is emitted; without
+    ``below_0`` the result is right from 0 on only, and [y < 0] is left out.
     """
     scale = [Fraction(item.integer << max(item.shift, 0), 2 ** (31 + item.right)) for item in factors]
     tie = [Fraction(1 if item.right else 0, 2**item.right) for item in factors]
     y = translation.emit("mul", x, _numbers(translation, scale))
     if any(tie):
         offset = [item / 2 for item in tie]
-        if clip[0] < grid.zero:
+        if below_0:
             # [y < 0] = 1 - [x >= -t] for the greatest t with M t <= 2^30.
             least = [Fraction(-(2**30 // item.integer) if item.integer else -INT32_MAX) for item in factors]
             at_least = translation.emit("ge", x, _numbers(translation, least))
@@ -107,7 +125,7 @@ def rescaled(
             y = translation.emit("add", y, translation.emit("mul", bit, _numbers(translation, tie)))
             offset = [item / 2 - item for item in tie]
         y = translation.emit("add", y, _numbers(translation, offset))
-    return placed(translation, y, grid, clip)
+    return y
 
 
 def rescaled_once(

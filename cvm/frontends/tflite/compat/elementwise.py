@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
-from cvm.frontends.tflite.compat.codes import WHOLE, Grid, clip_of, grid_of, rescaled, stepped, table
+from cvm.frontends.tflite.compat.codes import WHOLE, Grid, clip_of, grid_of, placed, rescaled, stepped, table
 from cvm.frontends.tflite.compat.fixed_point import Multiplier, high_multiply, rounding_shift
 from cvm.frontends.tflite.compat.registry import rule
 from cvm.frontends.tflite.floats import binary32, binary64, exp32, round_away, tanh32
@@ -18,36 +19,88 @@ from cvm.frontends.tflite.translation import TfliteTranslation
 
 __all__: list[str] = []
 
-_LEFT = 20
+_LEFT = {"int8": 20, "uint8": 20, "int16": 15}
 """The bits by which ADD and SUB shift their operands to the left before they scale them."""
+_NEAR_1 = Fraction(10007, 10000)
+"""A little more than 2^0.001."""
 
 
-def _grids(call: TfliteCall, count: int) -> tuple[list[Grid], Grid]:
-    operands = [grid_of(call, call.operand(i).tensor, "int8", "uint8") for i in range(count)]
-    return operands, grid_of(call, call.result, "int8", "uint8")
+def _grids(call: TfliteCall, count: int, *data_types: str) -> tuple[list[Grid], Grid]:
+    """The grids of operands and result, which are all of one data type: int8, uint8 or one of ``data_types``."""
+    tensors = [*(call.operand(i).tensor for i in range(count)), call.result]
+    *operands, result = (grid_of(call, tensor, "int8", "uint8", *data_types) for tensor in tensors)
+    if len({tensor.data_type for tensor in tensors}) > 1:
+        raise call.refuse("its operands and its result have different data types", "compile it without --compat")
+    return operands, result
 
 
 @rule("ADD", "SUB")
 def add(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Each operand times 2^20, scaled to half of the wider scale and rounded twice; the sum is scaled and rounded."""
+    """Each operand times 2^20, scaled to half of the wider scale and rounded twice; the sum is scaled and rounded.
+
+    Codes of 16 bits are taken times 2^15. An older kernel adds those whose scales are powers of two.
+    """
     x, y = call.operand(0), call.operand(1)
-    (first, second), result = _grids(call, 2)
+    (first, second), result = _grids(call, 2, "int16")
+    left = _LEFT[call.result.data_type]
     names, planar = aligned(translation, call, x, y)
+    if call.result.data_type == "int16" and _are_powers(call, (first, second, result)):
+        return Made(_shifted_sum(translation, call, names, (first, second), result), planar)
     twice = 2 * max(first.scale, second.scale)
     sides = []
     for operand, name, grid in ((x, names[0], first), (y, names[1], second)):
         factor = Multiplier.of(binary64(grid.scale / twice))
-        sides.append(_shifted(translation, operand, name, grid, factor))
+        sides.append(_shifted(translation, operand, name, grid, factor, left))
     total = translation.emit("add" if call.operator.op == "ADD" else "sub", *sides)
-    factor = Multiplier.of(binary64(twice / binary64(2**_LEFT * result.scale)))
+    factor = Multiplier.of(binary64(twice / binary64(2**left * result.scale)))
     if factor.shift > 0:
         raise call.refuse("its result has a scale that is too narrow for the reference kernel")
     return Made(rescaled(translation, total, [factor], result, clip_of(call, result)), planar)
 
 
-def _shifted(translation: TfliteTranslation, operand: Operand, name: str, grid: Grid, factor: Multiplier) -> str:
+def _are_powers(call: TfliteCall, grids: Sequence[Grid]) -> bool:
+    """Whether the kernel of 16 bits is the one for zero points of 0 and scales that are powers of two.
+
+    The kernels take a scale for a power of two if its binary logarithm is within 0.001 of an integer, in floats.
+    Raises `Unsupported` for a scale that is as near, and is none.
+    """
+    if not call.flag("PotScaleInt16", True) or any(grid.zero for grid in grids):
+        return False
+    ratios = [grid.scale / Fraction(2) ** _exponent(grid.scale) for grid in grids]
+    near = [not _NEAR_1 < ratio < 2 / _NEAR_1 for ratio in ratios]
+    if all(near) and any(ratio != 1 for ratio in ratios):
+        raise call.refuse("a scale is nearly a power of two", "compile it without --compat")
+    return all(near)
+
+
+def _exponent(scale: Fraction) -> int:
+    """The greatest n with 2^n <= scale."""
+    n = scale.numerator.bit_length() - scale.denominator.bit_length()
+    return n if Fraction(2) ** n <= scale else n - 1
+
+
+def _shifted_sum(
+    translation: TfliteTranslation, call: TfliteCall, names: Sequence[str], grids: Sequence[Grid], result: Grid
+) -> str:
+    """The sum of codes of which one has the scale of the result, and the other is shifted to it and rounded."""
+    shifts = [_exponent(result.scale) - _exponent(grid.scale) for grid in grids]
+    if call.operand(0).shape != call.operand(1).shape or min(shifts) < 0 or all(shifts):
+        raise call.refuse("the reference kernel does not take its shapes, or its scales", "compile it without --compat")
+    sides = [
+        table(translation, name, (grid.lo, grid.hi), partial(rounding_shift, exponent=shift), WHOLE)
+        if shift
+        else stepped(translation, name, grid)
+        for name, grid, shift in zip(names, grids, shifts, strict=True)
+    ]
+    total = translation.emit("add" if call.operator.op == "ADD" else "sub", *sides)
+    return placed(translation, total, result, clip_of(call, result))
+
+
+def _shifted(
+    translation: TfliteTranslation, operand: Operand, name: str, grid: Grid, factor: Multiplier, left: int
+) -> str:
     def scaled(code: int) -> int:
-        return factor.times((code - grid.zero) << _LEFT)
+        return factor.times((code - grid.zero) << left)
 
     if operand.values is None:
         return table(translation, name, (grid.lo, grid.hi), scaled, WHOLE)
@@ -64,12 +117,29 @@ def _shifted(translation: TfliteTranslation, operand: Operand, name: str, grid: 
 def mul(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """The product of integers, scaled by one multiplier, which floats of 32 bits give."""
     x, y = call.operand(0), call.operand(1)
-    (first, second), result = _grids(call, 2)
+    (first, second), result = _grids(call, 2, "int16")
     names, planar = aligned(translation, call, x, y)
     steps = [stepped(translation, name, grid) for name, grid in zip(names, (first, second), strict=True)]
     product = translation.emit("mul", *steps)
     factor = Multiplier.of(binary32(binary32(first.scale * second.scale) / result.scale))
     return Made(rescaled(translation, product, [factor], result, clip_of(call, result)), planar)
+
+
+@rule("PRELU")
+def prelu(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """One multiplier for integers that are not negative; others are multiplied by the slope and by another one."""
+    x, slope = call.operand(0), call.operand(1)
+    (given, alpha), result = _grids(call, 2)
+    names, planar = aligned(translation, call, x, slope)
+    step, by = (stepped(translation, name, grid) for name, grid in zip(names, (given, alpha), strict=True))
+    positive = Multiplier.of(binary32(given.scale / result.scale))
+    negative = Multiplier.of(binary32(binary32(given.scale * alpha.scale) / result.scale))
+    whole = (result.lo, result.hi)
+    sides = [
+        translation.emit("copy", rescaled(translation, item, [factor], result, whole), quantizer=result.quantizer)
+        for item, factor in ((step, positive), (translation.emit("mul", step, by), negative))
+    ]
+    return Made(translation.emit("select", translation.emit("ge", step, Fraction(0)), *sides), planar)
 
 
 @rule("QUANTIZE")

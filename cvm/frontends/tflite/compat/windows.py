@@ -9,21 +9,23 @@ from fractions import Fraction
 import numpy as np
 
 from cvm.frontends.common.data_types import bounds
+from cvm.frontends.common.decompositions.sums import Taps, resampled
 from cvm.frontends.common.decompositions.windows import convolution, pooling
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
 from cvm.frontends.tflite.compat.codes import Grid, clip_of, grid_of, placed, rescaled, rescaled_once, stepped
 from cvm.frontends.tflite.compat.fixed_point import Multiplier, effective
 from cvm.frontends.tflite.compat.registry import rule
 from cvm.frontends.tflite.floats import binary32, binary64
-from cvm.frontends.tflite.rules.geometry import filter_layout, pairs, windows_of
+from cvm.frontends.tflite.rules.geometry import filter_layout, pairs, resized, transposed_windows, windows_of
+from cvm.frontends.tflite.rules.reductions import product_of_matrices
 from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.graph import Operand as Argument
 from cvm.quantization import LinearQuantizer
 
-__all__: list[str] = []
+__all__ = ["bias_codes", "filter_codes"]
 
 
-def _weights(translation: TfliteTranslation, call: TfliteCall, weights: Operand, order: Sequence[int]) -> str:
+def filter_codes(translation: TfliteTranslation, call: TfliteCall, weights: Operand, order: Sequence[int]) -> str:
     """A constant filter as integers, less its zero points, with its axes in an order."""
     if weights.values is None or weights.tensor.quantization is None:
         raise call.refuse(f"its weights {weights.label} must be constant codes", "compile it without --compat")
@@ -35,7 +37,7 @@ def _weights(translation: TfliteTranslation, call: TfliteCall, weights: Operand,
     return translation.constant(items, items.shape, LinearQuantizer((Fraction(1),), (-zero,), lo, hi))
 
 
-def _bias(translation: TfliteTranslation, call: TfliteCall, index: int, results: int) -> Argument:
+def bias_codes(translation: TfliteTranslation, call: TfliteCall, index: int, results: int) -> Argument:
     """The integers of a bias; 0 where there is none."""
     bias = call.optional(index)
     if bias is None:
@@ -65,23 +67,37 @@ def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """
     source, weights = call.operand(0), call.operand(1)
     given, result = (grid_of(call, item, "int8", "uint8", "int16") for item in (source.tensor, call.result))
+    scaled = rescaled_once if _wide(call, source, call.optional(2)) else rescaled
     order, results, groups = filter_layout(call, source, weights, call.operator.op == "DEPTHWISE_CONV_2D")
     windows, _ = windows_of(call, source.shape[1:3], weights.shape[1:3], ("H", "W"), dilated=True)
     x = stepped(translation, translation.planar(source), given)
-    filter_ = _weights(translation, call, weights, order)
-    name = convolution(translation, x, filter_, _bias(translation, call, 2, results), windows, groups)
+    filter_ = filter_codes(translation, call, weights, order)
+    name = convolution(translation, x, filter_, bias_codes(translation, call, 2, results), windows, groups)
     factors = _factors(call, given, weights, result, source.data_type != "uint8")
-    scaled = rescaled_once if _wide(call, given, result) else rescaled
     return Made(scaled(translation, name, factors, result, clip_of(call, result)), planar=True)
 
 
-def _wide(call: TfliteCall, given: Grid, result: Grid) -> bool:
+@rule("TRANSPOSE_CONV")
+def transpose_conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """The transpose of a convolution, whose sums are scaled and rounded as those of a convolution."""
+    shape, weights, source = call.integers(0, "the shape of the result"), call.operand(1), call.operand(2)
+    given, result = (grid_of(call, item, "int8", "uint8", "int16") for item in (source.tensor, call.result))
+    scaled = rescaled_once if _wide(call, source, call.optional(3)) else rescaled
+    windows, target = transposed_windows(call, shape, weights, source)
+    x = stepped(translation, translation.planar(source), given)
+    filter_ = filter_codes(translation, call, weights, (3, 0, 1, 2))
+    name = convolution(translation, x, filter_, bias_codes(translation, call, 3, target[1]), windows, 1, target)
+    factors = _factors(call, given, weights, result, source.data_type != "uint8")
+    return Made(scaled(translation, name, factors, result, clip_of(call, result)), planar=True)
+
+
+def _wide(call: TfliteCall, source: Operand, bias: Operand | None) -> bool:
     """Whether codes have 16 bits. Raises `Unsupported` where their kernel is another one."""
-    types = {call.operand().data_type, call.result.data_type}
+    types = {source.data_type, call.result.data_type}
     if "int16" not in types:
         return False
-    bias = call.optional(2)
-    if len(types) > 1 or given.zero or result.zero or bias is None or bias.data_type != "int64":
+    zeros = [grid_of(call, tensor, "int16").zero for tensor in (source.tensor, call.result) if len(types) == 1]
+    if len(types) > 1 or any(zeros) or bias is None or bias.data_type != "int64":
         message = "codes of 16 bits are computed with zero points of 0 and a bias of 64 bits alone"
         raise call.refuse(message, "compile it without --compat")
     return True
@@ -89,26 +105,42 @@ def _wide(call: TfliteCall, given: Grid, result: Grid) -> bool:
 
 @rule("FULLY_CONNECTED")
 def fully_connected(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Sums of products of integers, scaled by one multiplier, per channel where the weights have scales per axis."""
+    """Sums of products of integers, scaled by one multiplier, per channel where the weights have scales per axis.
+
+    Sums of codes of 16 bits, with a bias of 64 bits, are scaled by a multiplier of 15 bits and rounded once.
+    """
     source, weights = call.operand(0), call.operand(1)
     call.require_rank(weights, 2)
-    given, result = (grid_of(call, item, "int8", "uint8") for item in (source.tensor, call.result))
+    given, result = (grid_of(call, item, "int8", "uint8", "int16") for item in (source.tensor, call.result))
+    scaled = rescaled_once if _wide(call, source, call.optional(2)) else rescaled
     if call.integer("WeightsFormat"):
         raise call.refuse("its weights are shuffled", "convert the model without shuffled weights")
     results, depth = weights.shape
     if not depth or math.prod(source.shape) % depth:
         raise call.invalid("shape", f"weights of {list(weights.shape)} do not fit the input {list(source.shape)}")
     x = translation.reshape(translation.name(source), (math.prod(source.shape) // depth, depth))
-    matrix = _weights(translation, call, weights, (0, 1))
+    matrix = filter_codes(translation, call, weights, (0, 1))
     name = translation.emit(
-        "linear", stepped(translation, x, given), matrix, _bias(translation, call, 2, results)
+        "linear", stepped(translation, x, given), matrix, bias_codes(translation, call, 2, results)
     )  # fmt: skip
     per_channel = weights.quantizer is not None and len(weights.quantizer.scale) > 1
     factors = _factors(call, given, weights, result, per_channel)
-    name = rescaled(translation, name, factors, result, clip_of(call, result))
+    name = scaled(translation, name, factors, result, clip_of(call, result))
     if call.flag("KeepNumDims") and source.rank != 2:
         name = translation.reshape(name, (*source.shape[:-1], results))
     return Made(name)
+
+
+@rule("BATCH_MATMUL")
+def batch_matmul(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """Sums of products of integers of two tensors, scaled by one multiplier and rounded twice."""
+    sides = call.operand(0), call.operand(1)
+    grids = [grid_of(call, side.tensor, "int8") for side in sides]
+    result = grid_of(call, call.result, "int8")
+    names = [stepped(translation, translation.name(side), grid) for side, grid in zip(sides, grids, strict=True)]
+    name = product_of_matrices(translation, call, names)
+    factor = Multiplier.of(binary64(binary32(grids[0].scale * grids[1].scale) / result.scale))
+    return Made(rescaled(translation, name, [factor], result, (result.lo, result.hi)))
 
 
 @rule("AVERAGE_POOL_2D")
@@ -146,3 +178,42 @@ def max_pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
     name = pooling(translation, "max_pool", steps, kernel, windows)
     name = translation.emit("add", name, Fraction(given.zero - result.zero))
     return Made(placed(translation, name, result, clip_of(call, result)), planar=True)
+
+
+@rule("RESIZE_BILINEAR")
+def resize_bilinear(translation: TfliteTranslation, call: TfliteCall) -> Made:
+    """The four codes around each point, weighted in steps of 2^-10, and of ties the code further from 0.
+
+    A sum of weighted codes is a multiple of 2^-20, so that less 2^-21 only a tie falls below it.
+    """
+    source = call.operand()
+    sizes = resized(call, source, translation.limits)
+    given, result = (grid_of(call, item, "int8", "int16") for item in (source.tensor, call.result))
+    if (given.scale, given.zero) != (result.scale, result.zero):
+        raise call.refuse("its operand and its result have different scales or zero points")
+    name = stepped(translation, translation.planar(source), given)
+    for axis, (extent, size) in enumerate(zip(source.shape[1:3], sizes, strict=True), 2):
+        name = resampled(translation, name, _neighbours(call, extent, size), axis, skip_ones=True)
+    not_negative = translation.emit("ge", name, Fraction(-given.zero))
+    bit = translation.emit("select", not_negative, Fraction(1, 2**21), Fraction(0))
+    name = translation.emit("add", translation.emit("add", name, bit), Fraction(-1, 2**21))
+    return Made(placed(translation, name, result, (result.lo, result.hi)), planar=True)
+
+
+def _neighbours(call: TfliteCall, extent: int, size: int) -> Taps:
+    """For each index along an axis, the two elements around its point and their weights, in steps of 2^-10."""
+    corners, centres = call.flag("AlignCorners"), call.flag("HalfPixelCenters")
+    if corners and centres:
+        raise call.invalid("option", "AlignCorners and HalfPixelCenters exclude each other")
+    scale = (2**10 * extent + size // 2) // size
+    if corners and size > 1:
+        scale = (2**10 * (extent - 1) + (size - 1) // 2) // (size - 1)
+    found = []
+    for index in range(size):
+        at = index * scale + (scale // 2 - 2**9 if centres else 0)
+        low, high = max(at // 2**10, 0), min(max(-(-at // 2**10), 0), extent - 1)
+        if low >= extent:
+            raise call.refuse(f"the kernel reads beyond the {extent} elements of an axis")
+        weight = Fraction(at - 2**10 * low, 2**10)
+        found.append([(low, 1 - weight), (high, weight)])
+    return found

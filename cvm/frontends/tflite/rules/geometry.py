@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from cvm.frontends.common.decompositions.windows import Windows, sides
 from cvm.frontends.tflite.call import Operand, TfliteCall
+from cvm.limits import Limits, elements, require
 
-__all__ = ["filter_layout", "pairs", "windows_of"]
+__all__ = ["filter_layout", "pairs", "resized", "transposed_windows", "windows_of"]
 
 _SAME, _VALID = 0, 1
 
@@ -58,3 +59,37 @@ def filter_layout(
         if not groups or results % groups:
             raise call.invalid("shape", f"a filter of {list(weights.shape)} does not fit {channels} channels")
     return order, results, groups
+
+
+def resized(call: TfliteCall, source: Operand, limits: Limits) -> tuple[int, int]:
+    """The height and width that a plane is resized to, its second operand.
+
+    Raises `LimitExceeded` for a plane with more than ``limits.expansion`` rows or columns, each of which is computed
+    when compiling, or with too many elements.
+    """
+    call.require_rank(source, 4)
+    sizes = call.integers(1, "the size")
+    if len(sizes) != 2 or any(size < 1 for size in sizes):
+        raise call.invalid("shape", f"the size must be a height and a width above 0, found {list(sizes)}")
+    height, width = sizes
+    require("expansion", max(sizes), limits.expansion, f"{call.result.label}: rows and columns")
+    elements((source.shape[0], height, width, source.shape[3]), limits, call.result.label)
+    return height, width
+
+
+def transposed_windows(
+    call: TfliteCall, shape: Sequence[int], weights: Operand, source: Operand
+) -> tuple[Windows, tuple[int, ...]]:
+    """The windows of the convolution that TRANSPOSE_CONV is the transpose of, and its result's shape, channels second.
+
+    ``shape`` is that of the result with channels last; the filter has results, space and channels in this order.
+    """
+    call.require_rank(source, 4)
+    call.require_rank(weights, 4)
+    results = weights.shape[0]
+    if len(shape) != 4 or shape[3] != results or weights.shape[3] != source.shape[3]:
+        raise call.invalid("shape", f"a filter of {list(weights.shape)} does not give {list(shape)}")
+    windows, counts = windows_of(call, shape[1:3], weights.shape[1:3], ("H", "W"), dilated=False)
+    if counts != source.shape[1:3]:
+        raise call.invalid("shape", f"{list(shape)} does not belong to the input {list(source.shape)}")
+    return windows, (shape[0], results, *shape[1:3])

@@ -61,7 +61,7 @@ def squeeze(translation: TfliteTranslation, call: TfliteCall) -> Made:
 def expand_dims(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """With one more axis of extent 1."""
     source = call.operand()
-    (value,) = call.integers(1, "the axis") or (0,)
+    value = call.integer_operand(1, "the axis")
     axis = call.axis(value, source.rank + 1)
     return _reshaped(translation, source, (*source.shape[:axis], 1, *source.shape[axis:]))
 
@@ -133,7 +133,7 @@ def split(translation: TfliteTranslation, call: TfliteCall) -> list[Made]:
     """Parts along an axis: equal ones, or of stated sizes."""
     equal = call.operator.op == "SPLIT"
     source = call.operand(1 if equal else 0)
-    (value,) = call.integers(0 if equal else 2, "the axis") or (0,)
+    value = call.integer_operand(0 if equal else 2, "the axis")
     axis, count = call.axis(value, source.rank), len(call.results)
     extent = source.shape[axis]
     sizes = (extent // max(count, 1),) * count if equal else call.integers(1, "the sizes")

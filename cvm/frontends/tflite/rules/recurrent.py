@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +14,7 @@ from cvm.frontends.tflite.tensors import quantizer_of
 from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.quantization import LinearQuantizer
 
-__all__: list[str] = []
+__all__ = ["BIASES", "CELL_STATE", "OUTPUT_STATE", "RECURRENT", "WEIGHTS", "over_time", "require_filters"]
 
 
 @rule("SVDF")
@@ -24,11 +25,7 @@ def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """
     source, features, times = (call.operand(i) for i in range(3))
     bias, state = call.optional(3), call.operand(4)
-    for operand in (source, features, times):
-        call.require_rank(operand, 2)
-    (batch, depth), (filters, memory), rank = source.shape, times.shape, call.integer("Rank", 1)
-    if features.shape != (filters, depth) or rank < 1 or filters % rank or state.shape != (batch, filters * memory):
-        raise call.invalid("shape", f"filters of {list(features.shape)} and {list(times.shape)} do not fit")
+    batch, filters, memory, rank = require_filters(call)
     quantizer = quantizer_of(state.tensor)
     before = translation.variables.tensor(translation, call, state)
     kept = translation.reshape(before, (batch, filters, memory))
@@ -40,10 +37,10 @@ def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
         transposeB=True,
         quantizer=quantizer,
     )
-    parts = [translation.reshape(product, (batch, filters, 1))]
+    window = translation.reshape(product, (batch, filters, 1))
     if memory > 1:
-        parts.insert(0, translation.taken(kept, np.arange(1, memory, dtype=np.int64), 2))
-    window = translation.emit("concat", tuple(parts), axis=2) if memory > 1 else parts[0]
+        older = translation.taken(kept, np.arange(1, memory, dtype=np.int64), 2)
+        window = translation.emit("concat", (older, window), axis=2)
     translation.variables.become(state, translation.reshape(window, (batch, filters * memory)))
     # Each result sums the products of its own filters: a convolution of one window, in groups.
     weights = translation.stored(times, (filters // rank, rank, memory))
@@ -54,12 +51,27 @@ def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
     return Made(translation.activated(call, name))
 
 
+def require_filters(call: TfliteCall) -> tuple[int, int, int, int]:
+    """The batch, the number of filters, the runs that each remembers, and the filters of a result, of an SVDF.
+
+    Raises `Invalid` where the shapes of its operands do not fit each other.
+    """
+    source, features, times, state = (call.operand(i) for i in (0, 1, 2, 4))
+    for operand in (source, features, times):
+        call.require_rank(operand, 2)
+    (batch, depth), (filters, memory), rank = source.shape, times.shape, call.integer("Rank", 1)
+    if features.shape != (filters, depth) or rank < 1 or filters % rank or state.shape != (batch, filters * memory):
+        raise call.invalid("shape", f"filters of {list(features.shape)} and {list(times.shape)} do not fit")
+    return batch, filters, memory, rank
+
+
 _PREACTIVATION = LinearQuantizer((Fraction(1, 2**12),), (Fraction(0),), -(2**15), 2**15 - 1)
 _GATE = LinearQuantizer((Fraction(1, 2**15),), (Fraction(0),), -(2**15), 2**15 - 1)
 """What is rounded inside of a step, to 16 bits: products and sums before sigmoid and tanh, and what these give."""
 
-_WEIGHTS, _RECURRENT, _PEEPHOLES, _BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (9, 10, 11), (12, 13, 14, 15)
-_PROJECTION, _OUTPUT_STATE, _CELL_STATE, _NORMS = (16, 17), 18, 19, (20, 21, 22, 23)
+WEIGHTS, RECURRENT, _PEEPHOLES, BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (9, 10, 11), (12, 13, 14, 15)
+_PROJECTION, OUTPUT_STATE, CELL_STATE, _NORMS = (16, 17), 18, 19, (20, 21, 22, 23)
+"""The numbers of the inputs of an LSTM: of its gates (of input, forget, cell and output), and of its states."""
 _TANH = 4
 
 
@@ -72,12 +84,21 @@ def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
     Without weights of the input gate, that gate is 1 less the forget gate. Where the state has no scale, nothing of
     this is rounded here.
     """
+    return over_time(translation, call, lambda x, hidden, memory: _step(translation, call, x, hidden, memory))
+
+
+Step = Callable[[str, str, str], tuple[str, str]]
+"""From the input of a step, the output of the step before and the cell to the output and the cell after it."""
+
+
+def over_time(translation: TfliteTranslation, call: TfliteCall, after: Step) -> Made:
+    """The outputs of all steps of an LSTM, whose states begin as the program's and end as what it keeps."""
     for index in (*_PEEPHOLES, *_PROJECTION, *_NORMS):
         if call.optional(index) is not None:
             raise call.refuse(f"its input {index} (of peepholes, a projection or layer normalisation) is not read")
     if call.integer("FusedActivationFunction") != _TANH:
         raise call.refuse("its function is not tanh")
-    source, output, cell = call.operand(0), call.operand(_OUTPUT_STATE), call.operand(_CELL_STATE)
+    source, output, cell = call.operand(0), call.operand(OUTPUT_STATE), call.operand(CELL_STATE)
     call.require_rank(source, 3)
     axis = 0 if call.flag("TimeMajor") else 1
     batch, units = source.shape[1 - axis], output.shape[-1]
@@ -87,7 +108,7 @@ def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
     for step in range(source.shape[axis]):
         x = translation.taken(translation.name(source), np.array([step], np.int64), axis)
         x = translation.reshape(x, [extent for i, extent in enumerate(source.shape) if i != axis])
-        hidden, memory = _step(translation, call, x, hidden, memory)
+        hidden, memory = after(x, hidden, memory)
         results.append(translation.reshape(hidden, (1, batch, units) if axis == 0 else (batch, 1, units)))
     translation.variables.become(output, hidden)
     translation.variables.become(cell, memory)
@@ -96,9 +117,9 @@ def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 def _step(translation: TfliteTranslation, call: TfliteCall, x: str, hidden: str, memory: str) -> tuple[str, str]:
     """The output and the cell after one step."""
-    states = [quantizer_of(call.operand(index).tensor) for index in (_OUTPUT_STATE, _CELL_STATE)]
+    states = [quantizer_of(call.operand(index).tensor) for index in (OUTPUT_STATE, CELL_STATE)]
     forget, candidate, exit_ = (_gate(translation, call, number, x, hidden) for number in (1, 2, 3))
-    if call.optional(_WEIGHTS[0]) is None:
+    if call.optional(WEIGHTS[0]) is None:
         enter = translation.emit("sub", Fraction(1), forget)
     else:
         enter = _gate(translation, call, 0, x, hidden)
@@ -114,10 +135,10 @@ def _step(translation: TfliteTranslation, call: TfliteCall, x: str, hidden: str,
 
 def _gate(translation: TfliteTranslation, call: TfliteCall, number: int, x: str, hidden: str) -> str:
     """One gate (of input, forget, cell and output): sigmoid, or tanh for the cell, of a sum of two products."""
-    bias = call.optional(_BIASES[number])
-    units = call.operand(_OUTPUT_STATE).shape[-1]
+    bias = call.optional(BIASES[number])
+    units = call.operand(OUTPUT_STATE).shape[-1]
     offset = Fraction(0) if bias is None else translation.stored(bias, (1, units))
-    weights = [translation.stored(call.operand(index[number])) for index in (_WEIGHTS, _RECURRENT)]
+    weights = [translation.stored(call.operand(index[number])) for index in (WEIGHTS, RECURRENT)]
     rounded = _inner(call, _PREACTIVATION)
     given = translation.emit("linear", x, weights[0], offset, quantizer=rounded)
     kept = translation.emit("linear", hidden, weights[1], Fraction(0), quantizer=rounded)
@@ -127,4 +148,4 @@ def _gate(translation: TfliteTranslation, call: TfliteCall, number: int, x: str,
 
 def _inner(call: TfliteCall, quantizer: LinearQuantizer) -> LinearQuantizer | None:
     """The quantiser of what is inside of a step: none where the model is one of floats."""
-    return None if call.operand(_OUTPUT_STATE).tensor.quantization is None else quantizer
+    return None if call.operand(OUTPUT_STATE).tensor.quantization is None else quantizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from cvm.frontends.common.decompositions.sums import running_sum
@@ -73,12 +74,18 @@ def index_of_extreme(translation: TfliteTranslation, call: TfliteCall) -> Made:
 def batch_matmul(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """The product of matrices, one for each index of the axes before them; each side may be transposed."""
     x, y = call.operand(0), call.operand(1)
-    rank = max(x.rank, y.rank)
-    if min(x.rank, y.rank) < 2:
-        raise call.invalid("shape", f"both sides must be matrices, found {list(x.shape)} and {list(y.shape)}")
-    names = [translation.aligned(translation.name(side), rank) for side in (x, y)]
-    name = translation.emit("matmul", *names, transposeA=call.flag("AdjX"), transposeB=call.flag("AdjY"))
+    name = product_of_matrices(translation, call, [translation.name(x), translation.name(y)])
     return Made(name if x.real else translation.result(name, call.result.data_type))
+
+
+def product_of_matrices(translation: TfliteTranslation, call: TfliteCall, names: Sequence[str]) -> str:
+    """The product of two tensors of matrices, each transposed where the operator says so."""
+    ranks = [call.operand(i).rank for i in range(2)]
+    if min(ranks) < 2:
+        shapes = " and ".join(str(list(call.operand(i).shape)) for i in range(2))
+        raise call.invalid("shape", f"both sides must be matrices, found {shapes}")
+    sides = [translation.aligned(name, max(ranks)) for name in names]
+    return translation.emit("matmul", *sides, transposeA=call.flag("AdjX"), transposeB=call.flag("AdjY"))
 
 
 @rule("SOFTMAX")
@@ -115,7 +122,7 @@ def l2_normalization(translation: TfliteTranslation, call: TfliteCall) -> Made:
 def cumsum(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """Sums of all items up to each one along an axis."""
     source = call.operand()
-    (value,) = call.integers(1, "the axis") or (0,)
+    value = call.integer_operand(1, "the axis")
     axis = call.axis(value, source.rank)
     data_type = "float32" if source.real else source.data_type
     name = running_sum(

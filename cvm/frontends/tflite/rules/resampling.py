@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from cvm.frontends.common.decompositions.sums import Taps, resampled
 from cvm.frontends.tflite.call import Made, TfliteCall
+from cvm.frontends.tflite.rules.geometry import resized
 from cvm.frontends.tflite.rules.registry import rule
 from cvm.frontends.tflite.translation import TfliteTranslation
 
@@ -18,10 +19,8 @@ _HALF = Fraction(1, 2)
 @rule("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
 def resize(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """A plane in another size: of each element the nearest one, or the four around it by distance."""
-    source, sizes = call.operand(), call.integers(1, "the size")
-    call.require_rank(source, 4)
-    if len(sizes) != 2 or any(size < 1 for size in sizes):
-        raise call.invalid("shape", f"the size must be a height and a width above 0, found {list(sizes)}")
+    source = call.operand()
+    sizes = resized(call, source, translation.limits)
     corners, centres = call.flag("AlignCorners"), call.flag("HalfPixelCenters")
     if corners and centres:
         raise call.invalid("option", "AlignCorners and HalfPixelCenters exclude each other")

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from cvm.frontends.common.decompositions.windows import convolution, pooling
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
-from cvm.frontends.tflite.rules.geometry import filter_layout, pairs, windows_of
+from cvm.frontends.tflite.rules.geometry import filter_layout, pairs, transposed_windows, windows_of
 from cvm.frontends.tflite.rules.registry import rule
 from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.graph import Operand as Argument
@@ -63,16 +63,9 @@ def conv_3d(translation: TfliteTranslation, call: TfliteCall) -> Made:
 def transpose_conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
     """The transpose of a convolution to a stated shape; the filter has results, space and channels in this order."""
     shape, weights, source = call.integers(0, "the shape of the result"), call.operand(1), call.operand(2)
-    call.require_rank(source, 4)
-    call.require_rank(weights, 4)
-    results = weights.shape[0]
-    if len(shape) != 4 or shape[3] != results or weights.shape[3] != source.shape[3]:
-        raise call.invalid("shape", f"a filter of {list(weights.shape)} does not give {list(shape)}")
+    windows, target = transposed_windows(call, shape, weights, source)
     filter_ = translation.stored(weights, order=(3, 0, 1, 2))
-    windows, counts = windows_of(call, shape[1:3], weights.shape[1:3], ("H", "W"), dilated=False)
-    if counts != source.shape[1:3]:
-        raise call.invalid("shape", f"{list(shape)} does not belong to the input {list(source.shape)}")
-    bias, target = _bias(translation, call, 3, results), (shape[0], results, *shape[1:3])
+    bias = _bias(translation, call, 3, target[1])
     name = convolution(translation, translation.planar(source), filter_, bias, windows, 1, target)
     return Made(translation.activated(call, name), planar=True)
 

@@ -104,6 +104,11 @@ def _standardised(
     if epsilon <= 0:
         message = "items that are all alike would be divided by zero"
         raise refusal(output, message, "choose an epsilon above 0")
+    given = [node.operands[name] for name, _, _ in _NORM if name in node.operands]
+    if translation.calibrated and any(operand.values is None for operand in given):
+        plain = {"input": inputs["input"]} | {key: Fraction(default) for _, key, default in _NORM}
+        name = translation.left_open(translation.emit("layer_normalization", inputs=plain, axes=axes, epsilon=epsilon))
+        return translation.emit("add", translation.emit("mul", name, inputs["scale"]), inputs["offset"])
     return translation.emit("layer_normalization", inputs=inputs, axes=axes, epsilon=epsilon)
 
 

@@ -40,6 +40,7 @@ def planned(verified: VerifiedProgram, machine: Machine, everything: bool = Fals
     return registry.plan(verified, machine, frozenset(wanted))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("aim", AIMS)
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 def test_every_plan_is_proven(aim: str, machine: Machine) -> None:

@@ -16,7 +16,7 @@ import pytest
 from cvm.arrays import npz_bytes
 from cvm.audit import encode_receipt, encode_trace, sign, write_trace
 from cvm.demo import IMAGES, MODEL
-from cvm.inputs import arrange
+from cvm.inputs import Intake, arrange
 from cvm.ops import REGISTRY
 from cvm.program import verify
 from cvm.session import Session
@@ -25,8 +25,7 @@ from tests.audit.test_trace_file import mutants as trace_mutants
 from tests.audit.test_verify import claim_mutants
 
 ROOT = Path(__file__).parents[2]
-TOOL = ROOT / "tools" / "verify_receipt.py"
-sys.path.append(str(ROOT / "tools"))
+TOOL = ROOT / "cvm" / "standalone" / "verify_receipt.py"
 
 
 def output(*arguments: object) -> tuple[int, list[str]]:
@@ -48,7 +47,7 @@ def written(folder: Path, item: Subject) -> list[object]:
     (folder / "r.receipt").write_bytes(encode_receipt(item.receipt()))
     item.verified.program.save(folder / "m.cvm")
     (folder / "in.npz").write_bytes(npz_bytes(dict(item.inputs)))
-    result = Session(item.verified).run(item.inputs, cycles=item.cycles)
+    result = Session(item.verified).run(item.inputs, cycles=item.cycles, codes=True)
     (folder / "out.npz").write_bytes(npz_bytes({name: result[name] for name in result}))
     return [folder / "r.receipt", "--program", folder / "m.cvm", "-i", folder / "in.npz"]
 
@@ -71,7 +70,7 @@ def test_a_network_is_re_executed(tmp_path):
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_no_field_of_a_claim_can_be_changed(name):
-    import verify_receipt as tool
+    from cvm.standalone import verify_receipt as tool
 
     item = subject(name)
     receipt = item.receipt()
@@ -138,7 +137,7 @@ FIELD = 2**255 - 19
 
 @pytest.mark.parametrize("name", RFC_8032)
 def test_the_signatures_of_the_standard_are_genuine_and_no_others(name):
-    import verify_receipt as tool
+    from cvm.standalone import verify_receipt as tool
 
     key, message, signature = RFC_8032[name]
     key, signature = bytes.fromhex(key), bytes.fromhex(signature)
@@ -160,10 +159,10 @@ def test_the_signatures_of_the_standard_are_genuine_and_no_others(name):
 def test_signatures_are_judged_as_the_product_judges_them():
     """Keys of all kinds: proper ones, points of small order, and bytes that stand for no point or in no proper form."""
     pytest.importorskip("cryptography")
-    import verify_receipt as tool
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from cvm.audit import Signature, signatures
+    from cvm.standalone import verify_receipt as tool
 
     claim = subject("negated").receipt().claim
     message = signatures.message(claim)
@@ -204,9 +203,8 @@ def encodings(x: int, y: int) -> list[bytes]:
 def test_keys_of_small_order_sign_nothing():
     """R = S B - k A for every k modulo 8: the right one among them satisfies the equation of the standard."""
     pytest.importorskip("cryptography")
-    import verify_receipt as tool
-
     from cvm.audit import Signature, signatures
+    from cvm.standalone import verify_receipt as tool
 
     claim = subject("negated").receipt().claim
     message = signatures.message(claim)
@@ -234,10 +232,10 @@ def test_keys_of_small_order_sign_nothing():
 def test_only_the_canonical_forms_of_a_signature_count():
     """R and A written with y + p or a needless sign, and S + n L, for all n that fit 32 bytes."""
     pytest.importorskip("cryptography")
-    import verify_receipt as tool
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from cvm.audit import Signature, signatures
+    from cvm.standalone import verify_receipt as tool
 
     claim = subject("negated").receipt().claim
     message = signatures.message(claim)
@@ -288,12 +286,12 @@ def test_a_signed_receipt_is_verified(tmp_path):
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_no_field_of_a_given_trace_can_be_changed(name, capsys):
-    import verify_receipt as tool
+    from cvm.standalone import verify_receipt as tool
 
     item = subject(name)
     program = tool.decoded(item.verified.program.to_bytes(), "cvm-program")
     claim = tool.receipt(encode_receipt(item.receipt()))["claim"]
-    _, samples = arrange(item.verified.program, item.inputs, item.cycles)
+    _, samples = arrange(item.verified.program, item.inputs, item.cycles, intake=Intake(codes=True))
     feeds = [feed for feeds in samples for feed in feeds]
     inputs = [[feed[i["value"]["name"]].ravel().tolist() for feed in feeds] for i in program["inputs"]]
 
@@ -324,7 +322,7 @@ def test_the_first_op_of_a_given_trace_that_differs_is_named(tmp_path):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "spec_vectors" / "programs").glob("*.msgpack")), ids=lambda p: p.stem)
 def test_every_program_of_the_vectors_is_executed(path):
-    import verify_receipt as tool
+    from cvm.standalone import verify_receipt as tool
 
     (_, _, _, cases), _ = tool.read(path.read_bytes())
     for case in cases:
@@ -346,7 +344,7 @@ def test_every_program_of_the_vectors_is_executed(path):
 
 @pytest.mark.parametrize("name", ["upsampling", "get_valid_count", "non_max_suppression"])
 def test_the_further_ops_pass_their_vectors(name):
-    import verify_receipt as tool
+    from cvm.standalone import verify_receipt as tool
 
     (path,) = (ROOT / "spec_vectors" / "ops").rglob(f"{name}.msgpack")
     (_, _, header, cases), _ = tool.read(path.read_bytes())
@@ -364,7 +362,7 @@ def test_the_further_ops_pass_their_vectors(name):
 
 
 def test_there_is_every_op():
-    import verify_receipt as tool
+    from cvm.standalone import verify_receipt as tool
 
     assert tool.ALL.keys() == REGISTRY.keys()
 
@@ -447,10 +445,18 @@ def test_it_imports_nothing_but_the_standard_library():
     import ast
 
     modules = set()
-    for file in (TOOL, TOOL.with_name("consume_vectors.py")):
+    for file in (TOOL, TOOL.with_name("verify_step.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Import):
                 modules |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 modules.add(node.module.split(".")[0])
-    assert modules - {"consume_vectors"} <= sys.stdlib_module_names
+    assert modules <= sys.stdlib_module_names
+
+
+def test_its_ops_are_those_of_the_consumer_of_vectors_word_for_word():
+    consumer = (ROOT / "tools" / "consume_vectors.py").read_text("utf-8")
+    for first, last in (("LONG = {", "\n\ndef write("), ("class Tensor:", "\n\ndef answer(")):
+        section = consumer[consumer.index(first) : consumer.index(last)]
+        assert len(section) > 1_000
+        assert section in TOOL.read_text("utf-8")

@@ -1,12 +1,12 @@
 """Verify a receipt with Python's standard library alone: nothing of cvm is imported.
 
-    python tools/verify_receipt.py RECEIPT --program FILE.cvm -i [NAME=]FILE[:MEMBER].. [--outputs FILE.npz]
+    python verify_receipt.py RECEIPT --program FILE.cvm -i [NAME=]FILE[:MEMBER].. [--outputs FILE.npz]
         [--trace-file FILE]..
-    python tools/verify_receipt.py --vectors spec_vectors
+    python verify_receipt.py --vectors spec_vectors
 
 Everything is recomputed from bytes as docs/commitments.md says: the receipt's id, the program's digest and gas, the
-signatures, the roots of inputs and outputs, and - with the ops in plain Python of this file and of consume_vectors.py
-beside it - every tensor. The last line is the answer, as that of `cvm receipt verify`; so are the exit codes 0, 1, 3,
+signatures, the roots of inputs and outputs, and - with the ops in plain Python of this file - every tensor. The last
+line is the answer, as that of `cvm receipt verify`; so are the exit codes 0, 1, 3,
 4 and 5. It does not prove that a program is valid.
 
 Whatever the files hold, it takes at most 256 MiB and about 10 seconds: what is larger than the bounds below is refused
@@ -28,12 +28,10 @@ from ast import literal_eval
 from fractions import Fraction
 from hashlib import sha256, sha512
 from io import BytesIO
+from itertools import product, zip_longest
 from math import floor, prod
 from pathlib import Path
 from struct import pack, unpack
-
-sys.path.insert(0, str(Path(__file__).parent))
-from consume_vectors import OPS, Tensor, read, tensor
 
 LARGE = 10**6
 """Gas of all runs, and a little for each tensor of each run, above which plain Python is not the way."""
@@ -56,6 +54,28 @@ def bounded(found, most, what):
         raise TooLarge(f"{what}: {found}, more than {most}")
 
 # Files
+
+LONG = {0xC4: ("binary", 1), 0xC5: ("binary", 2), 0xC6: ("binary", 4), 0xD9: ("text", 1), 0xDA: ("text", 2),
+        0xDB: ("text", 4), 0xDC: ("array", 2), 0xDD: ("array", 4), 0xDE: ("map", 2), 0xDF: ("map", 4)}
+
+def read(b, i=0):
+    """The msgpack item at index i, and the index after it."""
+    t, i = b[i], i + 1
+    if t < 0x80 or t >= 0xE0:
+        return t - 256 * (t >= 0xE0), i
+    if t in (0xC2, 0xC3):
+        return t == 0xC3, i
+    if 0xCC <= t <= 0xD3:
+        return int.from_bytes(b[i : i + (1 << t % 4)], "big", signed=t >= 0xD0), i + (1 << t % 4)
+    kind, size = LONG.get(t) or ("map" if t < 0x90 else "array" if t < 0xA0 else "text", 0)
+    n, i = int.from_bytes(b[i : i + size], "big") if size else t & (31 if t >= 0xA0 else 15), i + size
+    if kind in ("text", "binary"):
+        return b[i : i + n].decode() if kind == "text" else b[i : i + n], i + n
+    items = []
+    for _ in range(2 * n if kind == "map" else n):
+        item, i = read(b, i)
+        items.append(item)
+    return dict(zip(items[::2], items[1::2], strict=True)) if kind == "map" else items, i
 
 def contents(path):
     """The bytes of a regular file that is not too large; nothing else is waited for."""
@@ -204,6 +224,7 @@ WORK = {
     "non_max_suppression": lambda n, x, y: 32 * x[0][0] * x[0][1] ** 2,
     "broadcast_div": lambda n, x, y: 8 * prod(y), "cvm_precision": lambda n, x, y: 5 * prod(x[0]),
     "requantize": lambda n, x, y: (len(x) - 2) // 2 * 2 * prod(x[0]),
+    "matmul": lambda n, x, y: prod(y) * x[0][-2 if n["attributes"]["transpose_a"] else -1],
 }
 """Work by op, from the node, the shapes of its inputs and that of its first output; other ops have none."""
 
@@ -301,19 +322,21 @@ def point(data):
     return (x if x % 2 == odd else P - x, y)
 
 def plus(a, b):
+    """The sum of two points."""
     (p, q), (r, s) = a, b
     e = D * p * r * q * s % P
     both = pow(1 - e * e, -1, P)
     return (p * s + q * r) * (1 - e) * both % P, (q * s + p * r) * (1 + e) * both % P
 
 def times(n, a):
+    """The sum of n times the same point."""
     total = (0, 1)
     for bit in f"{n:b}":
         total = plus(total, total)
         total = plus(total, a) if bit == "1" else total
     return total
 
-BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
+BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little")) or (0, 1)
 
 def genuine(key, message, signature):
     """Whether S B = R + k A, for the key A, the signature (R, S), and k the hash of R, A and the message.
@@ -421,7 +444,147 @@ def code(x, z, channel):
     rounded = {"half_up": floor(q + Fraction(1, 2)), "half_even": round(q), "toward_zero": int(q)}[z["rounding"]]
     return max(z["lo"], min(rounded, z["hi"]))
 
-# The ops that consume_vectors.py leaves out
+# The ops: those of tools/consume_vectors.py, word for word, and what it leaves out
+
+class Tensor:
+    """A shape, and the elements by index, made by a rule."""
+
+    most = 10**9
+    """Elements of a tensor at most; the verifier of receipts, which has this text too, sets it for each op."""
+
+    def __init__(self, shape, rule):
+        self.shape = list(shape)
+        if prod(self.shape) > self.most:
+            raise ValueError(f"a tensor of shape {self.shape} has more than {self.most} elements")
+        self.at = {d: rule(d) for d in product(*map(range, self.shape))}
+
+    def __getitem__(self, d):
+        return self.at[tuple(d)]
+
+def tensor(shape, items):
+    stream = iter(items)
+    return Tensor(shape, lambda d: next(stream))
+
+def shaped(x, shape):
+    return tensor(shape, x.at.values())
+
+def each(f):
+    """An op on elements, with shapes aligned at the right."""
+    def op(*xs, **a):
+        n = max(len(x.shape) for x in xs)
+        shape = [max(e) for e in zip_longest(*(x.shape[::-1] for x in xs), fillvalue=1)][::-1]
+        own = [lambda d, x=x: x[[i % e for i, e in zip(d[n - len(x.shape) :], x.shape, strict=True)]] for x in xs]
+        return Tensor(shape, lambda d: f(*(element(d) for element in own), **a))
+
+    return op
+
+def clip(v, precision):
+    return max(1 - 2 ** (precision - 1), min(v, 2 ** (precision - 1) - 1))
+
+def real(x, axes):
+    return [k % len(x.shape) for k in axes]
+
+def other(x, gone):
+    return [n for k, n in enumerate(x.shape) if k not in gone] or [1]
+
+def pick(x, *indices):
+    return Tensor(map(len, indices), lambda d: x[[at[i] for at, i in zip(indices, d, strict=True)]])
+
+def reduce(f, x, axes, keepdims, exclude):
+    gone = {k for k in range(len(x.shape)) if not axes or (k in real(x, axes)) != exclude}
+    groups = {}
+    for d, v in x.at.items():
+        groups.setdefault(tuple(0 if k in gone else i for k, i in enumerate(d)), []).append(v)
+    shape = [1 if k in gone else n for k, n in enumerate(x.shape)] if keepdims else other(x, gone)
+    return tensor(shape, map(f, groups.values()))
+
+def conv2d(x, w, b=None, *, padding, stride, dilation, groups):
+    (n, _, *size), (oc, ic, *k) = x.shape, w.shape
+    out = [(size[a] + 2 * padding[a] - dilation[a] * (k[a] - 1) - 1) // stride[a] + 1 for a in (0, 1)]
+    def rule(d):
+        total = b[d[1],] if b else 0
+        for c, *tap in product(range(ic), range(k[0]), range(k[1])):
+            index = (d[2 + a] * stride[a] - padding[a] + tap[a] * dilation[a] for a in (0, 1))
+            total += x.at.get((d[0], d[1] // (oc // groups) * ic + c, *index), 0) * w[d[1], c, *tap]
+        return total
+
+    return Tensor([n, oc, *out], rule)
+
+def max_pool2d(x, pool_size, padding, strides, ceil_mode):
+    rest = [x.shape[2 + a] + 2 * padding[a] - pool_size[a] + ceil_mode * (strides[a] - 1) for a in (0, 1)]
+    def rule(d):
+        spans = (range(f := d[2 + a] * strides[a] - padding[a], f + pool_size[a]) for a in (0, 1))
+        return max(x.at[index] for index in product(d[:1], d[1:2], *spans) if index in x.at)
+
+    return Tensor([*x.shape[:2], *(rest[a] // strides[a] + 1 for a in (0, 1))], rule)
+
+def matmul(x, y, transpose_a, transpose_b):
+    sides = ((x.shape, transpose_a), (y.shape, transpose_b))
+    (*p, m, k), (*q, _, n) = ([*s[:-2], s[-1], s[-2]] if t else s for s, t in sides)
+    def rule(d):
+        *b, i, j = d
+        c = [e * f // g for e, f, g in zip(b, q, p, strict=True)]
+        return sum(x[*b, *([s, i] if transpose_a else [i, s])] * y[*c, *([j, s] if transpose_b else [s, j])]
+                   for s in range(k))
+
+    return Tensor([*p, m, n], rule)
+
+def requantize(*v, rounding, lo, hi):
+    n, p = len(v) // 2 - 1, 1 << v[-1]
+    total = sum(v[i] * v[n + i] for i in range(n)) + v[-2]
+    found = {"half_up": (2 * total + p) // (2 * p), "toward_zero": abs(total) // p * (1 if total > 0 else -1),
+             "half_even": total // p + (2 * (total % p) + total // p % 2 > p)}
+    return max(lo, min(found[rounding], hi))
+
+def slices(x, begin, end, strides):
+    for n, b, e, s in zip_longest(x.shape, begin, end, strides):
+        low, high = (0, n) if (s or 1) > 0 else (-1, n - 1)
+        ends = (0 if b is None else b, n if e is None else e)
+        yield range(*(max(low, min(v + n * (v < 0), high)) for v in ends), s or 1)
+
+def concatenate(*xs, axis):
+    k, parts = axis % len(xs[0].shape), [(x, i) for x in xs for i in range(x.shape[axis])]
+    shape = [*xs[0].shape[:k], len(parts), *xs[0].shape[k + 1 :]]
+    return Tensor(shape, lambda d: parts[d[k]][0][*d[:k], parts[d[k]][1], *d[k + 1 :]])
+
+def take(x, i, axis=None):
+    x, axis = (shaped(x, [len(x.at)]), 0) if axis is None else (x, axis)
+    k, m, last = axis % len(x.shape), len(i.shape), x.shape[axis] - 1
+    at = Tensor(i.shape, lambda d: max(0, min(i[d], last)))
+    return Tensor([*x.shape[:k], *i.shape, *x.shape[k + 1 :]], lambda d: x[*d[:k], at[d[k : k + m]], *d[k + m :]])
+
+def transpose(x, axes):
+    to = real(x, axes) or [*range(len(x.shape))][::-1]
+    return Tensor([x.shape[k] for k in to], lambda d: x[[d[to.index(k)] for k in range(len(d))]])
+
+OPS = {
+    "sum": lambda x, **a: reduce(sum, x, **a), "max": lambda x, **a: reduce(max, x, **a), "broadcast_max": each(max),
+    "broadcast_add": each(lambda a, b: a + b), "elemwise_add": each(lambda a, b: a + b), "abs": each(abs),
+    "broadcast_sub": each(lambda a, b: a - b), "elemwise_sub": each(lambda a, b: a - b), "negative": each(lambda x: -x),
+    "broadcast_mul": each(lambda a, b: a * b), "relu": each(lambda x: max(x, 0)), "cvm_clip": each(clip),
+    "broadcast_div": each(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0),
+    "broadcast_greater": each(lambda a, b: int(a > b)), "cvm_precision": each(lambda x: max(1, x.bit_length())),
+    "clip": each(lambda x, a_min, a_max: max(a_min, min(x, a_max))), "requantize": each(requantize),
+    "cvm_right_shift": each(lambda x, precision, shift_bit: clip((x + (1 << shift_bit - 1)) >> shift_bit, precision)),
+    "cvm_left_shift": each(lambda x, precision, shift_bit: clip(x << shift_bit, precision)),
+    "conv2d": conv2d, "max_pool2d": max_pool2d, "take": take, "cvm_lut": take, "concatenate": concatenate,
+    "matmul": matmul,
+    "tile": lambda x, reps: pick(shaped(x, (n := [1] * (len(reps) - len(x.shape)) + x.shape)), *(
+        [*range(e)] * t for e, t in zip(n, [1] * (len(n) - len(reps)) + reps, strict=True))),
+    "transpose": transpose, "slice": lambda x, **a: pick(x, *slices(x, **a)),
+    "dense": lambda x, w, b=None: Tensor([x.shape[0], w.shape[0]], lambda d: (b[d[1:]] if b else 0) + sum(
+        x[d[0], k] * w[d[1], k] for k in range(x.shape[1]))),
+    "repeat": lambda x, axis, repeats: pick(x, *(
+        [i // repeats for i in range(n * repeats)] if [k] == real(x, [axis]) else range(n)
+        for k, n in enumerate(x.shape))),
+    "slice_like": lambda x, like, axes: pick(x, *(
+        range(like.shape[k] if k in (real(x, axes) or range(len(like.shape))) else n) for k, n in enumerate(x.shape))),
+    "expand_dims": lambda x, axis, num_newaxis: shaped(
+        x, [*x.shape[: axis % (k := len(x.shape) + 1)], *[1] * num_newaxis, *x.shape[axis % k :]]),
+    "flatten": lambda x: shaped(x, [len(x.at)]), "reshape": lambda x, target_shape: shaped(x, target_shape),
+    "squeeze": lambda x, axes: shaped(x, other(x, real(x, axes) or [k for k, n in enumerate(x.shape) if n == 1])),
+    "where": lambda c, a, b: Tensor(a.shape, lambda d: (a if c[d[: len(c.shape)]] else b)[d]),
+}
 
 def upsampling(x, scale):
     n, c, *size = x.shape
@@ -483,7 +646,7 @@ def computed(n, inputs, declared):
     require_sane(n, inputs, declared)
     x = [tensor(*one) for one in inputs]
     # Each element of these ops takes long, and they make no other tensor than their result.
-    long = n["op"] in ("conv2d", "dense", "max_pool2d")
+    long = n["op"] in ("conv2d", "dense", "matmul", "max_pool2d")
     before, Tensor.most = Tensor.most, prod(declared[0]) if long else count
     try:
         y = ALL[n["op"]](*x, **n["attributes"])
@@ -519,7 +682,8 @@ def compare(k, p, steps, log):
 def verify(claim, p, inputs, signatures=(), logs=()):
     """Recompute all of a claim. ``inputs`` are the codes of each run, input by input; ``logs`` are given traces."""
     program, runs = digest(p), claim["runs"]
-    require(claim["op_set"] == 1, "CANNOT_RECOMPUTE", "structure", "of another op-set")
+    least = 2 if any(n["op"] == "matmul" for n in p["nodes"]) else 1
+    require(claim["op_set"] == p["op_set"] == least, "CANNOT_RECOMPUTE", "structure", "of another op-set")
     require(claim["program"] == program, "CANNOT_RECOMPUTE", "structure", f"of another program than {program.hex()}")
     counts = [len(p[k]) for k in ("inputs", "state", "outputs", "state")]
     require((claim["limits"], claim["gas"]) == (p["limits"], gas(p)) and all(
@@ -608,7 +772,7 @@ def vectors(folder):
                           "outputs": [known[values[o["value"]]] for o in p["outputs"]],
                           "after": [known[values[s["update"]]] for s in p["state"]],
                           "trace": trace(program, inputs, before, steps)})
-        same = {"program": program, "op_set": 1, "limits": p["limits"], "gas": gas(p), "runs": again}
+        same = {"program": program, "op_set": p["op_set"], "limits": p["limits"], "gas": gas(p), "runs": again}
         count += 1
         if claim != same or program.hex() != case["digest"]:
             wrong.append(path.stem)

@@ -1,4 +1,4 @@
-"""Hostile files for tools/verify_receipt.py: each is answered within 256 MiB and ten seconds, and says why."""
+"""Hostile files for cvm/standalone/verify_receipt.py: each is answered within 256 MiB and ten seconds, and says why."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from tests.selection import mostly_long
 from tools.fuzz.mutation import packed_tree
 from tools.fuzz.receipt_tool import MEBIBYTES
 
-TOOL = Path(__file__).parents[2] / "tools" / "verify_receipt.py"
-sys.path.append(str(TOOL.parent))
+TOOL = Path(__file__).parents[2] / "cvm" / "standalone" / "verify_receipt.py"
 SECONDS = 10.0
 
 
@@ -130,6 +129,7 @@ def npy(header: bytes) -> bytes:
     return b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ARCHIVES)
 def test_hostile_arrays(files: list[str], tmp_path: Path, what: str) -> None:
@@ -174,6 +174,7 @@ ITEMS: dict[str, tuple[bytes, int]] = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["r", "p", "t"])
 @pytest.mark.parametrize("what", ITEMS)
 def test_hostile_items(files: list[str], tmp_path: Path, what: str, name: str) -> None:
@@ -268,7 +269,7 @@ OPS: dict[str, tuple[str, dict[str, Any], list[int]]] = {
 @pytest.mark.parametrize("what", OPS)
 def test_hostile_ops(tmp_path: Path, what: str) -> None:
     """A node in a program whose receipt fits to it in everything that is looked at before anything is computed."""
-    import verify_receipt as tool
+    from cvm.standalone import verify_receipt as tool
 
     op, attributes, shape = OPS[what]
     node = {"op": op, "attributes": attributes, "inputs": [0]}
@@ -319,7 +320,7 @@ def test_as_much_as_may_be_is_computed(tmp_path: Path) -> None:
 
 
 def test_the_logarithm_is_the_one_of_the_definition() -> None:
-    import verify_receipt as tool
+    from cvm.standalone import verify_receipt as tool
 
     z = {"top": 3, "bits": 4}
     low = z["top"] - (1 << z["bits"]) + 1

@@ -1,7 +1,7 @@
 """Judge one-step proofs with Python's standard library alone: nothing of cvm, nor any other file, is imported.
 
-    python tools/verify_step.py PROOF [--head HEX]
-    python tools/verify_step.py --vectors spec_vectors
+    python verify_step.py PROOF [--head HEX]
+    python verify_step.py --vectors spec_vectors
 
 A proof says: in the run whose state before an op is the head, step j of the fold of one element of what the op gives
 follows from the partial before it. docs/commitments.md, section 9, gives every byte, and says what the partials are of
@@ -142,13 +142,18 @@ ATTRIBUTES = {
     "get_valid_count": {"score_threshold": ELEMENT},
     "non_max_suppression": {"iou_threshold": EXTENT, "max_output_size": AXIS, "force_suppress": boolean, "top_k": AXIS},
     "requantize": {"rounding": lambda v: v in ROUNDINGS, "lo": ELEMENT, "hi": ELEMENT},
+    "matmul": {"transpose_a": boolean, "transpose_b": boolean},
 }
 """The attributes of the ops that have any, and what each may be."""
 ARITY = dict.fromkeys(
     ["broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_max", "broadcast_greater",
-     "elemwise_add", "elemwise_sub", "slice_like", "take", "cvm_lut", "non_max_suppression"], (2, 2)
+     "elemwise_add", "elemwise_sub", "slice_like", "take", "cvm_lut", "non_max_suppression",
+     "matmul"], (2, 2)
 ) | {"conv2d": (2, 3), "dense": (2, 3), "where": (3, 3), "requantize": (4, 18), "concatenate": (1, 2**32)}
 """The least and the largest number of inputs of the ops that have several."""
+
+SECOND = ("matmul",)
+"""The ops that op-set 1 has not."""
 
 def op_record(data):
     """An op: its name, attributes, numbers of inputs, number of the first output, shapes of the outputs."""
@@ -426,6 +431,18 @@ def requantize(a, x, d, outputs, target):
         return max(a["lo"], min(floor + up, a["hi"]))
     return n, 0, step
 
+def matmul(a, x, d, outputs, target):
+    *b, m, n = d
+    shared = [i // (e // f) for i, e, f in zip(b, x[0].shape[:-2], x[1].shape[:-2], strict=True)]
+    count, indices = chunks((x[0].shape[-2 if a["transpose_a"] else -1],), [
+        (x[0].shape[-1] if a["transpose_a"] else 1,), (1 if a["transpose_b"] else x[1].shape[-1],)])
+    def step(j, total):
+        for (k,) in indices(j):
+            row, column = (k, m) if a["transpose_a"] else (m, k), (n, k) if a["transpose_b"] else (k, n)
+            total += x[0][(*b, *row)] * x[1][(*shared, *column)]
+        return total
+    return count, 0, step
+
 def concatenate(a, x, d, outputs, target):
     axis = a["axis"] % len(d)
     def step(j, before):
@@ -511,6 +528,7 @@ def kept_row(a, x, d, shape):
 SEVERAL_STEPS = {
     "conv2d": conv2d, "dense": dense, "max_pool2d": max_pool2d, "sum": reduce(0, lambda p, q: p + q),
     "max": reduce(-(2**31), max), "requantize": requantize, "concatenate": concatenate,
+    "matmul": matmul,
     "get_valid_count": get_valid_count,
     "non_max_suppression": lambda a, x, d, y, target: (rank, order, kept, kept_row)[target](a, x, d, y[0]),
 }
@@ -562,58 +580,56 @@ class _Proof:
 
 # The judgement
 
-def judge(data, expected=None):
-    """Refuse a proof, or say what it is about."""
-    p = _Proof(data)
-    program = h(b"cvm1:program\0", pack("<I", p.op_set), text(p.limits), *(list_root(*each) for each in p.lists))
-    found = h(b"cvm1:trace\0", program, listed(p.inputs), listed(p.before), list_root(p.op, p.log))
-    right = found == p.head and expected in (None, p.head)
-    require(right, "head", "program, inputs, state and log do not give the head")
-    require(p.op_set == 1, "op_set", f"there is no op-set {p.op_set} here")
-    (ops, _), (constants, _), (given, _), _, (state, _) = p.lists
-    whole = (len(p.inputs), len(p.before)) == (given, state) and p.op < ops
-    require(whole, "counts", "the run has not the op, the inputs and the state of the program")
+class _Run:
+    """The run that a proof is about: what it shows of ops and operands, each held against the head."""
 
-    def op(m, record, path):
-        require(merkle({m: record}, ops, path) == p.lists[0][1], "record", f"op {m} is another one")
+    def __init__(self, p):
+        self.p = p
+        (self.ops, _), (self.constants, _), (self.given, _), _, (self.state, _) = p.lists
+        require((len(p.inputs), len(p.before)) == (self.given, self.state) and p.op < self.ops, "counts",
+                "the run has not the op, the inputs and the state of the program")
+        self.name, self.attributes, self.numbers, _, self.outputs = self.op(p.op, p.record, p.record_path)
+        self.hidden = 3 if self.name == "non_max_suppression" else 0
+        extra = self.extra = min(self.hidden, p.target + 1)
+        require(len(p.auxiliaries) == extra, "auxiliaries", f"{extra} roots of auxiliary tensors belong to the target")
+        self.openings = {operand[0]: operand for operand in p.operands}
+        require(sorted(self.openings) == [k for k, *_ in p.operands], "operands", "operands are out of order")
+
+    def op(self, m, record, path):
+        require(merkle({m: record}, self.ops, path) == self.p.lists[0][1], "record", f"op {m} is another one")
         return op_record(record)
 
-    name, a, numbers, _, outputs = op(p.op, p.record, p.record_path)
-    extra = min(3 if name == "non_max_suppression" else 0, p.target + 1)
-    require(len(p.auxiliaries) == extra, "auxiliaries", f"{extra} roots of auxiliary tensors belong to the target")
-
-    def known(v, source, root):
+    def known(self, v, source, root):
         """The root that the run gives value v, and the shape that the program gives it, where that is shown."""
-        kind, *shown = source
-        begin = given + constants
-        if v < given or begin <= v < begin + state:
+        p, (kind, *shown), begin = self.p, source, self.given + self.constants
+        if v < self.given or begin <= v < begin + self.state:
             require(kind == 0, "source", "the run began with this operand")
-            return (p.inputs[v] if v < given else p.before[v - begin]), None
+            return (p.inputs[v] if v < self.given else p.before[v - begin]), None
         if v < begin:
             require(kind == 1, "source", "this operand is a constant")
             record = b"cvm1:constant\0" + text(shown[0]) + root
-            return (root if merkle({v - given: record}, constants, shown[1]) == p.lists[1][1] else None), None
+            return (root if merkle({v - self.given: record}, self.constants, shown[1]) == p.lists[1][1] else None), None
         require(kind == 2, "source", "this operand is what an op gave")
         m, record, record_path, roots, path = shown
-        _, _, _, start, shapes = op(m, record, record_path)
+        _, _, _, start, shapes = self.op(m, record, record_path)
         require(0 <= v - start < len(shapes) == len(roots), "source", "another op gave this operand")
         made = merkle({m: b"cvm1:step\0" + pack("<I", m) + listed(roots)}, p.op, path)
         require(made == p.log, "log", f"op {m} has not given these roots in the run")
         return roots[v - start], shapes[v - start]
 
-    def opening(position):
+    def opening(self, position):
         """An operand: opened down to its leaves."""
-        require(position in openings, "closed", f"operand {position} is read and not open")
-        _, dtype, extents, data_root, source, leaves, path = openings[position]
+        require(position in self.openings, "closed", f"operand {position} is read and not open")
+        _, dtype, extents, data_root, source, leaves, path = self.openings[position]
         require(dtype in (1, 2), "dtype", "a type of elements is 1 or 2")
         length = 4 * dtype * prod(extents)
         require(length < 2**64, "integer", "a tensor has less than 2^64 bytes")
         root = h(b"cvm1:tensor\0", pack("B", dtype), shape(extents), pack("<Q", length), data_root)
-        if position >= len(numbers):
+        if position >= len(self.numbers):
             require(source[0] == 0, "source", "an auxiliary tensor is in the claim")
-            due, declared = p.auxiliaries[position - len(numbers)], outputs[0][:2]
+            due, declared = self.p.auxiliaries[position - len(self.numbers)], self.outputs[0][:2]
         else:
-            due, declared = known(numbers[position], source, root)
+            due, declared = self.known(self.numbers[position], source, root)
         require(root == due, "root", "an operand is not that of the run")
         require(declared in (None, extents), "shape", "an operand has not the shape that the program gives it")
         indices = [k for k, _ in leaves]
@@ -623,15 +639,21 @@ def judge(data, expected=None):
         require(whole, "leaves", "a leaf is another one")
         return _Operand(extents, 4 * dtype, dict(leaves))
 
-    openings = {operand[0]: operand for operand in p.operands}
-    ordered = list(openings) == sorted(openings) and len(openings) == len(p.operands)
-    require(ordered, "operands", "operands are out of order")
-    x, hidden = _Operands(len(numbers) + extra, opening), 3 if name == "non_max_suppression" else 0
-    require(p.target - hidden < len(outputs), "target", f"a {name} has no target {p.target}")
-    extents = outputs[0][:2] if p.target < hidden else outputs[p.target - hidden]
+def judge(data, expected=None):
+    """Refuse a proof, or say what it is about."""
+    p = _Proof(data)
+    program = h(b"cvm1:program\0", pack("<I", p.op_set), text(p.limits), *(list_root(*each) for each in p.lists))
+    head = h(b"cvm1:trace\0", program, listed(p.inputs), listed(p.before), list_root(p.op, p.log))
+    require(head == p.head and expected in (None, head), "head", "program, inputs, state and log do not give the head")
+    require(p.op_set in (1, 2), "op_set", f"there is no op-set {p.op_set} here")
+    run = _Run(p)
+    require(p.op_set == 2 or run.name not in SECOND, "op_set", f"op-set 1 has no {run.name}")
+    x, outputs = _Operands(len(run.numbers) + run.extra, run.opening), run.outputs
+    require(p.target - run.hidden < len(outputs), "target", f"a {run.name} has no target {p.target}")
+    extents = outputs[0][:2] if p.target < run.hidden else outputs[p.target - run.hidden]
     require(p.element < prod(extents), "element", "there is no such element")
     d = index(p.element, extents)
-    count, start, course = fold(name, a, x, d, outputs, p.target)
+    count, start, course = fold(run.name, run.attributes, x, d, outputs, p.target)
     require(p.step < count, "count", f"the element takes {count} steps")
     require(len(p.first) == (p.step > 0), "before", "the first step has no partial before it")
     gives = course(p.step, p.first[0] if p.first else start)
@@ -640,10 +662,9 @@ def judge(data, expected=None):
     root = merkle({p.step - i: record for i, record in enumerate(shown)}, count, p.path)
     found = root and h(b"cvm1:partials\0", p.location, pack("<Q", count), root)
     require(found == p.partials, "partials", "the partials are not those that were committed to")
-    require(sorted(x.opened) == list(openings), "operands", "an operand is open that is not read")
-    spare = all(t.read == set(t.leaves) for t in x.opened.values())
-    require(spare, "leaves", "a leaf is open that is not read")
-    return (f"program   {program.hex()}\nhead      {p.head.hex()}\nop        {p.op} {name}\ntarget    {p.target}\n"
+    require(sorted(x.opened) == list(run.openings), "operands", "an operand is open that is not read")
+    require(all(t.read == set(t.leaves) for t in x.opened.values()), "leaves", "a leaf is open that is not read")
+    return (f"program   {program.hex()}\nhead      {p.head.hex()}\nop        {p.op} {run.name}\ntarget    {p.target}\n"
             f"element   {p.element}: {list(d)} of {list(extents)}\nstep      {p.step} of {count}\npartial   {p.after}")
 
 def judged(data, head=None):

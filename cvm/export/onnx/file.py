@@ -29,7 +29,7 @@ from cvm.graph import QuantizedGraph
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize, round_fraction
 
-__all__ = ["quantized_model"]
+__all__ = ["Grid", "float32_above", "grid_of", "quantized_model"]
 
 _TYPES: Mapping[int, type[np.integer[Any]]] = MappingProxyType({8: np.uint8, 16: np.uint16})
 """The type of codes of an activation, by bits."""
@@ -41,7 +41,7 @@ _MICROSOFT = "com.microsoft"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Grid:
+class Grid:
     """A quantiser as ONNX says it: float32 scales, zero points in the type of the codes, the axis of several."""
 
     scales: npt.NDArray[np.float32]
@@ -156,7 +156,7 @@ class _Writer:
         if self._uses_microsoft and _MICROSOFT not in domains:
             self._model.opset_import.append(self._onnx.helper.make_opsetid(_MICROSOFT, 1))
 
-    def _store(self, name: str, grid: _Grid) -> None:
+    def _store(self, name: str, grid: Grid) -> None:
         """A stored tensor as codes, and its numbers under the same name."""
         initializer = self._stored.pop(name)
         values = self._onnx.numpy_helper.to_array(initializer)
@@ -169,12 +169,12 @@ class _Writer:
         self._constant(f"{name}_codes", codes)
         self._node("DequantizeLinear", [f"{name}_codes"], name, grid, name, "")
 
-    def _insert(self, source: str, result: str, grid: _Grid, label: str) -> None:
+    def _insert(self, source: str, result: str, grid: Grid, label: str) -> None:
         after = "" if source in self._inputs else source
         self._node("QuantizeLinear", [source], f"{label}_codes", grid, label, after)
         self._node("DequantizeLinear", [f"{label}_codes"], result, grid, label, after)
 
-    def _node(self, op: str, inputs: list[str], result: str, grid: _Grid, label: str, after: str) -> None:
+    def _node(self, op: str, inputs: list[str], result: str, grid: Grid, label: str, after: str) -> None:
         """A node that goes behind the one that computes ``after``, or in front of all."""
         helper, attributes = self._onnx.helper, {} if grid.axis is None else {"axis": grid.axis}
         shape = () if grid.axis is None else grid.scales.shape
@@ -191,23 +191,28 @@ class _Writer:
             self._graph.initializer.append(self._onnx.numpy_helper.from_array(values, name))
 
 
-def _grid(item: CalibratedTensor, quantizer: LinearQuantizer) -> _Grid:
+def _grid(item: CalibratedTensor, quantizer: LinearQuantizer) -> Grid:
     """The quantiser with scales that float32 holds and a range that holds zero; filters are symmetric."""
     bits = (quantizer.hi - quantizer.lo).bit_length()
     if item.role == "filter":
-        scales = np.array([_float32_above(scale) for scale in quantizer.scale])
-        return _Grid(scales, np.zeros(scales.shape, np.int8 if bits <= 8 else np.int16), quantizer.axis)
+        scales = np.array([float32_above(scale) for scale in quantizer.scale])
+        return Grid(scales, np.zeros(scales.shape, np.int8 if bits <= 8 else np.int16), quantizer.axis)
     if bits not in _TYPES:
         message = f"codes of {bits} bits have no type in ONNX: use --bits 8 or 16"
         raise Unsupported("export.onnx.bits", message, Location(tensor=item.name))
+    return grid_of(quantizer, bits)
+
+
+def grid_of(quantizer: LinearQuantizer, bits: int) -> Grid:
+    """The quantiser of an activation with codes of 8 or 16 bits, with a range that holds zero."""
     (scale,), (offset,), codes = quantizer.scale, quantizer.offset, 2**bits - 1
     low, high = min(scale * quantizer.lo + offset, Fraction(0)), max(scale * quantizer.hi + offset, Fraction(0))
-    held = _float32_above(max(scale, (high - low) / codes))
+    held = float32_above(max(scale, (high - low) / codes))
     zero = min(round_fraction(-low / Fraction(float(held)), "half_up"), codes)
-    return _Grid(np.array([held]), np.array([zero], _TYPES[bits]), None)
+    return Grid(np.array([held]), np.array([zero], _TYPES[bits]), None)
 
 
-def _float32_above(scale: Fraction) -> np.float32:
+def float32_above(scale: Fraction) -> np.float32:
     """The least float32 that is not below a positive rational."""
     found = np.float32(float(scale))
     return found if Fraction(float(found)) >= scale else np.nextafter(found, np.float32(np.inf))

@@ -1,0 +1,73 @@
+"""Stored tensors of a graph whose contents may be changed: floats that one operation alone reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.calibration.roles import Uses, moved_operands
+from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData, verify
+
+__all__ = ["Floats", "contents", "in_type_of", "owned", "with_contents"]
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+_REARRANGING = frozenset(("copy", "reshape", "squeeze", "unsqueeze"))
+"""Operations that keep all items in their order."""
+
+
+def owned(uses: Uses, operand: Operand) -> str | None:
+    """The stored tensor of floats that an operand consists of, item by item in this order; None if others read it.
+
+    A tensor with codes or a quantiser of its own, one that `update` writes, one whose label another variable has, and
+    an output are none.
+    """
+    if not isinstance(operand, str) or not uses.fixed(operand):
+        return None
+    name = operand
+    while uses.only_reader(name) is not None:
+        maker = uses.made_by.get(name)
+        if maker is None:
+            return name if _holds_floats(uses.graph, uses.graph.tensors[name]) else None
+        if maker.name not in _REARRANGING:
+            return None
+        (name,) = moved_operands(maker)
+    return None
+
+
+def _holds_floats(graph: QuantizedGraph, tensor: GraphTensor) -> bool:
+    data = tensor.data
+    if tensor.quantizer is not None or data is None or data.quantizer is not None or data.values.dtype.kind != "f":
+        return False
+    if tensor.dtype != "scalar" or not np.isfinite(data.values).all():
+        return False
+    labels = [item.label.lower() for item in graph.tensors.values() if item.label is not None]
+    return tensor.label is None or labels.count(tensor.label.lower()) == 1
+
+
+def contents(graph: QuantizedGraph, name: str) -> Floats:
+    """The numbers of a tensor that `owned` found."""
+    data = graph.tensors[name].data
+    assert data is not None
+    return data.values.astype(np.float64)
+
+
+def in_type_of(graph: QuantizedGraph, name: str, values: Floats) -> npt.NDArray[Any]:
+    """Numbers in the floating-point type that the tensor has, each rounded to it."""
+    data = graph.tensors[name].data
+    assert data is not None
+    with np.errstate(all="ignore"):
+        return values.astype(data.values.dtype)
+
+
+def with_contents(graph: QuantizedGraph, changed: Mapping[str, npt.NDArray[Any]]) -> QuantizedGraph:
+    """The graph with other numbers in some stored tensors, verified."""
+    tensors = dict(graph.tensors)
+    for name, values in changed.items():
+        tensors[name] = replace(tensors[name], data=TensorData(values))
+    return verify(replace(graph, tensors=MappingProxyType(tensors)), "the calibration")

@@ -1,0 +1,222 @@
+"""Bias correction: rounding must not move the mean of any channel.
+
+The codes of a filter, and of what it is applied to, shift the mean of each channel of the result. The shift is measured
+on data, layer by layer in the order of execution with all earlier layers corrected, and taken out of the bias, so that
+each channel has the mean that it has in the float graph. What is left is the rounding of the bias itself: to the
+floating-point type that the model stores it in, or to the codes of its quantiser.
+
+Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", arXiv:1906.04721,
+section 4.2 and appendix D (empirical bias correction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.calibration.contents import Floats, contents, in_type_of, owned, with_contents
+from cvm.calibration.roles import Uses, moved_operands
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData, verify
+from cvm.reference import Reference, sample_count
+from cvm.reference.registry import Array
+from cvm.reference.values import pseudo_quantized
+
+__all__ = ["MOST_SAMPLES", "Corrected", "apart_count", "corrected", "fitting_samples"]
+
+MOST_SAMPLES = 16
+"""Samples that means are taken of: the values of all of them are in memory together."""
+
+
+_LEAST_SAMPLES, _MOST_APART = 8, 8
+"""From so many samples on, the last quarter is held apart, at most so many."""
+
+
+def fitting_samples(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool) -> slice:
+    """The samples that means are taken of: all but those held apart, not too many."""
+    total = sample_count(graph, inputs, cycles)
+    return slice(0, min(total - apart_count(total), MOST_SAMPLES))
+
+
+def apart_count(total: int) -> int:
+    """How many of so many samples are held apart."""
+    return min(total // 4, _MOST_APART) if total >= _LEAST_SAMPLES else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """The mean of each channel of ``tensor`` was shifted: by ``greatest`` at most, in the stored tensor ``bias``."""
+
+    tensor: str
+    bias: str
+    greatest: float
+    is_new: bool
+    """Whether the graph had no stored tensor of its own here, so that one was added."""
+
+
+@dataclass(slots=True)
+class _Site:
+    """A result that a product ends in, its axis of channels, and what is added to it: a stored tensor if it has one."""
+
+    result: str
+    axis: int
+    bias: str | None
+    mean: Floats
+    shift: Floats
+    after: Floats | None = None
+    """What the stored tensor holds when it is corrected."""
+
+
+def corrected(
+    graph: QuantizedGraph,
+    rounded: QuantizedGraph,
+    inputs: Mapping[str, npt.ArrayLike],
+    filters: Collection[str],
+    samples: slice,
+    *,
+    may_add: bool = True,
+) -> tuple[QuantizedGraph, tuple[Corrected, ...]]:
+    """``rounded`` with other biases behind the products with these filters: channels have the means of ``graph``.
+
+    Both graphs differ in quantisers alone. A bias that is stored as floats and read there alone gets other contents;
+    where there is none, a constant is added to the result if ``may_add``. A graph with state stays as it is: its means
+    depend on cycles. Raises as `Reference.run`.
+    """
+    uses = Uses(graph)
+    if any(operation.name == "update" for operation in graph.operations):
+        return rounded, ()
+    sites = {site.result: site for site in _sites(uses, filters) if may_add or site.bias is not None}
+    if not sites:
+        return rounded, ()
+    runs = Reference(graph, pseudo_quantize=True).runs(inputs, list(sites), samples=samples)
+    for number, run in enumerate(runs, start=1):
+        for site in sites.values():
+            site.mean += (_mean([run[site.result]], site.axis) - site.mean) / number
+
+    def change(name: str, arrays: list[Array]) -> list[Array]:
+        site = sites.get(name)
+        if site is None:
+            return arrays
+        _shift(rounded, site, site.mean - _mean(arrays, site.axis))
+        shift = site.shift.reshape([-1 if i == site.axis else 1 for i in range(arrays[0].ndim)])
+        return [array + shift for array in arrays]
+
+    Reference(rounded, pseudo_quantize=True).side_by_side(inputs, samples, change)
+    return _changed(rounded, [site for site in sites.values() if site.shift.any()])
+
+
+def _mean(arrays: list[Array], axis: int) -> Floats:
+    """The mean of each channel over all else and all arrays."""
+    others = tuple(i for i in range(arrays[0].ndim) if i != axis)
+    found: Floats = np.mean([array.mean(axis=others) for array in arrays], axis=0)
+    return found
+
+
+def _sites(uses: Uses, filters: Collection[str]) -> list[_Site]:
+    """Where the bias of each product with one of the filters is added, or may be."""
+    found = []
+    for operation in uses.graph.operations:
+        factors = uses.product(operation)
+        if factors is None or _origin(uses, factors.filter) not in filters:
+            continue
+        result, bias = operation.outputs[0], operation.inputs.get("bias")
+        if bias is None:
+            result, bias = _added(uses, result)
+        shape = uses.graph.tensors[result].shape
+        extent = shape[factors.channels]
+        stored = None if bias is None else _per_channel(uses, bias, factors.channels, extent)
+        found.append(_Site(result, factors.channels, stored, np.zeros(extent), np.zeros(extent)))
+    return found
+
+
+def _added(uses: Uses, result: str) -> tuple[str, Operand | None]:
+    """The sum of a product with something stored that alone reads it, and that; or the product itself."""
+    reader = uses.only_reader(result)
+    tensors = uses.graph.tensors
+    if reader is None or reader[0].name != "add" or tensors[result].quantizer is not None:
+        return result, None
+    operation, parameter = reader
+    (other,) = (value for key, value in operation.inputs.items() if key != parameter)
+    total = operation.outputs[0]
+    return (total, other) if uses.fixed(other) and tensors[total].shape == tensors[result].shape else (result, None)
+
+
+def _origin(uses: Uses, name: str) -> str:
+    """The tensor that the items of a filter were moved from."""
+    while (maker := uses.made_by.get(name)) is not None and len(moved_operands(maker)) == 1:
+        (name,) = moved_operands(maker)
+    return name
+
+
+def _per_channel(uses: Uses, bias: Operand, axis: int, extent: int) -> str | None:
+    """The stored tensor that holds one number of a bias for each channel, and may be changed."""
+    name = owned(uses, bias)
+    if name is None or not isinstance(bias, str):
+        return None
+    shape = uses.graph.tensors[bias].shape
+    return name if len(shape) > axis and shape[axis] == extent == prod(shape) else None
+
+
+def _shift(rounded: QuantizedGraph, site: _Site, wanted: Floats) -> None:
+    """Choose what the bias of a site becomes, and by how much that shifts its channels."""
+    if site.bias is None:
+        held = wanted.astype(np.float32)
+        site.after = held.astype(np.float64)
+        site.shift = site.after
+    else:
+        before = _real(rounded, site.bias, contents(rounded, site.bias))
+        site.after = in_type_of(rounded, site.bias, before + wanted.reshape(before.shape)).astype(np.float64)
+        site.shift = (_real(rounded, site.bias, site.after) - before).reshape(-1)
+    if not np.isfinite(site.after).all():
+        site.shift = np.zeros(len(wanted))
+
+
+def _real(rounded: QuantizedGraph, name: str, values: Floats) -> Floats:
+    """What the numbers of a stored tensor are once its quantiser has rounded them."""
+    quantizer = rounded.tensors[name].quantizer
+    return values if quantizer is None else pseudo_quantized(values, quantizer)
+
+
+def _changed(rounded: QuantizedGraph, sites: Sequence[_Site]) -> tuple[QuantizedGraph, tuple[Corrected, ...]]:
+    graph, found = rounded, []
+    for site in sites:
+        assert site.after is not None
+        if site.bias is None:
+            graph, name = _with_constant(graph, site)
+        else:
+            name = site.bias
+            graph = with_contents(graph, {name: in_type_of(graph, name, site.after)})
+        found.append(Corrected(site.result, name, float(np.abs(site.shift).max()), site.bias is None))
+    return graph, tuple(found)
+
+
+def _with_constant(graph: QuantizedGraph, site: _Site) -> tuple[QuantizedGraph, str]:
+    """The graph with a constant added to a result, which keeps its name and its quantiser; and that constant."""
+    assert site.after is not None
+    tensor = graph.tensors[site.result]
+    name, before = _free(graph, f"{site.result}.correction"), _free(graph, f"{site.result}.uncorrected")
+    values = site.after.astype(np.float32).reshape([-1 if i == site.axis else 1 for i in range(len(tensor.shape))])
+    tensors = dict(graph.tensors)
+    tensors[name] = GraphTensor(name, values.shape, "constant", data=TensorData(values), location=tensor.location)
+    tensors[before] = replace(tensor, name=before, quantizer=None)
+    operations = []
+    for operation in graph.operations:
+        if site.result in operation.outputs:
+            outputs = tuple(before if item == site.result else item for item in operation.outputs)
+            added = GraphOperation("add", {"x": before, "y": name}, {}, (site.result,), operation.location)
+            operations += [replace(operation, outputs=outputs), added]
+        else:
+            operations.append(operation)
+    found = replace(graph, tensors=MappingProxyType(tensors), operations=tuple(operations))
+    return verify(found, "the calibration"), name
+
+
+def _free(graph: QuantizedGraph, name: str) -> str:
+    """The name, with a number behind it if the graph has it already."""
+    numbered = (f"{name}.{i}" for i in count(2))
+    return next(item for item in chain((name,), numbered) if item not in graph.tensors)

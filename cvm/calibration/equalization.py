@@ -1,0 +1,239 @@
+"""Cross-layer equalisation: channels between two linear layers rescaled so that one quantiser suits all of them.
+
+Where only positively homogeneous functions, f(s x) = s f(x) for s > 0, stand between two linear layers, channel i of
+the first may be multiplied by s[i] if the second divides it out again: the function of the graph stays what it was. All
+s[i] are powers of two, so that even the float64 numbers of the outputs stay what they were, bit for bit (but for
+numbers that leave the range of float64).
+
+With r1[i] the greatest magnitude of a channel and r2[i] that of the second layer's weights for it, s[i] is the power of
+two next to sqrt(r2[i] / r1[i]). r1 is that of the first layer's weights; where these have a scale per channel, or a
+normalisation stands between, it is that of the numbers that the second layer reads from the data.
+
+Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", arXiv:1906.04721,
+section 4.1; for r1 from data, Xiao et al., "SmoothQuant", arXiv:2211.10438, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.calibration.contents import Floats, contents, in_type_of, owned, with_contents
+from cvm.calibration.roles import Product, Uses, filter_axis
+from cvm.graph import GraphOperation, Operand, QuantizedGraph
+from cvm.reference import Reference
+
+__all__ = ["Rescaled", "equalized"]
+
+_HOMOGENEOUS = frozenset(("copy", "relu", "leaky_relu", "prelu"))
+
+_MOST = 16
+"""The greatest power of two that a channel is multiplied with or divided by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaled:
+    """Channel i of ``tensor`` is 2^``exponents``[i] times what it was: the tensor that the second layer reads."""
+
+    tensor: str
+    filters: tuple[str, str]
+    """Those of the two layers."""
+    exponents: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Pair:
+    """Two layers: what is multiplied, each stored tensor with its axis of channels, and what is divided."""
+
+    tensor: str
+    channels: int
+    axis: int
+    first: str
+    weights: str | None
+    """The filter of the first layer if it is what is multiplied: no normalisation stands between."""
+    multiplied: dict[str, int] = field(default_factory=dict)
+    second: str = ""
+    reader: GraphOperation | None = None
+
+
+def equalized(
+    graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], *, per_channel: bool, cycles: bool = False
+) -> tuple[QuantizedGraph, tuple[Rescaled, ...]]:
+    """The graph with its channels rescaled, and which they are; nothing that has a quantiser or codes is changed.
+
+    ``per_channel`` says that filters get a scale for each output channel. Raises as `Reference.run`.
+    """
+    pairs = list(_pairs(Uses(graph)))
+    watched = [pair for pair in pairs if per_channel or pair.weights is None]
+    magnitudes = _magnitudes(graph, inputs, watched, cycles) if watched else {}
+    found = []
+    for pair in pairs:
+        weights = None if pair.tensor in magnitudes else pair.weights
+        first = magnitudes[pair.tensor] if weights is None else _per_index(graph, weights, pair.multiplied[weights])
+        exponents = _exponents(first, _of_inputs(graph, pair))
+        changed = _rescaled(graph, pair, exponents)
+        if changed:
+            graph = with_contents(graph, changed)
+            found.append(Rescaled(pair.tensor, (pair.first, pair.second), tuple(exponents.tolist())))
+    return graph, tuple(found)
+
+
+def _pairs(uses: Uses) -> Iterator[_Pair]:
+    for operation in uses.graph.operations:
+        factors = uses.product(operation)
+        pair = None if factors is None else _begun(uses, operation, factors)
+        if pair is not None and _followed(uses, pair, operation.outputs[0]):
+            yield pair
+
+
+def _begun(uses: Uses, operation: GraphOperation, factors: Product) -> _Pair | None:
+    """The first layer of a pair; None where its weights are not to be changed."""
+    weights = owned(uses, factors.filter)
+    shape = uses.graph.tensors[factors.filter].shape
+    parameter = next(name for name, value in operation.inputs.items() if value == factors.filter)
+    axis = filter_axis(operation, parameter, len(shape), shape[1] if len(shape) > 1 else 1)
+    extent = uses.graph.tensors[operation.outputs[0]].shape[factors.channels]
+    if weights != factors.filter or axis is None or axis < 0 or shape[axis] != extent:
+        return None
+    pair = _Pair("", extent, factors.channels, weights, weights, {weights: axis})
+    bias = operation.inputs.get("bias", False)
+    return pair if _takes(uses, pair, bias) else None
+
+
+def _takes(uses: Uses, pair: _Pair, operand: Operand) -> bool:
+    """Whether something that is added to the channels can be multiplied with them; it is noted then."""
+    if not isinstance(operand, str):
+        return operand == 0
+    name, shape = owned(uses, operand), uses.graph.tensors[operand].shape
+    if name is None or len(shape) <= pair.axis or shape[pair.axis] != pair.channels:
+        return False
+    if uses.graph.tensors[name].shape == shape:
+        pair.multiplied[name] = pair.axis
+        return True
+    if uses.graph.tensors[name].shape != (pair.channels,):
+        return False
+    pair.multiplied[name] = 0
+    return True
+
+
+def _followed(uses: Uses, pair: _Pair, name: str) -> bool:
+    """Walk from the result of the first layer to the second one; whether there is one."""
+    while (reader := uses.only_reader(name)) is not None and uses.graph.tensors[name].quantizer is None:
+        operation, parameter = reader
+        factors = uses.product(operation)
+        if factors is not None and factors.input == name:
+            return _ended(uses, pair, operation, factors)
+        if not _passes(uses, pair, operation, parameter, name):
+            return False
+        name = operation.outputs[0]
+    return False
+
+
+def _passes(uses: Uses, pair: _Pair, operation: GraphOperation, parameter: str, name: str) -> bool:
+    """Whether an operation gives multiplied channels for multiplied channels; what it adds is multiplied as well."""
+    others = [value for key, value in operation.inputs.items() if key != parameter]
+    tensors = uses.graph.tensors
+    if not all(map(uses.fixed, others)) or tensors[operation.outputs[0]].shape != tensors[name].shape:
+        return False
+    if operation.name in _HOMOGENEOUS:
+        return parameter == "x"
+    if operation.name == "add":
+        return _takes(uses, pair, others[0])
+    if operation.name == "batch_normalization" and parameter == "input":
+        pair.multiplied.clear()
+        pair.weights = None
+        scale, offset = operation.inputs["scale"], operation.inputs["offset"]
+        return isinstance(scale, str) and _takes(uses, pair, scale) and _takes(uses, pair, offset)
+    return False
+
+
+def _ended(uses: Uses, pair: _Pair, operation: GraphOperation, factors: Product) -> bool:
+    """Whether the operation is a second layer whose weights can be divided, channel by channel of its input."""
+    shape = uses.graph.tensors[factors.input].shape
+    axis = 1
+    if operation.name == "matmul":
+        swapped = operation.attributes["transposeA" if operation.inputs["A"] == factors.input else "transposeB"]
+        is_left = operation.inputs["A"] == factors.input
+        axis = len(shape) - (1 if is_left != bool(swapped) else 2)
+    pair.tensor, pair.second, pair.reader = factors.input, factors.filter, operation
+    return axis == pair.axis and owned(uses, factors.filter) == factors.filter and factors.filter != pair.first
+
+
+def _channel_of_items(graph: QuantizedGraph, pair: _Pair) -> npt.NDArray[np.int64]:
+    """For each item of the second filter the channel of the input that it is multiplied with, as an array to broadcast.
+
+    A grouped convolution has filters of shape [outputs, channels of one group, ...].
+    """
+    operation, shape = pair.reader, graph.tensors[pair.second].shape
+    assert operation is not None
+    ones = (1,) * (len(shape) - 2)
+    if operation.name == "conv":
+        groups = pair.channels // shape[1]
+        group = np.arange(shape[0]) // (shape[0] // groups)
+        return (group[:, None] * shape[1] + np.arange(shape[1])).reshape(*shape[:2], *ones)
+    if operation.name == "deconv":
+        return np.arange(shape[0]).reshape(-1, 1, *ones)
+    if operation.name == "linear":
+        return np.arange(shape[1])[None]
+    is_right = operation.inputs["B"] == pair.second
+    swapped = bool(operation.attributes["transposeB" if is_right else "transposeA"])
+    axis = len(shape) - (2 if is_right != swapped else 1)
+    return np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+
+
+def _of_inputs(graph: QuantizedGraph, pair: _Pair) -> Floats:
+    """The greatest magnitude of the second layer's weights for each channel that it reads."""
+    weights = np.abs(contents(graph, pair.second))
+    found = np.zeros(pair.channels)
+    np.maximum.at(found, np.broadcast_to(_channel_of_items(graph, pair), weights.shape), weights)
+    return found
+
+
+def _per_index(graph: QuantizedGraph, name: str, axis: int) -> Floats:
+    """The greatest magnitude of a stored tensor for each index of an axis."""
+    values = np.abs(np.moveaxis(contents(graph, name), axis, 0))
+    found: Floats = values.reshape(len(values), -1).max(axis=1)
+    return found
+
+
+def _magnitudes(
+    graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], pairs: Sequence[_Pair], cycles: bool
+) -> dict[str, Floats]:
+    """The greatest magnitude of each channel between the layers of each pair, over all runs."""
+    found = {pair.tensor: np.zeros(pair.channels) for pair in pairs}
+    for run in Reference(graph, pseudo_quantize=True).runs(inputs, list(found), cycles):
+        for pair in pairs:
+            values = np.abs(np.moveaxis(run[pair.tensor], pair.axis, 0)).reshape(pair.channels, -1)
+            np.maximum(found[pair.tensor], values.max(axis=1), out=found[pair.tensor])
+    return found
+
+
+def _exponents(first: Floats, second: Floats) -> npt.NDArray[np.int64]:
+    """round(log2(sqrt(second / first))), about their median; 0 for channels that are zero on either side."""
+    used = (first > 0.0) & (second > 0.0) & np.isfinite(first)
+    halves = np.zeros(len(first))
+    halves[used] = (np.log2(second[used]) - np.log2(first[used])) / 2
+    if used.any():
+        halves[used] -= np.median(halves[used])
+    return np.clip(np.rint(halves), -_MOST, _MOST).astype(np.int64)
+
+
+def _rescaled(graph: QuantizedGraph, pair: _Pair, exponents: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+    """The new contents of what is multiplied and divided; none where nothing changes, or a number would be rounded."""
+    if not exponents.any():
+        return {}
+    powers = {}
+    for name, axis in pair.multiplied.items():
+        powers[name] = exponents.reshape([-1 if i == axis else 1 for i in range(len(graph.tensors[name].shape))])
+    powers[pair.second] = -exponents[_channel_of_items(graph, pair)]
+    found = {}
+    for name, power in powers.items():
+        scaled = np.ldexp(contents(graph, name), power)
+        found[name] = in_type_of(graph, name, scaled)
+        if not np.array_equal(np.ldexp(found[name].astype(np.float64), -power), contents(graph, name)):
+            return {}
+    return found

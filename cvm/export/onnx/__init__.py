@@ -1,0 +1,6 @@
+"""Quantised models as files of ONNX: a model of ONNX with its own nodes, any other graph operation by operation."""
+
+from cvm.export.onnx.file import quantized_model
+from cvm.export.onnx.graphs import graph_model, halves_rounded_otherwise
+
+__all__ = ["graph_model", "halves_rounded_otherwise", "quantized_model"]

@@ -1,0 +1,36 @@
+"""Who makes and who reads the tensors of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from cvm.graph.model import GraphOperation, Operand
+
+__all__ = ["REARRANGING", "makers", "names_in", "readers"]
+
+REARRANGING = frozenset(("copy", "gather", "reshape", "slice", "squeeze", "tile", "transpose", "unsqueeze"))
+"""Operations whose result consists of items of their first operand, each as often as may be, in any order."""
+
+
+def names_in(operand: Operand) -> Iterator[str]:
+    """The tensors that an operand names."""
+    if isinstance(operand, str):
+        yield operand
+    elif isinstance(operand, tuple):
+        for item in operand:
+            yield from names_in(item)
+
+
+def makers(operations: Iterable[GraphOperation]) -> dict[str, GraphOperation]:
+    """The operation that computes each tensor."""
+    return {name: operation for operation in operations for name in operation.outputs}
+
+
+def readers(operations: Iterable[GraphOperation]) -> dict[str, list[tuple[GraphOperation, str]]]:
+    """The operations that read each tensor, in order, each with the parameter that it reads it as."""
+    found: dict[str, list[tuple[GraphOperation, str]]] = {}
+    for operation in operations:
+        for parameter, operand in operation.inputs.items():
+            for name in names_in(operand):
+                found.setdefault(name, []).append((operation, parameter))
+    return found

@@ -1,0 +1,179 @@
+"""Stored thresholds as codes of what they are compared with.
+
+A tree that was written out as tensor operations looks its thresholds up in a table of floats and compares them with
+features that have codes. ``x < c`` splits the codes of x into those below c and the others, so the code where the
+split lies says the same as c. With such codes a comparison is one of two integers, whatever float c was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.graph import REARRANGING, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData, makers, readers
+from cvm.limits import INT32_MAX
+from cvm.quantization import LinearQuantizer, Quantizer
+from cvm.quantization.rationals import Rationals
+
+__all__ = ["with_coded_thresholds"]
+
+Integers: TypeAlias = npt.NDArray[np.object_]
+"""Python integers, of any size."""
+
+_SCALED = frozenset(("add", "sub", "mul", "div"))
+"""Operations that scale or shift all items alike where the second operand is a number."""
+_ROUNDED_UP = {("lt", "y"): True, ("ge", "y"): True, ("gt", "y"): False, ("le", "y"): False,
+               ("lt", "x"): False, ("ge", "x"): False, ("gt", "x"): True, ("le", "x"): True}  # fmt: skip
+"""By comparison and parameter of the threshold c: whether it splits ``q < c`` from ``q >= c``, or ``q <= c`` from
+``q > c``. The first split is at the next code up, the second at the next code down."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """How a table is compared: with codes of a quantiser, and rounded up or down to these."""
+
+    quantizer: LinearQuantizer
+    up: bool
+
+
+def with_coded_thresholds(graph: QuantizedGraph) -> QuantizedGraph:
+    """The graph with codes in each table of floats that is looked up by computed indices and only compared then.
+
+    The other side of every comparison must be items of tensors with one and the same quantiser, and all comparisons
+    must split alike; any other table stays. All comparisons have the results that they had.
+    """
+    names = [name for name, tensor in graph.tensors.items() if _holds_floats(tensor)]
+    looked_up = _looked_up(graph, set(names))
+    if not looked_up:
+        return graph
+    splits = _Splits(graph)
+    changed: dict[str, GraphTensor] = {}
+    for name in names:
+        split = splits.of(name) if name in looked_up else None
+        data = None if split is None else _coded(graph.tensors[name], split)
+        if data is not None:
+            changed[name] = replace(graph.tensors[name], data=data)
+    return replace(graph, tensors=MappingProxyType({**graph.tensors, **changed})) if changed else graph
+
+
+def _holds_floats(tensor: GraphTensor) -> bool:
+    data = tensor.data
+    stored = tensor.kind in ("variable", "constant") and tensor.quantizer is None and data is not None
+    return stored and data is not None and data.quantizer is None and data.values.dtype.kind == "f"
+
+
+def _looked_up(graph: QuantizedGraph, names: set[str]) -> set[str]:
+    """Those of the names that a gather reads at computed indices."""
+    stored = {name for name, tensor in graph.tensors.items() if tensor.kind == "constant"}
+    return {
+        str(operation.inputs["input"])
+        for operation in graph.operations
+        if operation.name == "gather"
+        and operation.inputs["input"] in names
+        and operation.inputs["indices"] not in stored
+    }
+
+
+class _Splits:
+    """What reads each tensor of a graph, and what its items are compared with."""
+
+    def __init__(self, graph: QuantizedGraph) -> None:
+        self._graph = graph
+        self._made_by = makers(graph.operations)
+        self._readers = readers(graph.operations)
+
+    def of(self, table: str) -> _Split | None:
+        """How a table is compared, if nothing else is done with its items and all comparisons are alike."""
+        found: set[_Split] = set()
+        pending = [table]
+        while pending:
+            name = pending.pop()
+            if name in self._graph.outputs or self._graph.tensors[name].quantizer is not None:
+                return None
+            for operation, parameter in self._readers.get(name, []):
+                if operation.name in REARRANGING and parameter in ("input", "x"):
+                    pending += operation.outputs
+                    continue
+                split = self._compared(operation, parameter)
+                if split is None:
+                    return None
+                found.add(split)
+        return found.pop() if len(found) == 1 else None
+
+    def _compared(self, operation: GraphOperation, parameter: str) -> _Split | None:
+        up = _ROUNDED_UP.get((operation.name, parameter))
+        quantizer = self._source(operation.inputs["y" if parameter == "x" else "x"]) if up is not None else None
+        return None if quantizer is None or up is None else _Split(quantizer, up)
+
+    def _source(self, operand: Operand) -> LinearQuantizer | None:
+        """The quantiser of the tensor whose items an operand consists of, scaled and shifted as they are."""
+        factor, shift = Fraction(1), Fraction(0)
+        while isinstance(operand, str):
+            quantizer = self._graph.tensors[operand].quantizer
+            if quantizer is not None:
+                return _moved(quantizer, factor, shift)
+            maker = self._made_by.get(operand)
+            by = None if maker is None else maker.inputs.get("y")
+            if maker is None or not (maker.name in REARRANGING or (maker.name in _SCALED and isinstance(by, Fraction))):
+                return None
+            if isinstance(by, Fraction):
+                if maker.name in ("mul", "div") and by <= 0:
+                    return None
+                shift += factor * by * {"add": 1, "sub": -1}.get(maker.name, 0)
+                factor *= {"mul": by, "div": 1 / by}[maker.name] if maker.name in ("mul", "div") else 1
+            operand = maker.inputs["x" if "x" in maker.inputs else "input"]
+        return None
+
+
+def _moved(quantizer: Quantizer, factor: Fraction, shift: Fraction) -> LinearQuantizer | None:
+    """The quantiser of ``factor * x + shift`` for the x of one scale and offset."""
+    if not isinstance(quantizer, LinearQuantizer) or not quantizer.per_tensor:
+        return None
+    scale, offset = quantizer.scale[0] * factor, quantizer.offset[0] * factor + shift
+    return replace(quantizer, scale=(scale,), offset=(offset,))
+
+
+def _coded(tensor: GraphTensor, split: _Split) -> TensorData | None:
+    """The codes that split those of the quantiser as the numbers of a table do; None where that is not proven.
+
+    One more code at either end stands for thresholds that no code reaches.
+    """
+    assert tensor.data is not None
+    values, quantizer = tensor.data.values, split.quantizer
+    if not values.size or not np.isfinite(values).all() or max(-quantizer.lo, quantizer.hi) >= INT32_MAX:
+        return None
+    lo, hi = (quantizer.lo, quantizer.hi + 1) if split.up else (quantizer.lo - 1, quantizer.hi)
+    numerators, denominator = _in_codes(values, quantizer)
+    codes = -(-numerators // denominator) if split.up else numerators // denominator
+    codes = np.minimum(np.maximum(codes, lo), hi)
+    if not _splits_alike(codes, numerators, denominator, (lo, hi), split.up):
+        return None
+    grid = LinearQuantizer(quantizer.scale, quantizer.offset, quantizer.lo - 1, quantizer.hi + 1)
+    return TensorData(codes.astype(np.int32), grid)
+
+
+def _in_codes(values: npt.NDArray[Any], quantizer: LinearQuantizer) -> tuple[Integers, int]:
+    """The numbers in units of codes, ``(c - offset) / scale``, as integers over one positive denominator."""
+    numbers = Rationals.of_floats(values)
+    scale, offset = quantizer.scale[0], quantizer.offset[0]
+    above = np.asarray(numbers.numerators, dtype=object) * offset.denominator - offset.numerator * numbers.denominator
+    return above * scale.denominator, numbers.denominator * offset.denominator * scale.numerator
+
+
+def _splits_alike(codes: Integers, numerators: Integers, denominator: int, ends: tuple[int, int], up: bool) -> bool:
+    """Whether each code k splits the codes of the quantiser as its number c does.
+
+    Rounded up, all codes below k are below c, and k, if it is a code, is not. Rounded down, k and all codes below are
+    at most c, and k + 1 is above. At an end there is nothing on one side.
+    """
+    lo, hi = ends
+    below = (codes - 1 if up else codes) * denominator
+    above = (codes if up else codes + 1) * denominator
+    left = (below < numerators) if up else (below <= numerators)
+    right = (above >= numerators) if up else (above > numerators)
+    return bool(((codes == lo) | left.astype(bool)).all() and ((codes == hi) | right.astype(bool)).all())

@@ -1,0 +1,159 @@
+"""What a statement about an op consists of, and its evaluation.
+
+Shapes, gas and the intervals of ops on single elements are stated as lines of Python, so that they say exactly one
+thing and tests can hold them against the declarations. Other intervals are stated in words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Literal
+
+from cvm.ops.declaration import Op
+from cvm.ops.ranges import Shape
+
+__all__ = ["Each", "Example", "ExampleTensor", "Interval", "Statement", "evaluated_gas", "evaluated_interval",
+           "evaluated_shapes", "gas_line"]  # fmt: skip
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleTensor:
+    """An operand of an example: an input of a program with an interval, a constant, or a parameter."""
+
+    shape: Shape
+    elements: tuple[int, ...]
+    role: Literal["input", "constant", "parameter"] = "constant"
+    interval: Interval = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One use of an op, which the maker of the page computes and verifies."""
+
+    inputs: tuple[ExampleTensor, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """The interval of an op on single elements: lines, then the least and the largest element of the result.
+
+    ``X.lo`` and ``X.hi`` are the bounds of one element of the operand X.
+    """
+
+    lo: str
+    hi: str
+    where: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is stated of an op.
+
+    ``where`` are lines that the shapes and the work use; ``shapes`` has one expression per output; ``work`` is the part
+    of the gas beyond 1, elements read and elements written. ``X.shape`` is the shape of the operand X, ``X.size`` the
+    number of its elements, 0 for an operand that is absent; attributes stand under their names.
+    """
+
+    shapes: tuple[str, ...]
+    interval: Each | tuple[str, ...]
+    example: Example
+    where: tuple[str, ...] = ()
+    work: str = ""
+    formulas: tuple[str, ...] = ()
+    """What the formula of FORMAL leaves to its code, in words."""
+
+
+def _broadcast(*shapes: Shape) -> Shape:
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(map(max, zip(*padded, strict=True)))
+
+
+def _clip(x: int, lo: int, hi: int) -> int:
+    return max(lo, min(x, hi))
+
+
+def _quotient(a: int, b: int) -> int:
+    magnitude: int = abs(a) // abs(b)
+    return magnitude if (a < 0) == (b < 0) else -magnitude
+
+
+def _rounded(v: int, s: int, rounding: str) -> int:
+    if rounding == "half_up":
+        return (v + ((1 << s) >> 1)) >> s
+    if rounding == "toward_zero":
+        return _quotient(v, 1 << s)
+    floor, twice = v >> s, 2 * (v - (v >> s << s))
+    return floor + (twice > 1 << s or (twice == 1 << s and floor % 2 == 1))
+
+
+_WORDS: dict[str, Any] = {
+    "broadcast": _broadcast, "clip": _clip, "quotient": _quotient, "rounded": _rounded, "prod": math.prod,
+    "abs": abs, "enumerate": enumerate, "len": len, "max": max, "min": min, "range": range, "reversed": reversed,
+    "sum": sum, "tuple": tuple, "zip": zip,
+}  # fmt: skip
+"""The functions that statements may use; docs/ops.md says what they are."""
+
+
+def _operands(op: Op, items: Sequence[SimpleNamespace]) -> dict[str, Any]:
+    """The operands under the names of the declaration; several of one name are a list."""
+    if op.name == "requantize":
+        n = (len(items) - 2) // 2
+        return {"x": list(items[:n]), "m": list(items[n : 2 * n]), "c": items[-2], "s": items[-1]}
+    if any(spec.many for spec in op.inputs):
+        return {op.inputs[0].name: list(items)}
+    absent = SimpleNamespace(shape=(), size=0)
+    names = [spec.name for spec in op.inputs]
+    return dict(zip(names, [*items, *[absent] * (len(names) - len(items))], strict=True))
+
+
+def _scope(op: Op, items: Sequence[SimpleNamespace], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {"__builtins__": {}, **_WORDS, **attributes, **_operands(op, items)}
+
+
+def _evaluated(lines: Sequence[str], scope: dict[str, Any]) -> None:
+    for line in lines:
+        exec(line, scope)  # lines of this package
+
+
+def _shaped(statement: Statement, op: Op, shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The names of a statement with their values: operands, attributes, lines, outputs."""
+    scope = _scope(op, [SimpleNamespace(shape=shape, size=math.prod(shape)) for shape in shapes], attributes)
+    _evaluated(statement.where, scope)
+    for name, text in zip(op.outputs, statement.shapes, strict=True):
+        shape = tuple(eval(text, scope))  # a text of this package
+        scope[name] = SimpleNamespace(shape=shape, size=math.prod(shape))
+    return scope
+
+
+def evaluated_shapes(
+    statement: Statement, op: Op, shapes: Sequence[Shape], attributes: Mapping[str, Any]
+) -> tuple[Shape, ...]:
+    """The shapes of the outputs by the statement, for a valid call."""
+    scope = _shaped(statement, op, shapes, attributes)
+    return tuple(scope[name].shape for name in op.outputs)
+
+
+def gas_line(statement: Statement, op: Op) -> str:
+    """The gas of a call as an expression."""
+    read = [f"sum(t.size for t in {spec.name})" if spec.many else f"{spec.name}.size" for spec in op.inputs]
+    written = [f"{name}.size" for name in op.outputs]
+    return " + ".join(["1", *read, *written, *([statement.work] if statement.work else [])])
+
+
+def evaluated_gas(statement: Statement, op: Op, shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> int:
+    """The gas by the statement, for a valid call."""
+    return int(eval(gas_line(statement, op), _shaped(statement, op, shapes, attributes)))  # texts of this package
+
+
+def evaluated_interval(each: Each, op: Op, intervals: Sequence[Interval], attributes: Mapping[str, Any]) -> Interval:
+    """The interval by the statement, for operands of one element each."""
+    scope = _scope(op, [SimpleNamespace(lo=lo, hi=hi) for lo, hi in intervals], attributes)
+    _evaluated(each.where, scope)
+    return int(eval(each.lo, scope)), int(eval(each.hi, scope))  # texts of this package

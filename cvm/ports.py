@@ -1,0 +1,88 @@
+"""Inputs and outputs of a program in words: what to give, and what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from cvm.program.model import Shape
+from cvm.program.verifier import VerifiedProgram
+from cvm.quantization import LinearQuantizer, Quantizer
+from cvm.quantization.exact import nearest_float
+
+__all__ = ["Port", "inputs_of", "outputs_of"]
+
+_ROUNDING = {"half_up": "ties up", "half_even": "ties to even", "toward_zero": "truncated"}
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output: its name, its shape, and what its integers stand for."""
+
+    name: str
+    shape: Shape
+    dtype: Literal["real", "int32"]
+    """"real" where codes stand for real numbers, which an input takes and `Result.real` gives; else "int32"."""
+    codes: tuple[int, int]
+    """The interval of the integers: of an input what it takes, of an output what is proven."""
+    real: tuple[float, float] | None
+    """The real numbers that the least and the greatest code stand for, each the nearest float64; None without any."""
+    quantizer: str | None
+    """The quantiser in words."""
+
+    def __repr__(self) -> str:
+        codes = f"codes {self.codes[0]}..{self.codes[1]}"
+        if self.real is None:
+            return f"{self.name} {list(self.shape)} int32 {codes}"
+        return (
+            f"{self.name} {list(self.shape)} real {self.real[0]:.6g} to {self.real[1]:.6g}, {codes}: {self.quantizer}"
+        )
+
+
+def inputs_of(verified: VerifiedProgram) -> tuple[Port, ...]:
+    """The inputs of a program, in its order."""
+    return tuple(
+        _port(item.value.name, item.value.shape, (item.value.lo, item.value.hi), item.quantizer)
+        for item in verified.program.inputs
+    )
+
+
+def outputs_of(verified: VerifiedProgram) -> tuple[Port, ...]:
+    """The outputs of a program, in its order, with what is proven of their integers."""
+    found = []
+    for item in verified.program.outputs:
+        proven = verified.ranges[item.value]
+        codes = (int(proven.lo.min()), int(proven.hi.max()))
+        found.append(_port(item.name, verified.shapes[item.value], codes, item.quantizer))
+    return tuple(found)
+
+
+def _port(name: str, shape: Shape, codes: tuple[int, int], quantizer: Quantizer | None) -> Port:
+    if quantizer is None:
+        return Port(name, shape, "int32", codes, None, None)
+    ends = [value for code in codes for value in _values(quantizer, code)]
+    return Port(name, shape, "real", codes, (nearest_float(min(ends)), nearest_float(max(ends))), _words(quantizer))
+
+
+def _values(quantizer: Quantizer, code: int) -> Iterator[Fraction]:
+    """What a code stands for, in every channel."""
+    if isinstance(quantizer, LinearQuantizer):
+        yield from (quantizer.value(code, channel) for channel in range(len(quantizer.scale)))
+    else:
+        yield quantizer.value(code)
+
+
+def _words(quantizer: Quantizer) -> str:
+    if not isinstance(quantizer, LinearQuantizer):
+        return f"powers of two from 2^{quantizer.top - quantizer.hi + 1} to 2^{quantizer.top}, their negatives, and 0"
+    rounding = _ROUNDING[quantizer.rounding]
+    if quantizer.axis is not None:
+        least, most = nearest_float(min(quantizer.scale)), nearest_float(max(quantizer.scale))
+        return f"{len(quantizer.scale)} scales along axis {quantizer.axis}, {least:.6g} to {most:.6g}, {rounding}"
+    (scale,), (offset,) = quantizer.scale, quantizer.offset
+    zero = -offset / scale
+    if zero.denominator == 1:
+        return f"scale {nearest_float(scale):.6g}, zero point {zero.numerator}, {rounding}"
+    return f"scale {nearest_float(scale):.6g}, offset {nearest_float(offset):.6g}, {rounding}"

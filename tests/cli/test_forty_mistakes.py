@@ -1,0 +1,272 @@
+"""What new users do wrong: messages name the thing, the place and the next step, and nothing internal."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cvm as library
+from cvm.bench import contest
+from cvm.demo import MODEL
+from cvm.errors import CvmError
+from tests.cli.conftest import Outcome
+
+Cvm = Callable[..., Outcome]
+
+INTERNAL = re.compile(
+    r"Traceback|object has no attribute|NoneType|<class|<function| at 0x|\.py\b|errno|Errno|KeyError|TypeError"
+    r"|unpack|ValueError|IndexError|AttributeError|\bself\b|cvm\.[a-z_]+\.[a-z_]+\.|this is a bug"
+)
+"""What only who wrote cvm understands."""
+
+RUN = ["run", "negated.cvm"]
+VERIFY = ["receipt", "verify", "r.receipt", "--program"]
+TRY = "--help'"
+
+MISTAKES: list[tuple[list[str], int, list[str]]] = [
+    # Commands and options
+    (["rnu", "negated.cvm"], 2, ["'rnu'", "'run'", TRY]),
+    (["run"], 2, ["'PROGRAM'", TRY]),
+    (["receipt"], 2, ["command", "'cvm receipt --help'"]),
+    (["receipt", "veryfy"], 2, ["'veryfy'", "'verify'"]),
+    ([*RUN, "--thread", "2"], 2, ["--thread", "--threads"]),
+    ([*RUN, "codes.npy"], 2, ["codes.npy", "-i codes.npy", TRY]),
+    ([*RUN], 2, ["'image'", "-i", "[1, 2, 3]"]),
+    ([*RUN, "-i", "img=reals.npy"], 2, ["'img'", "'image'", "[1, 2, 3]"]),
+    ([*RUN, "-i", "reals.npy", "--executor", "cuda"], 3, ["'cuda'", "formal, numpy, native"]),
+    ([*RUN, "-i", "reals.npy", "--threads", "0"], 2, ["--threads", "1"]),
+    ([*RUN, "-i", "reals.npy", "--capture", "nothing"], 3, ["'nothing'", "`cvm inspect PROGRAM`"]),
+    ([*RUN, "-i", "reals.npy", "--expect-digest", "abc"], 3, ["'abc'", "64 hexadecimal digits"]),
+    ([*RUN, "-i", "reals.npy", "--expect-digest", 64 * "0"], 1, ["negated.cvm", 64 * "0", "found "]),
+    ([*RUN, "-i", "reals.npy", "--out-of-range", "all"], 2, ["'all'", "--out-of-range", "refuse or warn or clamp"]),
+    ([*RUN, "-i", "reals.npy", "--trace"], 2, ["--trace", "--receipt FILE"]),
+    (["check", "negated.cvm", "-i", "reals.npy", "--executors", "numpy"], 2, ["'numpy'", "--executors numpy,native"]),
+    (["ops", "Conv"], 3, ["'Conv'", "'conv2d'"]),
+    (["export", "negated.cvm", "-o", "x"], 2, ["--format", TRY]),
+    (["report", "negated.cvm"], 2, ["--model MODEL"]),
+    (["completion", "tcsh"], 2, ["'tcsh'", "bash, zsh, fish"]),
+    (["quantize", str(MODEL)], 2, ["'image'", "--random N"]),
+    # Wrong files in place of a program or a model
+    (["run", "nowhere.cvm", "-i", "reals.npy"], 3, ["nowhere.cvm", "No such file"]),
+    (["run", "empty.cvm", "-i", "reals.npy"], 3, ["empty.cvm", "byte 0", "copy the file again"]),
+    (["run", "short.cvm", "-i", "reals.npy"], 3, ["short.cvm", "byte 97", "copy the file again"]),
+    (["run", "flipped.cvm", "-i", "reals.npy"], 3, ["flipped.cvm", "copy the file again"]),
+    (["run", "r.receipt", "-i", "reals.npy"], 3, ["r.receipt", "a receipt", "`cvm receipt verify`"]),
+    (["run", "codes.npy", "-i", "reals.npy"], 3, ["codes.npy", "an array", "with -i"]),
+    (["run", "folder", "-i", "reals.npy"], 3, ["folder", "graph.nnef", "give the file itself"]),
+    (["compile", "net.pt", "-o", "x.cvm"], 3, ["net.pt", "PyTorch", "torch.onnx.export"]),
+    (["compile", "old.pt", "-o", "x.cvm"], 3, ["old.pt", "pickle", "torch.onnx.export"]),
+    (["compile", "picture.png", "-o", "x.cvm"], 3, ["picture.png", "a picture", "numpy.save"]),
+    (["compile", "text.txt"], 3, ["text.txt:1:1", "'hello'", "right file"]),
+    (["compile", "negated.cvm", "-o", "x.cvm"], 3, ["negated.cvm", "a program", "`cvm run`"]),
+    (["compile", "cut.onnx"], 3, ["cut.onnx", "byte 7", "export it again"]),
+    (["compile", "cut.tflite"], 3, ["cut.tflite", "leads nowhere", "export it again"]),
+    (["quantize", "negated.cvm", "-i", "reals.npy", "-o", "x.cvm"], 3, ["negated.cvm", "a program", "`cvm run`"]),
+    (["digest", "text.txt"], 3, ["text.txt", "a program, a receipt, a trace"]),
+    (["vectors", "check", "folder", "--executor", "numpy"], 3, ["folder", "*.msgpack"]),
+    # Wrong arrays
+    ([*RUN, "-i", "nowhere.npy"], 3, ["nowhere.npy", "No such file"]),
+    ([*RUN, "-i", "folder"], 3, ["folder", "directory"]),
+    ([*RUN, "-i", "picture.png"], 3, ["picture.png", "a picture", "numpy.save"]),
+    ([*RUN, "-i", "data.csv"], 3, ["data.csv", "numpy.loadtxt"]),
+    ([*RUN, "-i", "objects.npy"], 3, ["objects.npy", "found Python objects", "astype"]),
+    ([*RUN, "-i", "words.npy"], 3, ["words.npy", "found text", "astype"]),
+    ([*RUN, "-i", "complex.npy"], 3, ["complex.npy", "found complex numbers", "astype"]),
+    ([*RUN, "-i", "bool.npy"], 3, ["'image'", "logical values", "astype"]),
+    ([*RUN, "-i", "codes.npy"], 3, ["codes.npy", "'image'", "from 0 to 1", "--codes"]),
+    ([*RUN, "-i", "int.npy", "--codes"], 3, ["'image'", "[0, 255]", "300 at [0, 0, 0]"]),
+    ([*RUN, "-i", "far.npy", "--out-of-range", "refuse"], 3, ["'image'", "1e+09", "--out-of-range clamp"]),
+    ([*RUN, "-i", "nan.npy"], 3, ["'image'", "nan at [0, 0, 0]", "numpy.nan_to_num"]),
+    ([*RUN, "-i", "shape.npy"], 3, ["'image'", "[1, 2, 3]", "[3, 5]"]),
+    ([*RUN, "-i", "nothing.npy"], 3, ["'image'", "at least one element", "[0, 2, 3]"]),
+    ([*RUN, "-i", "other.npz"], 2, ["other.npz", "'label'", "other.npz:MEMBER"]),
+    ([*RUN, "-i", "image.npz:no"], 3, ["image.npz", "'no'", "there are image"]),
+    (["run", "pair.cvm", "-i", "codes.npy"], 2, ["codes.npy", "-i NAME=codes.npy", "a, b"]),
+    ([*RUN, "-i", "odd 'name'\x1b[31m.npy"], 3, ["odd 'name'\\x1b[31m.npy", "--codes"]),
+    # Wrong places to write
+    ([*RUN, "-i", "reals.npy", "-o", "nowhere/x.npz"], 3, ["nowhere/x.npz", "no folder nowhere", "make it"]),
+    ([*RUN, "-i", "reals.npy", "-o", "folder"], 3, ["folder", "Name a file in this folder"]),
+    (["cache", "clear"], 3, ["CVM_CACHE is empty"]),
+    # Receipts
+    ([*VERIFY[:3], "-i", "reals.npy"], 2, ["--program", TRY]),
+    ([*VERIFY, "pair.cvm", "-i", "reals.npy"], 5, ["the receipt is of program", "the program at hand is"]),
+    ([*VERIFY, "negated.cvm"], 5, ["no inputs are given", "-i"]),
+    ([*VERIFY, "negated.cvm", "-i", "reals.npy", "--signer", "text.txt"], 3, ["text.txt", "openssl pkey -pubout"]),
+    (["receipt", "verify", "negated.cvm", "--program", "negated.cvm"], 3, ["expected a receipt", "`cvm run`"]),
+    (["receipt", "sign", "r.receipt", "--key", "text.txt"], 3, ["text.txt", "private key", "openssl genpkey"]),
+    (["receipt", "show", "cut.receipt"], 3, ["cut.receipt", "copy the file again"]),
+    (["dispute", "locate", "r.receipt", "r.receipt"], 3, ["r.receipt", "expected a trace", "`cvm receipt verify`"]),
+]  # fmt: skip
+"""Command lines, their exit codes, and what the message must hold: the thing, the place, the next step."""
+
+
+@pytest.fixture
+def mess(cvm: Cvm, files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all that people give by mistake."""
+    assert cvm("run", "negated.cvm", "-i", "reals.npy", "--receipt", "r.receipt").code == 0
+    monkeypatch.setenv("CVM_CACHE", "")
+    program = (files / "negated.cvm").read_bytes()
+    flipped = bytearray(program)
+    flipped[len(program) // 2] ^= 255
+    texts = {
+        "empty.cvm": b"", "short.cvm": program[:100], "flipped.cvm": bytes(flipped), "old.pt": b"\x80\x02}q\0.",
+        "picture.png": b"\x89PNG\r\n\x1a\n" + bytes(90), "data.csv": b"1,2,3\n", "cut.onnx": b"\x08\x08\x12\x07pyt",
+        "cut.tflite": b"\x1c\0\0\0TFL3\x14\0", "cut.receipt": (files / "r.receipt").read_bytes()[:-9],
+        "odd 'name'\x1b[31m.npy": (files / "codes.npy").read_bytes(),
+    }  # fmt: skip
+    for name, data in texts.items():
+        (files / name).write_bytes(data)
+    arrays: dict[str, Any] = {
+        "objects": np.array([None, {}], object), "words": np.array(["a", "b"]), "complex": np.zeros((1, 2, 3), complex),
+        "bool": np.ones((1, 2, 3), bool), "int": np.full((1, 2, 3), 300), "far": np.full((1, 2, 3), 1e9),
+        "nan": np.full((1, 2, 3), np.nan), "shape": np.zeros((3, 5)), "nothing": np.zeros((0, 2, 3)),
+    }  # fmt: skip
+    for name, array in arrays.items():
+        np.save(f"{name}.npy", array)
+    with zipfile.ZipFile("net.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02}q\0.")
+    (files / "folder").mkdir()
+    return files
+
+
+def told(message: str, held: list[str]) -> None:
+    """The message holds what it must, and nothing internal."""
+    words = " ".join(message.split())
+    assert [part for part in held if part not in words] == []
+    assert INTERNAL.search(message) is None
+    assert "\x1b" not in message
+
+
+def named(item: object) -> str:
+    return " ".join(item).encode("unicode_escape").decode() if isinstance(item, list) else ""
+
+
+@pytest.mark.parametrize(("arguments", "code", "held"), MISTAKES, ids=named)
+def test_a_mistake_is_explained(cvm: Cvm, mess: Path, arguments: list[str], code: int, held: list[str]) -> None:
+    outcome = cvm(*arguments)
+    told(outcome.err + (outcome.out if code == 5 else ""), held)
+    assert outcome.code == code
+    if code != 5:
+        assert outcome.out == ""
+        assert outcome.err.startswith("cvm: ")
+        assert 1 <= len(outcome.err.splitlines()) <= 5
+
+
+def test_there_are_forty_and_more() -> None:
+    assert len(MISTAKES) + len(CALLS) + len(EXTRAS) >= 70
+
+
+def _session(**options: Any) -> library.Session:
+    return library.Session("negated.cvm", **options)
+
+
+IMAGE = np.zeros((1, 2, 3))
+CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
+    "a model is loaded": (lambda: library.load("net.pt"), ["net.pt", "PyTorch", "torch.onnx.export"]),
+    "nothing is loaded": (lambda: library.load(None), ["None", "path of a program"]),  # type: ignore[arg-type]
+    "a session of a number": (lambda: library.Session(3), ["3", "program"]),  # type: ignore[arg-type]
+    "a session of a picture": (lambda: library.Session("picture.png"), ["picture.png", "a picture", "numpy.save"]),
+    "threads as a text": (lambda: _session(threads="two"), ["'two'", "number of threads"]),
+    "an executor that is not there": (lambda: _session(executor="cuda"), ["'cuda'", "formal, numpy, native"]),
+    "an array without a name": (lambda: _session().run(IMAGE), ["{'image': array}"]),
+    "a wrong name": (lambda: _session().run({"img": IMAGE}), ["'img'", "image"]),
+    "a wrong shape": (lambda: _session().run({"image": np.zeros(5)}), ["'image'", "[1, 2, 3]", "[5]"]),
+    "integers": (lambda: _session().run({"image": IMAGE.astype(int)}), ["'image'", "codes=True", "astype"]),
+    "texts": (lambda: _session().run({"image": [["a"]]}), ["'image'", "real numbers"]),
+    "lists of different lengths": (
+        lambda: _session().run({"image": [[1.0], [1.0, 2.0]]}),
+        ["'image'", "different lengths"],
+    ),
+    "one input for many": (lambda: _session().run_many({"image": IMAGE}), ["[{...}, {...}]", "`run` takes one"]),
+    "one of many is wrong": (
+        lambda: _session().run_many([{"image": IMAGE}, {"image": np.zeros(5)}]),
+        ["number 1 of the 2 inputs", "[1, 2, 3]"],
+    ),
+    "an op of another name": (lambda: library.run_op("Conv", [IMAGE]), ["'Conv'", "'conv2d'", "`cvm ops`"]),
+    "a receipt of a program": (lambda: library.Receipt.load("negated.cvm"), ["negated.cvm", "expected a receipt"]),
+    "a level that is none": (
+        lambda: library.verify("r.receipt", "negated.cvm", level="all"),  # type: ignore[arg-type]
+        ["'all'", "structure, roots, outputs, trace, formal"],
+    ),
+}
+"""Calls from Python."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_wrong_call_is_explained(mess: Path, name: str) -> None:
+    call, held = CALLS[name]
+    with pytest.raises(CvmError) as caught:
+        call()
+    told(str(caught.value), held)
+
+
+EXTRAS: dict[str, tuple[list[str], list[str], list[str]]] = {
+    "onnx": (["compile", "cut.onnx"], ["onnx"], ["pip install 'cvm[onnx]'"]),
+    "tflite": (["compile", "cut.tflite"], ["tflite", "flatbuffers"], ["pip install 'cvm[tflite]'"]),
+    "sign": (["receipt", "sign", "r.receipt", "--key", "text.txt"], ["cryptography"], ["pip install 'cvm[sign]'"]),
+    "bench": (["bench", "negated.cvm", "--compare", "openvino"], ["openvino"], ["pip install 'cvm[bench]'"]),
+}  # fmt: skip
+"""Commands, the packages that they need, and what to install."""
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_missing_extra_is_named(cvm: Cvm, mess: Path, monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
+    arguments, packages, held = EXTRAS[extra]
+    for name in list(sys.modules):
+        if name.split(".")[0] in packages:
+            monkeypatch.delitem(sys.modules, name)
+    for name in packages:
+        monkeypatch.setitem(sys.modules, name, None)
+    found = find_spec
+    monkeypatch.setattr(contest, "find_spec", lambda name: None if name in packages else found(name))
+    outcome = cvm(*arguments)
+    assert outcome.code == 3
+    told(outcome.err, held)
+
+
+def ended(folder: Path, arguments: list[str], shell: str = "", **environment: str) -> tuple[int, str, str]:
+    """The exit code and the streams of a process with this environment alone."""
+    kept = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(library.__file__).parents[1])}
+    command = ["sh", "-c", f'"$@" {shell}', "sh", sys.executable, "-m", "cvm", *arguments]
+    result = subprocess.run(
+        command, cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    return result.returncode, result.stdout, result.stderr
+
+
+def test_a_user_without_a_home_is_served(mess: Path) -> None:
+    """No cache can be kept then; nothing else changes."""
+    (mess / "file").write_text("")
+    for home in ({}, {"HOME": ""}, {"HOME": str(mess / "file" / "home")}):
+        code, out, err = ended(mess, [*RUN, "-i", "reals.npy"], **home)
+        assert (code, err) == (0, "")
+        assert out.startswith("output")
+    code, out, err = ended(mess, ["cache", "show"], HOME=str(mess / "file" / "home"))
+    assert code == 0
+    assert "not used: " in out
+    told(out + err, ["file/home"])
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "nothing"])
+def test_a_poor_locale_is_no_trouble(mess: Path, locale: str) -> None:
+    np.save(mess / "größe.npy", np.zeros((1, 2, 3)))
+    code, _, err = ended(mess, [*RUN, "-i", "größe.npy"], LC_ALL=locale, CVM_CACHE="")
+    assert (code, err) == (0, "")
+
+
+def test_nobody_reads_the_output(mess: Path) -> None:
+    code, out, err = ended(mess, ["ops", "--json"], "| head -c 1", CVM_CACHE="")
+    assert (code, out, err) == (0, "{", "")
+    code, _, err = ended(mess, [*RUN, "-i", "reals.npy"], ">&-", CVM_CACHE="")
+    assert code == 74
+    told(err, ["stdout cannot be written", "it is closed"])

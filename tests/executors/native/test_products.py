@@ -1,0 +1,51 @@
+"""Products of matrices that are both computed: rows of results in vectors, with all lengths of tails."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cvm.program import Output, ProgramBuilder
+from tests.executors.native.comparison import compare
+
+pytestmark = pytest.mark.usefixtures("ways")
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("columns", [1, 2, 7, 33, 131])
+def test_products_of_computed_matrices(columns: int, transposed: tuple[bool, bool]) -> None:
+    """Batches of which B has all, some or one; codes of 8 and of 16 bits, and a product that a maximum follows."""
+    random = np.random.default_rng(columns)
+    for of_a, of_b, bound in (((), (), 127), ((4,), (2,), 127), ((2, 3), (1, 3), 3000)):
+        a = (*of_a, 5, 3) if transposed[0] else (*of_a, 3, 5)
+        b = (*of_b, columns, 5) if transposed[1] else (*of_b, 5, columns)
+        builder = ProgramBuilder()
+        x, w = builder.input("x", a, -bound, bound), builder.input("w", b, -bound - 1, bound)
+        (y,) = builder.add("matmul", [x, w], {"transpose_a": transposed[0], "transpose_b": transposed[1]})
+        (largest,) = builder.add("max", [y], {"axes": (-1,)})
+        program = builder.build([Output("y", y), Output("largest", largest)])
+        feeds = [
+            {"x": random.integers(-bound, bound, a, np.int32, True), "w": random.integers(-bound, bound, b, np.int32)}
+            for _ in range(2)
+        ]
+        compare(program, feeds)
+
+
+def test_both_operands_may_be_one_tensor() -> None:
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, 6, 6), -99, 99)
+    (y,) = builder.add("matmul", [x, x], {"transpose_b": True})
+    feed = {"x": np.random.default_rng(0).integers(-99, 100, (2, 6, 6)).astype(np.int32)}
+    compare(builder.build([Output("y", y)]), [feed])
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_dense_layers_with_computed_weights(biased: bool) -> None:
+    builder = ProgramBuilder()
+    shapes = {"x": (3, 17), "w": (37, 17), "b": (37,)}
+    names = [builder.input(name, shape, -100, 100) for name, shape in shapes.items()][: 3 if biased else 2]
+    (y,) = builder.add("dense", names)
+    random = np.random.default_rng(1)
+    feed = {name: random.integers(-100, 101, shape).astype(np.int32) for name, shape in shapes.items()}
+    unused = {} if biased else {"b": feed["b"]}
+    compare(builder.build([Output("y", y)]), [feed | unused])

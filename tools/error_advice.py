@@ -1,0 +1,227 @@
+"""What to do about an error: a sentence for each family of codes, and for each beginning of a code."""
+
+from __future__ import annotations
+
+__all__ = ["ADVICE", "FAMILIES"]
+
+FAMILIES = {
+    "agreement": "Executors that are compared with each other (`cvm check`, `cvm demo`).",
+    "any format": (
+        "The encoding that programs, receipts, traces and vectors share; `<format>` is the one of them that is read."
+    ),
+    "archive": "Archives of arrays (`.npz`) beside receipts.",
+    "argument": "An argument of a function of Python has the wrong type or value.",
+    "array": "Files of arrays: `.npy`, `.npz`.",
+    "audit": "Folders of receipts and the log of their verification.",
+    "bench": "`cvm bench`.",
+    "cache": "The folder of compiled code (`cvm cache`).",
+    "calibration": (
+        "`cvm quantize`, `cvm.quantize`, `cvm.quantize_program`: quantisers from data "
+        "([calibration.md](calibration.md))."
+    ),
+    "cluster": "Receipts verified on a Ray cluster ([receipts.md](receipts.md)).",
+    "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
+    "digest": "`cvm digest`, and digests that are expected.",
+    "dispute": "Disputes about runs, and answers of their parties ([disputes.md](disputes.md)).",
+    "executors": "What an executor was asked to do.",
+    "export": "Programs and quantisers written for others.",
+    "format": "A file is not what a command or function takes.",
+    "graph": (
+        "A graph of real tensors breaks a rule of its operations ([graph.md](graph.md)). A file alone cannot "
+        "cause this."
+    ),
+    "input": "Arrays that a program is given.",
+    "inspect": "`cvm inspect`.",
+    "judge": "How many elements FORMAL judges, and how they are drawn.",
+    "key": "Files of keys.",
+    "legalize": "`cvm legalize`: programs in the document's ops alone ([legalize.md](legalize.md)).",
+    "limit": "A bound on files, shapes or work, found before memory is taken. Programs name their profile of bounds.",
+    "log": "The log of an interrupted verification.",
+    "lowering": "A model was read, but no program of it is proven to be its meaning ([lowering.md](lowering.md)).",
+    "nnef": "NNEF documents, tensor files, quantisation files and containers; the second word is the rule's chapter.",
+    "onnx": "Models of ONNX ([onnx.md](onnx.md)).",
+    "ops": "An integer operation is used against its declaration; `<label>` is C1, C2, .. of [ops.md](ops.md).",
+    "openvx": "OpenVX graphs ([openvx.md](openvx.md)); the classes carry the vx_status.",
+    "output": "Results could not be written.",
+    "program": "A program breaks a rule of programs, or is no program.",
+    "proof": "Files of one-step proofs.",
+    "quantization": "A quantiser or a scale that cannot be.",
+    "receipt": "A receipt is not of its format, or cannot be built.",
+    "reference": "The evaluation of a graph in float64 (`cvm nnef run`, `cvm report`, calibration).",
+    "report": "`cvm report`.",
+    "result": "What a run gave.",
+    "session": "`cvm.Session`.",
+    "sign": "Keys and signatures of receipts.",
+    "state": "The state that a run begins with.",
+    "step": (
+        "A one-step proof is refused; the second word is the check that failed "
+        "([commitments.md](commitments.md), section 9)."
+    ),
+    "tensor": "Files of tensors.",
+    "tflite": "Models of TFLite ([tflite.md](tflite.md)).",
+    "trace": "A trace is not of its format, or cannot be built.",
+    "usage": "The command line.",
+    "vectors": "Test vectors, and programs that answer them.",
+    "verify": "`cvm receipt verify`, `cvm.verify`.",
+    "webnn": "WebNN graphs ([webnn.md](webnn.md)).",
+}
+"""What the codes with the same first word are about."""
+
+_WHOLE = (
+    "The file is damaged or of another kind: copy or make it again; `cvm inspect` and `cvm digest` say what a file is."
+)
+_AGAIN = "The file is no regular file, or is being written: wait until it is written, and name a file."
+_PATH = "Check the path and its permissions."
+_PYTHON = "Give an argument as the message says; [api.md](api.md) has the types."
+_EXPORT = (
+    "Export or convert the model again; if another engine takes the file, report it with the smallest "
+    "file that shows it."
+)
+_DOCUMENT = "Correct the document at the line and column that the message names."
+_FEWER = "Give the tensor, or the operands of the operation, quantisers of fewer bits; or let `cvm quantize` choose."
+_BUG = "Report it with the smallest model that shows it and what `cvm doctor --json` prints."
+_PROOF = "Do not believe the proof. Its sender can make a new one from the run: `cvm dispute step`."
+_LARGE = "Split the work or make it smaller; if it is legitimate, the bounds are those of `cvm/limits.py`."
+
+ADVICE = {
+    "agreement.": (
+        "Run `cvm doctor`; an executor that differs from FORMAL is a defect: report it, and use `--executor numpy`."
+    ),
+    "<format>.": _WHOLE,
+    "<format>.options": "Leave the option out, or name a model of the format that has it.",
+    "archive.": _AGAIN,
+    "argument.": _PYTHON,
+    "array.": _WHOLE,
+    "array.dtype": "Save numbers or booleans of at most 64 bits: `array.astype(numpy.float32)`.",
+    "array.kind": "Save the array with `numpy.save` or `numpy.savez`.",
+    "array.member": "Name one of the members: `-i NAME=FILE:MEMBER`.",
+    "array.unreadable": _PATH,
+    "audit.": "Name a folder that holds `*.receipt` files with their inputs `*.npz` beside them.",
+    "audit.log": "Name a log of the same programs and options, or a new one.",
+    "bench.": "Choose another engine, batch or model, as the message says.",
+    "bench.extra": "`pip install 'cvm[bench]'`.",
+    "bench.outputs": "Run `cvm check` on the program, and report the difference.",
+    "cache.": "Make the folder one that only you can write in; `cvm doctor` says which it is.",
+    "calibration.": "Give the option a value that the message lists; `cvm quantize --help` has all.",
+    "calibration.real": "Remove NaN and infinities from the data or the weights of the tensor that is named.",
+    "calibration.goal": "Ask for less, allow more bytes, or give more data; the message has what can be reached.",
+    "cluster.": "Check the address, and that all nodes run the same versions of cvm, Ray and Python.",
+    "cvm_runtime.": _EXPORT,
+    "cvm_runtime.compat": "Say `correct` or `cvm-1`.",
+    "cvm_runtime.export.": (
+        "The library has no form for this: run the program with cvm, or change what the message names."
+    ),
+    "cvm_runtime.options": "Leave the option out: a model of cvm-runtime has none of it.",
+    "cvm_runtime.unreadable": _PATH,
+    "cvm_runtime.graph.file": _AGAIN,
+    "cvm_runtime.params.file": _AGAIN,
+    "digest.": "Name a program, a receipt, a trace, or an array of integers.",
+    "dispute.": (
+        "Compare runs of one program on one input; make the files with `cvm run --codes --capture all` or "
+        "`--trace-file`."
+    ),
+    "executors.": "Name an executor that `cvm doctor` lists, and give it what the program declares (`cvm inspect`).",
+    "executors.native": "Use `--executor numpy`; `cvm doctor` says why native code is not used here.",
+    "export.": "Choose other bits or another form, or write a program (`-o model.cvm`) instead.",
+    "format.": "Follow the message: it names what the file is, and the command that takes it.",
+    "graph.": _BUG,
+    "input.": "Give arrays as `cvm inspect PROGRAM` (`session.inputs`) lists them: names, shapes, types.",
+    "input.integers": (
+        "Say `--codes` (`codes=True`) if the integers are codes, or convert them to floats if they are numbers."
+    ),
+    "input.range": "Scale the data as the model was trained, or let it be clamped: `--out-of-range clamp`.",
+    "inspect.": "Use `--json`.",
+    "judge.": "Give `--judge` a count and `--salt` hexadecimal digits.",
+    "key.": _AGAIN,
+    "legalize.": "Use the program as it is, or quantise the model with fewer bits.",
+    "limit.": _LARGE,
+    "limit.memory": "Free memory or give fewer `--jobs`; then run the same command again: it goes on.",
+    "limit.workers": "Start nodes of the cluster, then run the same command again: it goes on.",
+    "limit.work": "Run fewer samples or a smaller model; `cvm inspect --cost` shows where the gas goes.",
+    "limit.stack": "Make the document less deep.",
+    "log.": _AGAIN,
+    "lowering.": _FEWER,
+    "lowering.contents": "Bring the tensor files: name the model's folder or archive, not the bare document.",
+    "lowering.operation": (
+        "Replace the operation, or use one of those that [graph.md](graph.md) lists as exact or bounded."
+    ),
+    "lowering.unquantized": "Give the tensor a quantiser: `cvm quantize MODEL -i DATA` does.",
+    "lowering.rounding": "Give the tensor a quantiser that rounds half up.",
+    "nnef.": _DOCUMENT,
+    "nnef.container.": (
+        "Pack the model again: a folder, or a plain .tgz, with `graph.nnef` and one `.dat` file for each variable."
+    ),
+    "nnef.container.unreadable": _PATH,
+    "nnef.container.unwritable": _PATH,
+    "nnef.container.exists": "Name a path that does not exist yet.",
+    "nnef.extension.": (
+        "Use what the declared version and extensions offer; `cvm nnef upgrade` reads provisional documents."
+    ),
+    "nnef.invocation.": "Correct the call; `cvm ops --nnef NAME` shows what the operation takes.",
+    "nnef.quantization.": "Correct `graph.quant`, or write a new one: `cvm quantize MODEL -i DATA -o graph.quant`.",
+    "nnef.shapes.": "Correct the shapes, or the operation, at the line that the message names.",
+    "nnef.tensor-file.": "Write the tensor file again; the message says what its header or its items break.",
+    "nnef.writer.": "The graph has no form in NNEF: write a program instead (`-o model.cvm`).",
+    "onnx.": _EXPORT,
+    "onnx.external": "Put the files of external data into the model's folder, or save the model with its data inside.",
+    "onnx.file": _AGAIN,
+    "onnx.external.file": _AGAIN,
+    "onnx.external.unreadable": _PATH,
+    "onnx.float": "Quantise the model: `cvm quantize model.onnx -i data.npz -o model.cvm`.",
+    "onnx.input": "Name an input that the model has, and give open extents by `--input-shape NAME=N,N,..`.",
+    "onnx.operator": "Replace the operator, or export without it; [onnx.md](onnx.md) lists those that are read.",
+    "onnx.opset": "Export with an opset that is read, or convert it: `onnx.version_converter.convert_version`.",
+    "onnx.options": "Leave the option out: the file is no model of ONNX.",
+    "onnx.package": "`pip install 'cvm[onnx]'`.",
+    "onnx.range": "Give the input an interval that its integers stay in: `--input-range NAME=LO,HI`.",
+    "onnx.state": "Name an input and the output that it becomes, of one shape: `--state NAME=OUTPUT`.",
+    "onnx.unreadable": _PATH,
+    "openvx.": (
+        "Correct the call by the specification's section of the function or kernel; the message names the parameter."
+    ),
+    "ops.": "Correct the call by the op's declaration: `cvm ops NAME`, or [ops.md](ops.md).",
+    "output.": "Check the path, its permissions and the space on the disk.",
+    "program.": _WHOLE,
+    "program.op_set": "The program needs another version of cvm: compile the model again, or install that version.",
+    "program.unreadable": _PATH,
+    "proof.": _AGAIN,
+    "quantization.": (
+        "Give the quantiser finite numbers with min below max, a scale above zero and bits that are possible."
+    ),
+    "receipt.": _WHOLE,
+    "receipt.file": _AGAIN,
+    "receipt.unreadable": _PATH,
+    "reference.": "Correct the model or the data at the tensor that the message names.",
+    "reference.operation": "The operation has no float meaning here: leave the comparison out.",
+    "reference.data": "Bring the tensor files: name the model's folder or archive.",
+    "report.": (
+        "Name the model that the program was compiled from, labels that are integers, and an output of real numbers."
+    ),
+    "report.extra": "`pip install 'cvm[report]'`, or `--json`.",
+    "result.": "Read the codes: the output has no quantiser.",
+    "session.": _PYTHON,
+    "sign.": "Make a key with `openssl genpkey -algorithm ed25519 -out key.pem`.",
+    "sign.package": "`pip install 'cvm[sign]'`. To verify signatures needs no extra.",
+    "state.": "Give the state as the program declares it, as codes: `cvm inspect PROGRAM`.",
+    "step.": _PROOF,
+    "step.count": "Name a step that the element has; steps count from 0.",
+    "step.element": "Name an element that the tensor has.",
+    "step.target": "Name an output of the op.",
+    "step.unreadable": _PATH,
+    "tensor.": _AGAIN,
+    "tflite.": _EXPORT,
+    "tflite.compat": "Compile without `--compat`: the exact meaning is computed.",
+    "tflite.extra": "`pip install 'cvm[tflite]'`.",
+    "tflite.file": _AGAIN,
+    "tflite.float": "Quantise the model: `cvm quantize model.tflite -i data.npz -o model.cvm`.",
+    "tflite.operator": "Replace the operator, or convert without it; [tflite.md](tflite.md) lists those that are read.",
+    "tflite.unreadable": _PATH,
+    "trace.": _WHOLE,
+    "trace.file": _AGAIN,
+    "trace.unreadable": _PATH,
+    "usage": "Type what the message says, or `--help` after the command.",
+    "vectors.": "Name a folder of vectors and a command that runs here; `spec_vectors/README.md` has the protocol.",
+    "verify.": "Name a level that the given files allow; [receipts.md](receipts.md) has the levels.",
+    "webnn.": "Give arrays of the declared types, finite and within the range that the message names.",
+}
+"""What to do about a code that begins so; the longest beginning counts."""

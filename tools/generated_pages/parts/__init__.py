@@ -1,0 +1,1 @@
+"""Parts of generated pages that need more than a few lines."""

@@ -1,0 +1,1 @@
+"""The settings of the site that `make site` builds of docs/."""
