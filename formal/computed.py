@@ -55,7 +55,7 @@ def rounded_quotient(N: int, D: int, rounding: str) -> int:
 def quotient(*tensors: Tensor, terms: int, rounding: str, lo: int, hi: int) -> Tensor:
     """Y[d] = clip(round(N / D), lo, hi).
 
-    where N = m_1[d] x_1[d] + .. + m_n[d] x_n[d] + c[d] and D = w_1[d] y_1[d] + .. + w_k[d] y_k[d] + e[d], with
+    where N = m_1[d] x_1[d] + .. + m_n[d] x_n[d] + c[d] and D = w_1 y_1[d] + .. + w_k y_k[d] + e, with
     n = terms. D is positive for all values that the operands are proven to have.
     The inputs are x_1 .. x_n, y_1 .. y_k, m_1 .. m_n, w_1 .. w_k, c, e. The output has the shape of x_1, to which all
     others are broadcast: their index is the one `aligned` with d.
@@ -73,7 +73,7 @@ def quotient(*tensors: Tensor, terms: int, rounding: str, lo: int, hi: int) -> T
 
 
 def moments(x: int, n: int, S_1: int, S_2: int, statistic: str) -> tuple[int, int]:
-    """What t and Q are for an element x of a row of n elements, S_1 being the sum of the row and S_2 the sum of its squares.
+    """T and Q for an element x of a row of n elements, S_1 being the sum of the row and S_2 the sum of its squares.
 
     t / sqrt(Q) is x minus the mean over the standard deviation, x over the root of the mean square, or x over the
     root of the sum of squares.

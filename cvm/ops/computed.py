@@ -32,9 +32,9 @@ from cvm.ops.ranges import Bounds, Range, Shape, aligned, contracted, pointwise
 
 __all__ = ["MAX_DIVISOR_TERMS", "MAX_QUOTIENT_TERMS", "Matmul", "Normalize", "Quotient", "UpdateSlice"]
 
-MAX_QUOTIENT_TERMS, MAX_DIVISOR_TERMS = 6, 2
-"""The largest numbers of terms of the numerator and of the divisor of a quotient: one step of a dispute opens a term of
-the numerator and the whole divisor."""
+MAX_QUOTIENT_TERMS, MAX_DIVISOR_TERMS = 6, 3
+"""The largest numbers of terms of the numerator and of the divisor of a quotient: a step of a dispute adds one term of
+the numerator, and the last one opens the whole divisor, whose factors have one element each for that reason."""
 
 
 class _MatmulAttributes(AttributeModel):
@@ -118,6 +118,13 @@ def _pairs(call: Call) -> int:
     return (len(call.shapes) - 2) // 2
 
 
+def _quotient_factors_fit(call: Call) -> bool:
+    first = _pairs(call)
+    *divisor, c, e = call.shapes[first + call.attributes.terms :]
+    own = call.shapes[first : first + call.attributes.terms]
+    return broadcasts_to([*own, c], call.shapes[0]) and all(shape == (1,) for shape in (*divisor, e))
+
+
 def _sums(operands: Sequence[Range], n: int) -> tuple[Range, Range]:
     """The ranges of numerator and divisor: wide enough for their sum and for twice either."""
     count = (len(operands) - 2) // 2
@@ -164,8 +171,8 @@ class Quotient(Op):
     """A quotient of two weighted sums, rounded once and clipped: clip(round(N / D), lo, hi).
 
     N = sum m_i x_i + c and D = sum w_j y_j + e > 0. The inputs are x_1, .., x_n, y_1, .., y_k, m_1, .., m_n, w_1, ..,
-    w_k, c, e, with n = terms from 1 to 6 and k 1 or 2; all are broadcast to the shape of x_1, which is that of the
-    result. Each sum has fewer than 100 bits, whatever the operands are.
+    w_k, c, e, with n = terms from 1 to 6 and k from 1 to 3; all are broadcast to the shape of x_1, which is that of the
+    result. w_j and e have one element. Each sum has fewer than 100 bits, whatever the operands are.
     """
 
     name = "quotient"
@@ -174,9 +181,11 @@ class Quotient(Op):
     op_set = 2
     inputs = (
         Input("x", "n + k tensors x_1, .., x_n, y_1, .., y_k, which broadcast to the first one's shape", many=True),
-        Input("m", "n + k factors m_1, .., m_n, w_1, .., w_k, which broadcast to x_1's shape", "parameter", many=True),
+        Input(
+            "m", "n + k factors: m_i, which broadcast to x_1's shape, and w_j of one element", "parameter", many=True
+        ),
         Input("c", "the offset of the numerator, which broadcasts to x_1's shape", "parameter"),
-        Input("e", "the offset of the divisor, which broadcasts to x_1's shape", "parameter"),
+        Input("e", "the offset of the divisor, one element", "parameter"),
     )
     Attributes = _QuotientAttributes
     constraints = (
@@ -193,8 +202,8 @@ class Quotient(Op):
         ),
         Constraint(
             "C4",
-            "m_i, w_j, c and e of extents that, aligned at the right, are 1 or those of x_1",
-            lambda c: broadcasts_to(c.shapes[_pairs(c) :], c.shapes[0]),
+            "m_i and c of extents that, aligned at the right, are 1 or those of x_1; w_j and e of shape (1,)",
+            _quotient_factors_fit,
         ),
         Constraint("C5", "lo <= hi", lambda c: c.attributes.lo <= c.attributes.hi),
         Constraint("C6", "D of at least 1 for all values of the operands", _divisor_is_positive, on="ranges"),
