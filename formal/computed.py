@@ -73,7 +73,7 @@ def quotient(*tensors: Tensor, terms: int, rounding: str, lo: int, hi: int) -> T
 
 
 def moments(x: int, n: int, S_1: int, S_2: int, statistic: str) -> tuple[int, int]:
-    """T and Q for an element x of a row of n elements, S_1 being the sum of the row and S_2 the sum of its squares.
+    """What t and Q are for an element x of a row of n, S_1 being the sum of the row and S_2 that of the squares.
 
     t / sqrt(Q) is x minus the mean over the standard deviation, x over the root of the mean square, or x over the
     root of the sum of squares.

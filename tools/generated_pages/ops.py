@@ -50,8 +50,8 @@ X: its bounds, as [verifier.md](verifier.md#5-ranges) defines them, with the wor
 fit*. Where the interval is given by lines of Python, `X.lo` and `X.hi` are the bounds of an element, the operands are
 first made to fit 2^18 bounds or as many as the largest of them has, counted as those of their broadcast, and the
 lines hold for each bound of that broadcast. `clip(x, lo, hi)` is max(lo, min(x, hi)), `quotient(a, b)` the quotient
-truncated toward zero, and `rounded(v, s, rounding)` is v / 2^s, rounded as `requantize` says. What the lines give may
-exceed int32: then the call is refused with `program.range`.
+truncated toward zero, `rounded(v, s, rounding)` is v / 2^s and `ratio(a, b, rounding)` a / b, rounded as `requantize`
+and `quotient` say. What the lines give may exceed int32: then the call is refused with `program.range`.
 
 **Checks** are in order: the first one that fails is reported. Those of every op are left out here: that inputs exist
 (`program.undefined`) and are tensors or parameters as said (`program.kind`) follows on the arity; sizes and gas
