@@ -173,7 +173,7 @@ def _requantization(rounding: str) -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (1, 19, 5, 5), -(2**20), 2**20)
     y = builder.input("y", (1, 1, 5, 5), -(2**20), 2**20)
-    outputs = []
+    outputs: list[Output] = []
     for shift in (0, 1, 12, 31, 40):
         m = builder.parameter(np.full((1, 1, 1, 1), max(1, 2**shift // 3)))
         n = builder.parameter(np.arange(-9, 10).reshape(1, 19, 1, 1))
@@ -190,7 +190,7 @@ def _ends_of_results(rounding: str) -> VerifiedProgram:
     x = builder.input("x", (1, 20, 2, 3), -(2**15), 2**15 - 1)
     channel = np.arange(20).reshape(1, 20, 1, 1)
     at = np.where(channel % 2 == 0, -(2**15), 2**15 - 1)
-    outputs = []
+    outputs: list[Output] = []
     for multiplier, shift in ((4093, 14), (2**30 + 7, 37), (2**34 + 7, 40)):
         sums = multiplier * at
         begin = 0 if rounding == "toward_zero" else 2 ** (shift - 1)
@@ -218,7 +218,7 @@ def _elementwise() -> VerifiedProgram:
         ("take", [y, z], {"axis": 1}), ("transpose", [x], {}), ("tile", [y], {"reps": (2, 3)}),
         ("concatenate", [x, x], {"axis": 1}), ("slice", [x], {"begin": (2, 20), "end": (-4, 1), "strides": (-1, -3)}),
     ]  # fmt: skip
-    outputs = []
+    outputs: list[Output] = []
     for number, (op, inputs, attributes) in enumerate(applied):
         (result,) = builder.add(op, inputs, attributes)
         outputs.append(Output(f"{op}_{number}", result))
@@ -253,7 +253,7 @@ def _computed() -> VerifiedProgram:
     x = builder.input("x", (2, 3, 17), -(2**15), 2**15)
     y = builder.input("y", (2, 3, 1), 0, INT32_MAX)
     at = builder.input("at", (1,), -2, 20)
-    outputs = []
+    outputs: list[Output] = []
 
     def enter(op: str, inputs: list[str], attributes: dict[str, Any]) -> str:
         (result,) = builder.add(op, inputs, attributes)
