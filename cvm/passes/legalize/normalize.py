@@ -71,7 +71,7 @@ def _moments(numbers: Numbers, x: Expression, axes: tuple[int, ...], statistic: 
     n = math.prod(x.shape[axis] for axis in places)
     digits = numbers.of(x)
     square = numbers.normal(numbers.product(digits, digits))
-    # Digits of 13 bits: sums of up to 2^18 of them are int32.
+    # A digit is within +-2^12, so that the sum of fewer than 2^19 of them is an int32.
     squares = numbers.normal({t: digit.sum(places, keepdims=True) for t, digit in square.columns.items()})
     if statistic == "square_sum":
         return 1, digits, squares
