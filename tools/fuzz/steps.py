@@ -65,7 +65,7 @@ def make(random_: random.Random) -> bytes:
 def kind_of(code: str) -> str:
     """The kind of fault that a code of the product stands for: all that is wrong with an op is one."""
     where, _, rule = code.partition(".")
-    if where == "ops" or rule in ("op", "attributes", "outputs", "shift"):
+    if where == "ops" or rule in ("op", "attributes", "outputs", "shift", "terms", "divisor"):
         return "op"
     return rule
 
