@@ -186,7 +186,7 @@ class _Trial:
             self._require_spared([*map(_fences, arrays)])
 
     def refuses(self, run: Runs) -> None:
-        """Require that the network refuses elements beyond their interval, at the ends and in the middle of an input."""
+        """Require that the network refuses elements beyond their interval, at the ends and in the middle of inputs."""
         arrays, values = self._arrays(), _fed(self.verified.program)
         edge = EDGE if len(values) <= FEW else 1
         for value, array in zip(values, arrays, strict=False):
