@@ -13,10 +13,10 @@ Integers = npt.NDArray[np.object_]
 def least_residue(count: int, modulus: int, step: int, start: Integers) -> Integers:
     """Min over 0 <= i < count of (start + step * i) mod modulus, for each item of ``start``.
 
-    A Euclid-like recursion. Write a = step mod m. While the progression climbs without wrapping, its least item is its
-    first. After the j-th wrap (j = 1 .. J) its first item is (start - j*m) mod a, which again is a progression, of J
-    items, modulo a < m. With a <= m/2 (reverse the progression if not) the modulus at least halves each time.
-    ``start`` is an object array of Python integers; ``count`` >= 1.
+    It is a recursion like Euclid's algorithm. Let a = step mod m. While the progression rises without wrapping, its
+    least item is its first one. After the j-th wrap (j = 1 .. J), its first item is (start - j*m) mod a. These items
+    are a progression of J items modulo a < m. If a <= m/2 (otherwise the progression is reversed), the modulus at least
+    halves each time. ``start`` is an object array of Python integers; ``count`` >= 1.
     """
     counts = np.full(start.shape, count, dtype=object)
     start = start % modulus
@@ -24,7 +24,7 @@ def least_residue(count: int, modulus: int, step: int, start: Integers) -> Integ
     best = start.copy()
     while step:
         if 2 * step > modulus:
-            # Walk backwards: from the last item in steps of m - a. Items with count 0 are done; they keep their best.
+            # Reverse the progression: go from the last item in steps of m - a. Items with count 0 are done.
             start = np.where(counts > 0, (start + step * (counts - 1)) % modulus, start)
             step = modulus - step
         active = counts > 0
