@@ -147,7 +147,7 @@ STATEMENTS = {
     ),
     "expand_dims": _moving(
         "n[:a] + (1,) * num_newaxis + n[a:]",
-        ("The bounds of R(X), with axes of extent 1 in the same places.",),
+        ("The bounds of R(X), with axes of extent 1 at the same indices.",),
         _N,
         "a = axis % (N + 1)",
         axis=-1,
