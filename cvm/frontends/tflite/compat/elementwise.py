@@ -36,7 +36,7 @@ def _grids(call: TfliteCall, count: int, *data_types: str) -> tuple[list[Grid], 
 
 @rule("ADD", "SUB")
 def add(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """ADD and SUB: scale each operand times 2^20 to half of the wider scale, round twice; then scale and round the sum.
+    """Scale each operand times 2^20 to half of the wider scale, round twice; then scale and round the sum.
 
     Codes of 16 bits are shifted by 15 bits instead. Where all scales are powers of two, an older kernel adds them.
     """
@@ -115,7 +115,7 @@ def _shifted(
 
 @rule("MUL")
 def mul(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """MUL: the product of integers, scaled by one multiplier that is computed in 32-bit floats."""
+    """The product of integers, scaled by one multiplier that is computed in 32-bit floats."""
     x, y = call.operand(0), call.operand(1)
     (first, second), result = _grids(call, 2, "int16")
     names, planar = aligned(translation, call, x, y)
@@ -127,7 +127,7 @@ def mul(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("PRELU")
 def prelu(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """PRELU: one multiplier where x is not negative; elsewhere the product with the slope has another multiplier."""
+    """One multiplier where x is not negative; elsewhere the product with the slope has another multiplier."""
     x, slope = call.operand(0), call.operand(1)
     (given, alpha), result = _grids(call, 2)
     names, planar = aligned(translation, call, x, slope)
@@ -144,7 +144,7 @@ def prelu(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("QUANTIZE")
 def quantize(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """QUANTIZE: codes converted to another grid by one multiplier and rounded twice; floats are
+    """Codes converted to another grid by one multiplier and rounded twice; floats are
     rounded once, on input.
     """
     source = call.operand()
@@ -178,7 +178,7 @@ def _by_table(
 
 @rule("LOGISTIC", "TANH")
 def function_of_floats(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """LOGISTIC and TANH: a table of 32-bit floats: the number of a code, the function of it, divided by the scale."""
+    """A table of 32-bit floats: the number of a code, the function of it, divided by the scale."""
     logistic = call.operator.op == "LOGISTIC"
 
     def function(given: Grid, result: Grid) -> Callable[[int], int]:
@@ -208,7 +208,7 @@ _CLIPS: dict[str, tuple[int, int | None]] = {"RELU": (0, None), "RELU6": (0, 6),
 
 @rule(*_CLIPS)
 def relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """RELU and its variants: codes converted to another grid by one multiplier, clipped to the codes of the bounds."""
+    """Codes converted to another grid by one multiplier, clipped to the codes of the bounds."""
     low, high = _CLIPS[call.operator.op]
 
     def function(given: Grid, result: Grid) -> Callable[[int], int]:
@@ -222,7 +222,7 @@ def relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("LEAKY_RELU")
 def leaky_relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """LEAKY_RELU: one multiplier where x is not negative, another where it is."""
+    """One multiplier where x is not negative, another where it is."""
     alpha = call.number("Alpha")
 
     def function(given: Grid, result: Grid) -> Callable[[int], int]:
@@ -237,7 +237,7 @@ def leaky_relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("HARD_SWISH")
 def hard_swish(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """HARD_SWISH: x * clip(x + 3, 0, 6) / 6 in fixed point of 16 bits."""
+    """X * clip(x + 3, 0, 6) / 6 in fixed point of 16 bits."""
 
     def function(given: Grid, result: Grid) -> Callable[[int], int]:
         fine = binary32(given.scale / 128)

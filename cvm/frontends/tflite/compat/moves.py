@@ -44,7 +44,7 @@ def _on_one_grid(exact: Rule) -> Rule:
 
 @rule("CONCATENATION")
 def concatenation(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """CONCATENATION: codes joined along an axis; uint8 codes of other scales are converted by a
+    """Codes joined along an axis; uint8 codes of other scales are converted by a
     table of 32-bit floats.
     """
     if not call.operand().real:

@@ -44,7 +44,7 @@ def _symmetric(call: TfliteCall, index: int) -> Grid:
 
 @rule("SVDF")
 def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """SVDF: the products with the features, scaled to 16 bits, are the state; their sums over time give the result.
+    """The products with the features, scaled to 16 bits, are the state; their sums over time give the result.
 
     The kernel clips to the codes of the result alone, whatever the fused activation is.
     """
@@ -80,7 +80,7 @@ def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """LSTM: gates of 16 bits from sums of products that are scaled to 2^-12; sigmoid and tanh of gates by tables."""
+    """Gates of 16 bits from sums of products that are scaled to 2^-12; sigmoid and tanh of gates by tables."""
     cell = _symmetric(call, CELL_STATE)
     exponent = cell.scale.numerator.bit_length() - cell.scale.denominator.bit_length()
     if cell.scale != Fraction(2) ** exponent or not -15 <= exponent <= -9:

@@ -27,7 +27,7 @@ near the maximum.
 
 @rule("MEAN")
 def mean(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """MEAN: the sum of integers, scaled by one multiplier that includes the number of elements, and rounded twice."""
+    """The sum of integers, scaled by one multiplier that includes the number of elements, and rounded twice."""
     source = call.operand()
     given, result = (grid_of(call, item, "int8", "uint8") for item in (source.tensor, call.result))
     axes = call.axes(call.integers(1, "the axes"), source.rank)
@@ -45,7 +45,7 @@ def mean(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("SOFTMAX")
 def softmax(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """SOFTMAX: exponentials of the distances from the maximum, times the reciprocal of their sum, in fixed point."""
+    """Exponentials of the distances from the maximum, times the reciprocal of their sum, in fixed point."""
     source = call.operand()
     given, result = (grid_of(call, item, "int8", "uint8") for item in (source.tensor, call.result))
     axis = max(source.rank, 1) - 1

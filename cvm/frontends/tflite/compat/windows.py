@@ -63,7 +63,7 @@ def _factors(call: TfliteCall, source: Grid, weights: Operand, result: Grid, per
 
 @rule("CONV_2D", "DEPTHWISE_CONV_2D")
 def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """CONV_2D and DEPTHWISE_CONV_2D: sums of products of integers, scaled per channel and rounded twice.
+    """Sums of products of integers, scaled per channel and rounded twice.
 
     For codes of 16 bits, with a bias of 64 bits, sums are scaled by a multiplier of 15 bits and rounded once.
     """
@@ -81,7 +81,7 @@ def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("TRANSPOSE_CONV")
 def transpose_conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """TRANSPOSE_CONV: the transpose of a convolution, with sums that are scaled and rounded like those of a
+    """The transpose of a convolution, with sums that are scaled and rounded like those of a
     convolution.
     """
     shape, weights, source = call.integers(0, "the shape of the result"), call.operand(1), call.operand(2)
@@ -109,7 +109,7 @@ def _wide(call: TfliteCall, source: Operand, bias: Operand | None) -> bool:
 
 @rule("FULLY_CONNECTED")
 def fully_connected(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """FULLY_CONNECTED: sums of products of integers, scaled by one multiplier, or one per channel where weights have
+    """Sums of products of integers, scaled by one multiplier, or one per channel where weights have
     scales.
 
     For codes of 16 bits, with a bias of 64 bits, sums are scaled by a multiplier of 15 bits and rounded once.
@@ -138,7 +138,7 @@ def fully_connected(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("BATCH_MATMUL")
 def batch_matmul(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """BATCH_MATMUL: sums of products of the integers of two tensors, scaled by one multiplier and rounded twice."""
+    """Sums of products of the integers of two tensors, scaled by one multiplier and rounded twice."""
     sides = call.operand(0), call.operand(1)
     grids = [grid_of(call, side.tensor, "int8") for side in sides]
     result = grid_of(call, call.result, "int8")
@@ -150,7 +150,7 @@ def batch_matmul(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("AVERAGE_POOL_2D")
 def average_pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """AVERAGE_POOL_2D: the mean of the codes of each window, ties away from 0; padding does not count.
+    """The mean of the codes of each window, ties away from 0; padding does not count.
 
     A mean of up to n codes is a multiple of 1 / n' with n' <= n, so subtracting 1 / (2n) changes only how a tie is
     rounded.
@@ -174,7 +174,7 @@ def average_pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("MAX_POOL_2D")
 def max_pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """MAX_POOL_2D: the greatest code of each window."""
+    """The greatest code of each window."""
     source = call.operand()
     call.require_rank(source, 4)
     given, result = (grid_of(call, item, "int8", "uint8", "int16") for item in (source.tensor, call.result))
@@ -188,7 +188,7 @@ def max_pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("RESIZE_BILINEAR")
 def resize_bilinear(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """RESIZE_BILINEAR: the four codes around each point, weighted in steps of 2^-10, ties away from 0.
+    """The four codes around each point, weighted in steps of 2^-10, ties away from 0.
 
     A sum of weighted codes is a multiple of 2^-20, so subtracting 2^-21 changes only how a tie is rounded.
     """
