@@ -46,9 +46,7 @@ def gemm(
     beta: Fraction,
     c: Callable[[], str] | None,
 ) -> str:
-    """The sum alpha * A * B + beta * C of matrices; ``c`` returns the tensor C, of rank 2, and is called only when it is
-    needed.
-    """
+    """The sum alpha * A * B + beta * C of matrices; ``c`` returns C, of rank 2, and is called only if C is needed."""
     name = graph.emit("matmul", a, b, transposeA=transposes[0], transposeB=transposes[1])
     if alpha != 1:
         name = graph.emit("mul", name, alpha)
