@@ -1,11 +1,11 @@
 """The plan of a calibration: which tensors get a quantiser, and which tensors share one.
 
 * Tensors between which operations only move or clip data form a *group* with one quantiser. It is chosen for the
-numbers   of the group's first tensor, or for the clipped numbers where no other operation reads the unclipped tensor. *
-The result of a product with stored weights gets no quantiser where only a normalisation or a constant follows: the
-accumulator is passed on exactly, and rounded once. * A stored tensor that is not an output is a *filter*, a *bias* of a
-product (with the scale of the accumulator that it   is added to), or another parameter. Constants that are neither stay
-as they are, like literals.
+  numbers of the group's first tensor, or for the clipped numbers where no other operation reads the unclipped tensor.
+* The result of a product with stored weights gets no quantiser where only a normalisation or a constant follows: the
+  accumulator is passed on exactly, and rounded once.
+* A stored tensor that is not an output is a *filter*, a *bias* of a product (with the scale of the accumulator that it
+  is added to), or another parameter. Constants that are neither stay as they are, like literals.
 """
 
 from __future__ import annotations

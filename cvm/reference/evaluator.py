@@ -34,7 +34,7 @@ Capture: TypeAlias = "Literal['all'] | str | Iterable[str] | None"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Step:
+class _PlannedOperation:
     """One operation, ready to compute: its function, its attributes, and the values that no later operation reads."""
 
     operation: GraphOperation
@@ -199,7 +199,7 @@ class Reference:
         tensors = self.graph.tensors
         return {name: self._quantized(external(found, tensors[name]), tensors[name]) for name, found in feed.items()}
 
-    def _computed(self, step: _Step, values: dict[str, Array]) -> list[Array]:
+    def _computed(self, step: _PlannedOperation, values: dict[str, Array]) -> list[Array]:
         """The results of one operation, before they are rounded."""
         operation = step.operation
         inputs = {name: operand(value, values) for name, value in operation.inputs.items()}
@@ -272,10 +272,10 @@ def _reads(value: Operand) -> Iterator[str]:
             yield from _reads(item)
 
 
-def _plan(graph: QuantizedGraph) -> tuple[_Step, ...]:
+def _plan(graph: QuantizedGraph) -> tuple[_PlannedOperation, ...]:
     """All operations in order, each with the values that no later operation reads."""
     seen: set[str] = set()
-    steps: list[_Step] = []
+    steps: list[_PlannedOperation] = []
     for operation in reversed(graph.operations):
         found = OPERATIONS.get(operation.name)
         if found is None:
@@ -285,6 +285,6 @@ def _plan(graph: QuantizedGraph) -> tuple[_Step, ...]:
         attributes = {name: plain(value) for name, value in operation.attributes.items()}
         if operation.name == "reshape":  # formats other than NNEF state the extents in the result alone
             attributes.setdefault("shape", graph.tensors[operation.outputs[0]].shape)
-        steps.append(_Step(operation, found.function, attributes, frozenset(touched - seen)))
+        steps.append(_PlannedOperation(operation, found.function, attributes, frozenset(touched - seen)))
         seen |= touched
     return tuple(reversed(steps))

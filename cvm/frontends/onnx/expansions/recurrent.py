@@ -219,11 +219,11 @@ def _initial(layer: _Layer, at: int, index: int, batch: int, batch_first: bool) 
     return layer.w.reshape(name, (batch, layer.hidden))
 
 
-_Step = Callable[[str, str, str], tuple[str, str]]
+_StepFunction = Callable[[str, str, str], tuple[str, str]]
 """A step function: from the product of an element, the state and the cell to the next state and the next cell."""
 
 
-def _lstm(layer: _Layer) -> _Step:
+def _lstm(layer: _Layer) -> _StepFunction:
     coupled = layer.w.call.flag("input_forget", False)
     for_input, for_output, for_forget = layer.peepholes
 
@@ -248,7 +248,7 @@ def _rest(layer: _Layer, name: str) -> str:
     return layer.w.add("Sub", [layer.w.number(1.0, layer.source), name])
 
 
-def _gru(layer: _Layer) -> _Step:
+def _gru(layer: _Layer) -> _StepFunction:
     after = layer.w.call.flag("linear_before_reset", False)
     *matrices, last = layer.parts(layer.recurrence, 0, 3)
     *biases, bias = layer.parts(layer.biases[1], 0, 3) if layer.biases[1] else ["", "", ""]
@@ -269,14 +269,14 @@ def _gru(layer: _Layer) -> _Step:
     return step
 
 
-def _rnn(layer: _Layer) -> _Step:
+def _rnn(layer: _Layer) -> _StepFunction:
     def step(item: str, state: str, _: str) -> tuple[str, str]:
         return layer.activated(layer.product(state, layer.recurrence, item), 0), ""
 
     return step
 
 
-_STEPS: dict[str, Callable[[_Layer], _Step]] = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+_STEPS: dict[str, Callable[[_Layer], _StepFunction]] = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
 
 
 def _results(

@@ -86,11 +86,11 @@ def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
     return over_time(translation, call, lambda x, hidden, memory: _step(translation, call, x, hidden, memory))
 
 
-Step = Callable[[str, str, str], tuple[str, str]]
+StepFunction = Callable[[str, str, str], tuple[str, str]]
 """A step function: from the input, the previous output and the previous cell to the output and the cell."""
 
 
-def over_time(translation: TfliteTranslation, call: TfliteCall, after: Step) -> Made:
+def over_time(translation: TfliteTranslation, call: TfliteCall, after: StepFunction) -> Made:
     """The outputs of all steps of an LSTM; its states start from the program's state and are stored
     there at the end.
     """
