@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.ops import REGISTRY, Op
 from cvm.program import Output, ProgramBuilder, decode, verify
-from cvm.program.codec import encode
+from cvm.program.encoding import encode
 from cvm.vectors import CommandRunner, check
 from cvm.vectors.own import accepted
 from tests.independent import verifier
