@@ -22,7 +22,7 @@ settings.load_profile("cvm")
 PARTS = 10
 """The long tests are run in so many parts, one on each day."""
 
-SWEPT = 3
+SWEPT = 5
 """One of so many cases of a sweep is always run."""
 
 _FAST_OF_A_FILE = 2
@@ -66,7 +66,7 @@ def pytest_collection_finish() -> None:
 
 
 def mark_sweeps(items: list[pytest.Item]) -> None:
-    """Of each function marked ``sweep``, leave every third case, and at least one, and mark the others ``long``.
+    """Of each function marked ``sweep``, leave every fifth case, and at least one, and mark the others ``long``.
 
     The choice depends on the names of the cases alone, so that it is the same on every day and machine.
     """
