@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from operator import index as exact_integer
 from typing import TypeAlias
 
-from cvm.program.model import Constant, Node, Program, Value
+from cvm.program.model import Constant, Node, ProgramParts, Value
 from formal.registry import OPS
 from formal.tensor import Index, Stored, Tensor, elements, flatten_index, indices, stored
 
@@ -26,7 +26,7 @@ class FormalError(ArithmeticError):
 
 
 def run(
-    program: Program, inputs: Mapping[str, Sequence[int]], state: Mapping[str, Sequence[int]] | None = None
+    program: ProgramParts, inputs: Mapping[str, Sequence[int]], state: Mapping[str, Sequence[int]] | None = None
 ) -> dict[str, Tensor]:
     """Every tensor of the program by name: inputs, constants, state and what the nodes compute, in this order.
 
@@ -42,7 +42,7 @@ def run(
     return {name: tensors[name] for name in program.value_names()}
 
 
-def next_state(program: Program, tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
+def next_state(program: ProgramParts, tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
     """The state for the next run, from all ``tensors`` of this one: each state takes the value of its update."""
     return {state.value.name: elements(tensors[state.update]) for state in program.state}
 
@@ -61,7 +61,7 @@ def apply(node: Node, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def element(
-    program: Program,
+    program: ProgramParts,
     inputs: Mapping[str, Sequence[int]],
     tensor_name: str,
     index: Index,
@@ -118,7 +118,7 @@ def _asking(maker: tuple[Node, int], known: Mapping[Element, int], unknown: dict
 
 
 def _provided(
-    program: Program, inputs: Mapping[str, Sequence[int]], state: Mapping[str, Sequence[int]] | None
+    program: ProgramParts, inputs: Mapping[str, Sequence[int]], state: Mapping[str, Sequence[int]] | None
 ) -> dict[str, Stored]:
     """The tensors that no node computes and that are no constants: the inputs, and the state or its initial values."""
     kept = state or {}

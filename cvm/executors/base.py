@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.program.model import Program, Value
+from cvm.program import Program
+from cvm.program.model import Value
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

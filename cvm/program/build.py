@@ -12,7 +12,8 @@ from cvm.errors import Invalid, Location
 from cvm.limits import DEFAULT, Limits, require
 from cvm.ops import Op, Range
 from cvm.program.checks import check_constants_fit
-from cvm.program.model import Constant, Input, Node, Output, Program, Provenance, Shape, State, Value
+from cvm.program.model import Constant, Input, Node, Output, Provenance, Shape, State, Value
+from cvm.program.program import Program
 from cvm.program.scope import Prove, Scope
 from cvm.quantization.quantizer import Quantizer
 

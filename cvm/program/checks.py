@@ -12,7 +12,7 @@ from typing import get_args
 from cvm.errors import Invalid, LimitExceeded, Location
 from cvm.limits import INT32_MAX, INT64_MAX, Limits, elements, require
 from cvm.ops import AttributeModel, Range
-from cvm.program.model import AttributeValue, Constant, Program, Shape, Value
+from cvm.program.model import AttributeValue, Constant, ProgramParts, Shape, Value
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
 __all__ = [
@@ -92,8 +92,8 @@ def operand_entries(operands: int) -> int:
     return operands // 16
 
 
-def check_entries(program: Program, limits: Limits) -> None:
-    """Require that all parts of a program together are within the limit of entries, since each part takes memory."""
+def check_entries(program: ProgramParts, limits: Limits) -> None:
+    """All parts of a program together are within the limit of entries, since each takes memory whatever it holds."""
     parts = (program.inputs, program.constants, program.state, program.nodes, program.outputs)
     quantizers = [item.quantizer for item in program.inputs] + [item.quantizer for item in program.outputs]
     scales = sum(len(found.scale) + len(found.offset) for found in quantizers if isinstance(found, LinearQuantizer))

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid
-from cvm.program.codec import ValueNumbers, value_numbers
+from cvm.program.encoding import ValueNumbers, value_numbers
 from cvm.program.leaves import Hasher, data_root, fast_hasher
 from cvm.program.merkle import Tree, chunks
-from cvm.program.model import AttributeValue, Constant, Output, Program, Shape, State, Value
+from cvm.program.model import AttributeValue, Constant, Output, ProgramParts, Shape, State, Value
 from cvm.program.preimage import i64, shape, text, u8, u32, u64
 from cvm.program.wire import rational_text
 from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
@@ -177,7 +177,7 @@ def _state(state: State, numbers: ValueNumbers) -> bytes:
     return b"cvm1:state\0" + _value(state.value) + u32(numbers[state.initial]) + u32(numbers[state.update])
 
 
-def _nodes(program: Program, numbers: ValueNumbers) -> Iterator[bytes]:
+def _nodes(program: ProgramParts, numbers: ValueNumbers) -> Iterator[bytes]:
     number = len(program.inputs) + len(program.constants) + len(program.state)
     for node in program.nodes:
         yield b"".join([
@@ -204,8 +204,8 @@ class Records:
     state: tuple[bytes, ...]
 
 
-def records(program: Program) -> Records:
-    """The records of ``program``. Raises `Invalid` for a program without a digest: a name is unknown or not unique."""
+def records(program: ProgramParts) -> Records:
+    """The records of ``program``. Raises `Invalid` for a program that has no digest: names unknown or not unique."""
     numbers = value_numbers(program)
     return Records(
         nodes=tuple(_nodes(program, numbers)),
@@ -251,7 +251,7 @@ class ProgramClaim:
         return sha256(self.preimage()).digest()
 
 
-def program_claim(program: Program) -> ProgramClaim:
+def program_claim(program: ProgramParts) -> ProgramClaim:
     """The claim of ``program``."""
     parts = records(program)
     return ProgramClaim(
@@ -265,6 +265,6 @@ def program_claim(program: Program) -> ProgramClaim:
     )
 
 
-def program_digest(program: Program) -> bytes:
+def program_digest(program: ProgramParts) -> bytes:
     """The digest of ``program``: its identity. Provenance is not part of it."""
     return program_claim(program).digest()

@@ -10,7 +10,7 @@ from os import PathLike
 from cvm.errors import CvmError, Invalid, Location, Malformed, Mismatch
 from cvm.limits import DEFAULT, Limits, require
 from cvm.program.codec import decode
-from cvm.program.model import Program
+from cvm.program.program import Program
 from cvm.program.verifier import VerifiedProgram, remember, verify
 
 __all__ = ["load", "load_verified", "read_bytes", "require_digest"]

@@ -1,8 +1,9 @@
 """The integer program as data, which is executed, stored, hashed and verified.
 
-A program is a list of nodes in execution order over named int32 tensors; each name is written once. All parts are
-immutable data: there are no kernels, all shapes are given, and nothing refers to a front end. ``formal`` reads these
-classes and nothing else of cvm.
+A program is a list of nodes in execution order over named int32 tensors; each name is written once. Everything is
+immutable and plain: no kernels, no shapes to be found out, no reference to any front end. ``formal`` reads these
+classes and nothing else of cvm. What a program says of itself, its bytes and its digest, is added by
+`cvm.program.program`.
 """
 
 from __future__ import annotations
@@ -11,15 +12,12 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.writing import write_file
 
 if TYPE_CHECKING:
     from cvm.quantization import Quantizer
@@ -32,7 +30,7 @@ __all__ = [
     "Input",
     "Node",
     "Output",
-    "Program",
+    "ProgramParts",
     "Provenance",
     "Shape",
     "State",
@@ -172,8 +170,8 @@ class Provenance:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Program:
-    """A whole integer program. Programs are equal if their digests are; provenance does not count."""
+class ProgramParts:
+    """All parts of an integer program."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
@@ -191,45 +189,3 @@ class Program:
         yield from (state.value.name for state in self.state)
         for node in self.nodes:
             yield from (value.name for value in node.outputs)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both have the same digest, that is, the same ops, constants, inputs, outputs and state."""
-        if not isinstance(other, Program):
-            return NotImplemented
-        return self is other or self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
-    def __repr__(self) -> str:
-        from cvm.drawing import listed
-
-        given = listed([f"{item.value.name} {list(item.value.shape)}" for item in self.inputs])
-        return f"Program({given} -> {listed([item.name for item in self.outputs])}; {len(self.nodes)} nodes)"
-
-    def _repr_html_(self) -> str:
-        """The program as notebooks show it: its digest and a drawing."""
-        from cvm.drawing import network_html, steps_of
-
-        return network_html(f"{self!r} {self.digest}", steps_of(self))
-
-    @cached_property
-    def digest(self) -> str:
-        """The program's identity: its Merkle claim, SHA-256 in hexadecimal (docs/commitments.md)."""
-        from cvm.program.commitments import program_digest
-
-        return program_digest(self).hex()
-
-    def to_bytes(self) -> bytes:
-        """The canonical bytes of the program."""
-        return b"".join(self.pieces())
-
-    def pieces(self) -> tuple[bytes, ...]:
-        """The canonical bytes in pieces, large constants among them without a copy."""
-        from cvm.program.codec import encoded
-
-        return encoded(self)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the canonical bytes to ``path``. A file is replaced as a whole or not at all. Raises OSError."""
-        write_file(path, *self.pieces())

@@ -26,7 +26,8 @@ from cvm.program.checks import (
     check_shape,
     interval_text,
 )
-from cvm.program.model import AttributeValue, Constant, Input, Output, Program, Shape, State, Value
+from cvm.program.model import AttributeValue, Constant, Input, Output, Shape, State, Value
+from cvm.program.program import Program
 
 __all__ = ["KEPT", "Application", "Scope"]
 

@@ -23,7 +23,8 @@ from cvm.program.checks import (
     interval_text,
     same_attributes,
 )
-from cvm.program.model import Node, Program, Shape, Value
+from cvm.program.model import Node, Shape, Value
+from cvm.program.program import Program
 from cvm.program.scope import Scope
 
 __all__ = ["VerifiedProgram", "remember", "verify"]

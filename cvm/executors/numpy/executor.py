@@ -10,7 +10,8 @@ import numpy as np
 
 from cvm.executors.base import Capture, Int32Array, RunResult, Watch, feeds, returned, windows
 from cvm.executors.numpy.step import KERNELS, Array, PlannedNode
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

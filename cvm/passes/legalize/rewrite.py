@@ -16,7 +16,8 @@ from cvm.passes.legalize.integers import Integers
 from cvm.passes.legalize.matmul import matmul
 from cvm.passes.legalize.requantize import requantize
 from cvm.passes.legalize.tensors import Tensors
-from cvm.program.model import AttributeValue, Constant, Node, Program, Shape, Value
+from cvm.program import Program
+from cvm.program.model import AttributeValue, Constant, Node, Shape, Value
 from cvm.program.scope import Scope
 from cvm.program.verifier import VerifiedProgram, verify
 

@@ -11,7 +11,8 @@ from cvm.limits import INT32_MAX
 from cvm.ops.extension import terms
 from cvm.passes.optimize.draft import Declined, Draft, rewritten
 from cvm.passes.optimize.steps import AffineStep, Exact, broadcast, step_of
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["merged_steps"]

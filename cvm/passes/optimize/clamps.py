@@ -6,7 +6,8 @@ from typing import Any
 
 from cvm.limits import INT32_MAX
 from cvm.passes.optimize.draft import Draft, rewritten
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["clamp_of", "merged_clamps"]

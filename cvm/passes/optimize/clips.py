@@ -9,7 +9,8 @@ import numpy as np
 
 from cvm.passes.optimize.draft import Draft, rewritten
 from cvm.passes.optimize.pointwise import CODES, Integers, rows, tried
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["exact_clips"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from cvm.passes.optimize.draft import Draft, rewritten
-from cvm.program.model import AttributeValue, Node, Program, Shape
+from cvm.program import Program
+from cvm.program.model import AttributeValue, Node, Shape
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["common_subexpressions"]

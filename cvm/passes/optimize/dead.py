@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from cvm.ops import op_set
 from cvm.passes.optimize.facts import PERMUTATIONS
-from cvm.program.model import Exactness, Program
+from cvm.program import Program
+from cvm.program.model import Exactness
 
 __all__ = ["dead_code"]
 

@@ -18,8 +18,9 @@ from cvm.bounds import magnitude
 from cvm.errors import CvmError, Location
 from cvm.ops import Range, op_set
 from cvm.passes.optimize.facts import Facts
+from cvm.program import Program
 from cvm.program.checks import check_constants_fit, check_int32
-from cvm.program.model import Constant, Exactness, Node, Output, Program, Shape, State, Value
+from cvm.program.model import Constant, Exactness, Node, Output, Shape, State, Value
 from cvm.program.scope import Scope
 from cvm.program.verifier import VerifiedProgram
 from cvm.repeated import proven

@@ -19,7 +19,7 @@ from cvm.passes.optimize.offsets import offsets_into_biases
 from cvm.passes.optimize.reproving import built, reproven
 from cvm.passes.optimize.tables import composed_tables
 from cvm.passes.optimize.transposes import cancelled_transposes
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.program.verifier import VerifiedProgram, remember, verify
 from cvm.timing import timed
 

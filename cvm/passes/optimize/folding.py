@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from cvm import ops
 from cvm.passes.optimize.draft import Draft, rewritten
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 from formal.executor import apply
 from formal.tensor import elements, stored

@@ -7,7 +7,8 @@ from typing import Any
 
 from cvm.ops.axes import normal
 from cvm.passes.optimize.draft import Draft, rewritten
-from cvm.program.model import Node, Program, Shape
+from cvm.program import Program
+from cvm.program.model import Node, Shape
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["axes_of", "movement"]

@@ -8,7 +8,8 @@ from typing import TypeAlias
 from cvm.ops import Range
 from cvm.passes.optimize.clamps import clamp_of
 from cvm.passes.optimize.draft import Draft, rewritten
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["neutral_ops"]

@@ -8,7 +8,8 @@ from cvm.bounds import magnitude, require_fits
 from cvm.limits import INT32_MAX
 from cvm.passes.optimize.draft import Declined, Draft, rewritten
 from cvm.passes.optimize.steps import step_of
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["offsets_into_biases"]

@@ -12,8 +12,9 @@ from cvm.errors import Location
 from cvm.limits import PROFILES
 from cvm.ops import Call, Range
 from cvm.ops.ranges import channel_axis
+from cvm.program import Program
 from cvm.program.checks import attribute_values, same_attributes
-from cvm.program.model import Node, Program
+from cvm.program.model import Node
 from cvm.program.scope import KEPT, Application, Scope
 from cvm.program.verifier import VerifiedProgram, verify
 from cvm.repeated import proven

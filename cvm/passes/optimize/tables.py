@@ -10,7 +10,8 @@ import numpy as np
 from cvm.ops.extension import terms
 from cvm.passes.optimize.draft import Draft, rewritten
 from cvm.passes.optimize.pointwise import CODES, POINTWISE, Integers, tried
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["composed_tables"]

@@ -11,7 +11,8 @@ from cvm.passes.optimize.draft import Declined, Draft, rewritten
 from cvm.passes.optimize.facts import Facts
 from cvm.passes.optimize.movement import axes_of
 from cvm.passes.optimize.pointwise import POINTWISE, Integers
-from cvm.program.model import AttributeValue, Node, Program
+from cvm.program import Program
+from cvm.program.model import AttributeValue, Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["cancelled_transposes"]

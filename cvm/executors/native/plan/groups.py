@@ -12,7 +12,8 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from cvm.ops.declaration import Call
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 
 __all__ = ["POINTWISE", "Groups", "contracts", "group"]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cvm.executors.native.plan.groups import POINTWISE
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["borders", "orders"]

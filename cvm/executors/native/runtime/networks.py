@@ -27,7 +27,7 @@ from cvm.executors.native.runtime.threads import settled, workers
 from cvm.executors.native.runtime.watched import stage_ends
 
 if TYPE_CHECKING:
-    from cvm.program.model import Program
+    from cvm.program import Program
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "stage_name"]

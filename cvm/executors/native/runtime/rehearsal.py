@@ -29,7 +29,8 @@ from cvm.limits import INT32_MAX
 
 if TYPE_CHECKING:
     from cvm.executors.native.runtime.jit import Loaded
-    from cvm.program.model import Program, Value
+    from cvm.program import Program
+    from cvm.program.model import Value
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["rehearse"]

@@ -20,7 +20,8 @@ from cvm.executors.native.plan.steps import Plan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cvm.program.model import Program, Value
+    from cvm.program import Program
+    from cvm.program.model import Value
 
 __all__ = ["Watched", "stage_ends"]
 

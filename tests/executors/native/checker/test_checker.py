@@ -244,6 +244,7 @@ def test_a_defect_of_the_planner_is_never_proven(name: str, machine: Machine, mo
     assert unproven(verified, wrong, machine) != {}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", mostly_long(DEFECTS, list(DEFECTS)[::5]))
 def test_no_wrong_byte_leaves_whatever_the_planner_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not proven is planned again in plain kernels, or is left to NumPy."""
