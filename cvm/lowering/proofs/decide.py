@@ -29,8 +29,8 @@ __all__ = [
     "TooWide",
     "at_least_zero",
     "count_reached",
-    "digits_of_sum",
     "digit_tables",
+    "digits_of_sum",
     "fixed_sum",
     "looked_up",
     "narrowed",
@@ -97,7 +97,7 @@ def at_least_zero(
 def digits_of_sum(
     lowering: Emission, shape: Shape, summands: Sequence[Summand], bits: int, label: str
 ) -> list[tuple[Value, int]]:
-    """Emit a sum of integers as digits: values of ``shape``, lowest first, each with its weight, a power of 2^bits.
+    """Emit the digits of a sum of integers: values of ``shape``, lowest first, each with its weight, a power of 2^bits.
 
     All but the last lie in [0, 2^bits - 1], and the last has a magnitude below 2^bits. Raises `TooWide`.
     """

@@ -117,7 +117,7 @@ def _codes(
 
 @dataclass(frozen=True, slots=True)
 class _Radicand:
-    """``unit`` times an integer plus ``constant``; the integer is the sum of ``digits``, each times its weight."""
+    """``unit`` times an integer, plus ``constant``. The integer is the sum of ``digits``, each times its weight."""
 
     digits: list[tuple[Value, int]]
     unit: Rationals
@@ -125,7 +125,7 @@ class _Radicand:
 
 
 def _few_digits(lowering: Lowering, form: LinearForm, bits: int) -> _Radicand:
-    """A form as digits of ``bits`` bits of one integer. Raises `TooWide`."""
+    """A form as one integer in digits of ``bits`` bits, times a unit. Raises `TooWide`."""
     unit = form.terms[0].factor if form.terms and all(form.terms[0].factor.fractions()) else None
     common = Rationals.scalar(1, form.rank) if unit is None else unit
     terms = [Term(term.value, term.factor / common) for term in form.terms]
@@ -137,9 +137,10 @@ def _few_digits(lowering: Lowering, form: LinearForm, bits: int) -> _Radicand:
 def _products(
     lowering: Lowering, trial: Value, radicand: _Radicand, base: Rationals, step: Rationals, bits: int
 ) -> list[tuple[Value, Rationals]]:
-    """sign(U) * U^2 * radicand for U = base + step * t, as values and their coefficients: U^2 is three terms.
+    """sign(U) * U^2 * radicand for U = base + step * t, as values and their coefficients. U^2 has three terms.
 
-    t times the integer of the radicand is written in digits again, and multiplied by t. Raises `TooWide`.
+    For the term with t^2, t times the integer of the radicand is split into digits again, which are multiplied by t.
+    Raises `TooWide`.
     """
     rank, shape = base.numerators.ndim, lowering.output_shape()
     first, second, third = base * base, base * step * Rationals.scalar(2, rank), step * step
