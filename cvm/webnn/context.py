@@ -1,4 +1,4 @@
-"""`ML` and `MLContext`: the owner of tensors and graphs, and the place where graphs run (WebNN 8.2, 8.3)."""
+"""`ML` and `MLContext`: the owner of tensors and graphs, which runs the graphs (WebNN 8.2, 8.3)."""
 
 from __future__ import annotations
 

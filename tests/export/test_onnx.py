@@ -123,7 +123,7 @@ def test_what_the_file_cannot_hold_is_refused() -> None:
     branch = helper.make_graph([node("Identity", "x", "z")], "b", [], [helper.make_tensor_value_info("z", 1, None)])
     nested = network()
     nested.graph.node.append(helper.make_node("If", ["q"], ["u"], then_branch=branch, else_branch=branch))
-    with pytest.raises(Unsupported, match="If has a graph of its own"):
+    with pytest.raises(Unsupported, match="If contains a graph"):
         quantized_model(nested.SerializeToString(), calibrated(network()))
 
 

@@ -19,7 +19,7 @@ def _check_bias(call: ShapeCall, result: Shape) -> None:
 
 
 def _conv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: Window) -> Shape:
-    """The result of a convolution; ``groups`` 0 stands for one group per input channel."""
+    """The shape of the result of a convolution; ``groups`` 0 stands for one group per input channel."""
     groups = _check_filter(call, shape, kernel, groups, shape[1] if len(shape) > 1 else 1)
     if kernel[1] * groups != shape[1]:
         message = f"{kernel[1]} filter channels in {groups} groups for {shape[1]} input channels"
@@ -40,10 +40,10 @@ def _check_filter(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, dep
 
 
 def _deconv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: Window, reference: Shape) -> Shape:
-    """The result of a deconvolution; its filter has the input's channels as batch dimension.
+    """The shape of the result of a deconvolution; the batch dimension of its filter is the input's number of channels.
 
-    The channels of the result are those of the filter times the groups: the formula of section 4.3.1 decides, its
-    sentence was written for conv. ``groups`` 0 stands for one group per output channel.
+    The channels of the result are the filter's channels times the groups, by the formula of section 4.3.1; the sentence
+    there describes conv. ``groups`` 0 stands for one group per output channel.
     """
     if len(shape) >= 2 and len(reference) not in (0, len(shape)):
         raise call.invalid("output_shape", f"output_shape must have {len(shape)} items or none, found {len(reference)}")
@@ -62,7 +62,7 @@ def _deconv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: W
 
 @rule("4.3.1", "conv")
 def conv(call: ShapeCall) -> Results:
-    """Batch of the input, batch of the filter as channels, spatial extents scaled down."""
+    """The batch of the input, the batch of the filter as channels, and the down-scaled spatial extents."""
     kernel = call.shape("filter")
     window = Window.of(call, kernel[2:], FILTER_BORDERS)
     result = _conv(call, call.shape("input"), kernel, call.integer("groups"), window)
@@ -72,7 +72,7 @@ def conv(call: ShapeCall) -> Results:
 
 @rule("4.3.1", "deconv")
 def deconv(call: ShapeCall) -> Results:
-    """Batch of the input, channels of the filter times groups, spatial extents scaled up."""
+    """The batch of the input, the channels of the filter times the groups, and the up-scaled spatial extents."""
     kernel = call.shape("filter")
     window = Window.of(call, kernel[2:], FILTER_BORDERS)
     reference = call.integers("output_shape")
@@ -101,7 +101,7 @@ def _point_kernel(call: ShapeCall) -> Shape:
 
 @rule("4.9.2", "separable_conv")
 def separable_conv(call: ShapeCall) -> Results:
-    """A depth-wise convolution, then one of singular extent."""
+    """The shape after a depth-wise convolution and a convolution whose filter has extent 1 in space."""
     shape, point = call.shape("input"), _point_kernel(call)
     plane = _plane_kernel(call, shape[1] if len(shape) > 1 else 1)
     filtered = _conv(call, shape, plane, 0, Window.of(call, plane[2:], FILTER_BORDERS))
@@ -112,7 +112,7 @@ def separable_conv(call: ShapeCall) -> Results:
 
 @rule("4.9.2", "separable_deconv")
 def separable_deconv(call: ShapeCall) -> Results:
-    """A deconvolution of singular extent, then a depth-wise one."""
+    """The shape after a deconvolution whose filter has extent 1 in space and a depth-wise deconvolution."""
     shape, point = call.shape("input"), _point_kernel(call)
     filtered = _deconv(call, shape, point, call.integer("groups"), _point_window(call, max(len(point) - 2, 0)), ())
     plane = _plane_kernel(call, 1)
@@ -133,14 +133,14 @@ def _window(call: ShapeCall, shape: Shape, borders: tuple[str, ...] = ("ignore",
 @rule("4.3.3", "argmax_pool")
 @rule("4.9.3", "max_pool", "avg_pool", "rms_pool")
 def box(call: ShapeCall) -> Results:
-    """All extents scaled down, batch and channels too."""
+    """All extents scaled down, those of batch and channels, too."""
     shape = call.shape("input")
     return (_window(call, shape).down(shape),)
 
 
 @rule("4.9.3", "max_pool_with_index")
 def max_pool_with_index(call: ShapeCall) -> Results:
-    """All extents scaled down, for the maxima and for their indices."""
+    """All extents scaled down, once for the maxima and once for their indices."""
     return box(call) * 2
 
 
@@ -160,7 +160,7 @@ def debox(call: ShapeCall) -> Results:
 
 @rule("4.3.3", "sample")
 def sample(call: ShapeCall) -> Results:
-    """All extents scaled down, to the shape of the indices."""
+    """All extents scaled down; the indices must have that shape."""
     shape, index = call.shape("input"), call.shape("index")
     result = _window(call, shape, FILTER_BORDERS).down(shape)
     if index != result:
@@ -170,7 +170,7 @@ def sample(call: ShapeCall) -> Results:
 
 @rule("4.3.3", "desample")
 def desample(call: ShapeCall) -> Results:
-    """All extents scaled up from the shape of the indices."""
+    """All extents scaled up; the indices must have the shape of the input."""
     shape, index = call.shape("input"), call.shape("index")
     if index != shape:
         raise call.conflict("index", f"indices of shape {list(index)} for an input of shape {list(shape)}")
@@ -185,7 +185,7 @@ def _factors(call: ShapeCall, shape: Shape) -> Shape:
 
 @rule("4.3.4", "nearest_downsample", "area_downsample")
 def downsample(call: ShapeCall) -> Results:
-    """Spatial extents divided by the factors, without remainder."""
+    """Spatial extents divided by the factors, which must divide them."""
     shape = call.shape("input")
     factors = _factors(call, shape)
     for extent, factor in zip(shape[2:], factors, strict=True):

@@ -133,7 +133,7 @@ def cast(input: Array) -> Array:
 
 @operation("4.9.5")
 def min_max_linear_quantize(x: Array, min: Array, max: Array, bits: int, signed: bool, symmetric: bool) -> Array:
-    """`linear_quantize` with one step less if the codes are signed and symmetric."""
+    """`linear_quantize` with one step fewer where the codes are signed and symmetric."""
     x, min, max = aligned(x, min, max)
     return quantized(x, min, max, 2**bits - 1 - (signed and symmetric))
 
