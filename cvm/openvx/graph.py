@@ -20,7 +20,7 @@ from cvm.frontends.openvx.objects import EXTENSIONS, Context, Reference, Tensor,
 from cvm.frontends.openvx.reader import translate
 from cvm.frontends.openvx.translation import Translated
 from cvm.lowering import lower
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.session import Session
 
 __all__ = [

@@ -17,6 +17,7 @@ from cvm.limits import DEFAULT
 from cvm.webnn.calibrated import checked
 from cvm.webnn.graph import MLGraph, compile_graph
 from cvm.webnn.lost import Lost, MLContextLostInfo
+from cvm.webnn.owner import Owner
 from cvm.webnn.tensor import MLTensor, fill, state_error
 
 __all__ = ["ML", "MLContext"]
@@ -82,8 +83,8 @@ def _require_preferences(options: Any) -> None:
             raise type_error("MLContextOptions", key, f"{name} must be {wanted[key]}, found {value!r}")
 
 
-class MLContext(_CamelCase):
-    """The owner of tensors and graphs (WebNN 8.3). `ML.create_context` makes it."""
+class MLContext(_CamelCase, Owner):
+    """Owns tensors and runs graphs (WebNN 8.3). Made by `ML.create_context`."""
 
     def __init__(
         self,
@@ -92,10 +93,7 @@ class MLContext(_CamelCase):
         integer_overflow: Literal["wrap", "error"],
         executor: str | None,
     ) -> None:
-        self.strict_scale_rank = strict_scale_rank
-        self.allow_negative_scale = allow_negative_scale
-        self.integer_overflow: Literal["wrap", "error"] = integer_overflow
-        self.executor = executor
+        super().__init__(strict_scale_rank, allow_negative_scale, integer_overflow, executor)
         self._lost = Lost()
         self._owns: WeakSet[MLTensor | MLGraph] = WeakSet()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from cvm.frontends.webnn.translation import Translated, WebnnTranslation, refusa
 from cvm.graph import QuantizedGraph
 from cvm.limits import INT32_MAX
 from cvm.lowering import lower
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.quantization import LinearQuantizer
 from cvm.reference import Reference
 from cvm.session import Session
@@ -32,10 +32,8 @@ from cvm.webnn.calibrated import (
     with_quantizers,
 )
 from cvm.webnn.explanation import explained
+from cvm.webnn.owner import Owner
 from cvm.webnn.tensor import state_error
-
-if TYPE_CHECKING:
-    from cvm.webnn.context import MLContext
 
 __all__ = ["MLGraph", "compile_graph"]
 
@@ -45,7 +43,7 @@ class MLGraph:
 
     def __init__(
         self,
-        context: MLContext,
+        context: Owner,
         program: Program,
         translated: Translated,
         inputs: Mapping[str, MLOperand],
@@ -84,8 +82,8 @@ class MLGraph:
         return dict(self._errors)
 
     @property
-    def context(self) -> MLContext:
-        """The context that owns the graph."""
+    def context(self) -> Owner:
+        """The context that it runs in."""
         return self._context
 
     @property
@@ -151,7 +149,7 @@ class MLGraph:
 
 
 def compile_graph(
-    context: MLContext,
+    context: Owner,
     outputs: Mapping[str, MLOperand],
     inputs: Mapping[str, MLOperand],
     samples: Any = None,
@@ -171,7 +169,7 @@ def compile_graph(
 
 
 def _calibrated_graph(
-    context: MLContext,
+    context: Owner,
     outputs: Mapping[str, MLOperand],
     inputs: Mapping[str, MLOperand],
     samples: Sequence[Arrays],

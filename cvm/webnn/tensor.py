@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,7 @@ import numpy.typing as npt
 from cvm.errors import Location
 from cvm.frontends.webnn.errors import InvalidStateError, type_error
 from cvm.frontends.webnn.operand import Described, MLOperandDescriptor, MLTensorDescriptor
-
-if TYPE_CHECKING:
-    from cvm.webnn.context import MLContext
+from cvm.webnn.owner import Owner
 
 __all__ = ["MLTensor", "fill", "state_error"]
 
@@ -23,7 +21,7 @@ _BYTES = bytes | bytearray | memoryview
 class MLTensor(Described):
     """A tensor of a context, made by `MLContext.create_tensor` or `create_constant_tensor`; it holds zeros at first."""
 
-    def __init__(self, context: MLContext, descriptor: MLTensorDescriptor, constant: bool) -> None:
+    def __init__(self, context: Owner, descriptor: MLTensorDescriptor, constant: bool) -> None:
         super().__init__(MLOperandDescriptor(descriptor.data_type, descriptor.shape))
         self._context = context
         self._readable, self._writable, self._constant = descriptor.readable, descriptor.writable, constant
@@ -45,8 +43,8 @@ class MLTensor(Described):
         return self._constant
 
     @property
-    def context(self) -> MLContext:
-        """The context that owns the tensor."""
+    def context(self) -> Owner:
+        """The context that owns it."""
         return self._context
 
     @property
