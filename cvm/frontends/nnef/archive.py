@@ -210,10 +210,15 @@ def _read_metadata(source: _Source, size: int, kind: bytes, overrides: dict[str,
         record, data = data[len(length) + 1 : int(length)], data[int(length) :]
         key, equals, value = record.removesuffix(b"\n").partition(b"=")
         if not equals or key.startswith(b"GNU.sparse"):
-            raise invalid("container.special", "the archive has sparse files or a damaged extended header")
+            raise invalid(
+                "container.special",
+                "the archive has sparse files, which are not supported, or a damaged extended header",
+            )
         if key in (b"path", b"size"):
             if kind == b"g" or (key == b"size" and not (value.isdigit() and len(value) < 20)):
-                raise invalid("container.special", f"the extended header sets {key.decode()!r} in a way it must not")
+                raise invalid(
+                    "container.special", f"the extended header sets {key.decode()!r} in a way that is not allowed"
+                )
             overrides[key.decode()] = _text(value)
 
 

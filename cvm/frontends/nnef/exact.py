@@ -67,7 +67,7 @@ def _power(x: int | Fraction, y: int | Fraction, at: Placed | None) -> int | Fra
     degree = y.denominator
     if degree != 1 and x not in (0, 1):
         if x < 0:
-            raise invalid("argument-validity.power", "a fractional power of a negative number", at)
+            raise invalid("argument-validity.power", "a negative number has no fractional power", at)
         roots = exact_root(x.numerator, degree), exact_root(x.denominator, degree)
         if roots[0] is None or roots[1] is None:
             message = f"{x} ^ ({y}) is not rational; compile-time numbers are exact"

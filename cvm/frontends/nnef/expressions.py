@@ -171,7 +171,11 @@ class Evaluator:
                 return left + right
             case "*", _, int(times):
                 if times < 0:
-                    raise invalid("argument-validity.repetition", f"{times} repetitions", node)
+                    raise invalid(
+                        "argument-validity.repetition",
+                        f"the number of repetitions must not be negative, found {times}",
+                        node,
+                    )
                 self._count(size * times, node, "an array" if isinstance(left, Array) else "a string")
                 times = times if left else 0  # Python cannot multiply even an empty sequence by 2^63 or more
                 return Array(tuple(left) * times) if isinstance(left, Array) else left * times

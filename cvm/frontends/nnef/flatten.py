@@ -194,7 +194,7 @@ class _Flattener:
             if len(target.items) != len(part):
                 source = assignment.value
                 op = source.name if isinstance(source, syntax.Invocation) else None
-                message = f"{len(part)} values for {len(target.items)} identifiers"
+                message = f"{len(part)} values cannot be assigned to {len(target.items)} identifiers"
                 raise invalid("shapes.count", message, target, op)
             pending.extend(zip(target.items, part, strict=True))
 

@@ -156,7 +156,9 @@ class Inference:
             found = self.infer(child)
             common = found if item is None else common_type(item, found)
             if common is None:
-                raise invalid("types.array-items", f"array items of types {item} and {found}", child)
+                raise invalid(
+                    "types.array-items", f"the items of an array must have one type, found {item} and {found}", child
+                )
             item = common
         return ArrayType(item)
 
@@ -228,7 +230,7 @@ class Inference:
                 raise invalid("types.tuple-subscript", "a tuple subscript must be an integer literal", node.index)
             index = int(node.index.value)
             if index >= len(sequence.items):
-                message = f"subscript {index} of a tuple of {len(sequence.items)}"
+                message = f"subscript {index} is outside of a tuple of {len(sequence.items)} items"
                 raise invalid("argument-validity.subscript", message, node.index)
             return sequence.items[index]
         self._integer(node.index)

@@ -232,7 +232,7 @@ class _Builder:
             if values.shape != tensor.shape:
                 raise invalid("tensor-file.shape", "the file has changed while it was read")
             if values.dtype.kind == "f" and not np.isfinite(values).all():
-                raise invalid("tensor-file.finite", "an item is not a finite number")
+                raise invalid("tensor-file.finite", "every item must be a finite number")
             if tensor.dtype == "logical" and (values.dtype.kind == "f" or values.min() < 0 or values.max() > 1):
                 raise invalid("tensor-file.data-type", "the items of a logical variable must be 0 or 1")
             if tensor.dtype == "integer" and item not in (ItemType.INTEGER, ItemType.SIGNED):

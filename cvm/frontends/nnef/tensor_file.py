@@ -127,14 +127,14 @@ def read_header(head: bytes, size: int, limits: Limits = DEFAULT, dialect: Diale
     if (major, minor) != (1, 0):
         raise unsupported("tensor-file.version", f"version {major}.{minor} is not known; this is a reader of 1.0")
     if rank > MAX_RANK:
-        raise malformed("tensor-file.rank", f"a rank of {rank}; at most {MAX_RANK}")
+        raise malformed("tensor-file.rank", f"the rank must be at most {MAX_RANK}, found {rank}")
     if any(extents[rank:]):
         raise malformed("tensor-file.extents", f"extents beyond the rank of {rank} are not zero")
     if any(reserved):
         raise malformed("tensor-file.reserved", "reserved bytes of the header are not zero")
     shape = tuple(extents[:rank])
     if 0 in shape:
-        raise invalid("tensor-file.extents", f"an extent of zero in {list(shape)}")
+        raise invalid("tensor-file.extents", f"extents must be positive, found {list(shape)}")
     elements(shape, limits, "tensor file")
     header = TensorHeader(shape, bits, _item_type(code), parameters)
     if header.item.added and dialect == "1.0.1":
@@ -149,7 +149,10 @@ def read_header(head: bytes, size: int, limits: Limits = DEFAULT, dialect: Diale
 
 def _item_type(code: int) -> ItemType:
     if code >> 16:
-        raise unsupported("tensor-file.vendor", f"item code 0x{code & 0xFFFF:x} of vendor 0x{code >> 16:x}")
+        raise unsupported(
+            "tensor-file.vendor",
+            f"item code 0x{code & 0xFFFF:x} belongs to vendor 0x{code >> 16:x}, whose items are not known",
+        )
     try:
         return ItemType(code)
     except ValueError:
@@ -160,11 +163,11 @@ def _check_items(header: TensorHeader) -> None:
     """Check that the item type admits the bits per item and the parameters."""
     bits = header.bits
     if not 1 <= bits <= 64:
-        raise invalid("tensor-file.bits", f"{bits} bits per item; 1 to 64 are possible")
+        raise invalid("tensor-file.bits", f"an item must have 1 to 64 bits, found {bits}")
     if header.item is ItemType.FLOAT and bits not in (16, 32, 64):
-        raise invalid("tensor-file.bits", f"a float of {bits} bits; 16, 32 and 64 are possible")
+        raise invalid("tensor-file.bits", f"a float must have 16, 32 or 64 bits, found {bits}")
     if header.item is ItemType.LOGICAL and bits not in (1, 8):
-        raise invalid("tensor-file.bits", f"a logical item of {bits} bits; 1 and 8 are possible")
+        raise invalid("tensor-file.bits", f"a logical item must have 1 or 8 bits, found {bits}")
     if header.item not in (ItemType.LINEAR, ItemType.LOGARITHMIC):
         return
     minimum, maximum = header.range

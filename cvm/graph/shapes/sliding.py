@@ -15,14 +15,14 @@ def _check_bias(call: ShapeCall, result: Shape) -> None:
         return
     for axis, extent in enumerate(bias):
         if extent != 1 and (axis != 1 or extent != channels):
-            raise call.conflict("bias", f"a bias of shape {list(bias)} for {channels} output channels")
+            raise call.conflict("bias", f"a bias of shape {list(bias)} does not fit {channels} output channels")
 
 
 def _conv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: Window) -> Shape:
     """The shape of the result of a convolution; ``groups`` 0 stands for one group per input channel."""
     groups = _check_filter(call, shape, kernel, groups, shape[1] if len(shape) > 1 else 1)
     if kernel[1] * groups != shape[1]:
-        message = f"{kernel[1]} filter channels in {groups} groups for {shape[1]} input channels"
+        message = f"{kernel[1]} filter channels in {groups} groups do not fit {shape[1]} input channels"
         raise call.conflict("channels", message)
     return (shape[0], kernel[0], *window.down(shape[2:]))
 
@@ -52,10 +52,10 @@ def _deconv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: W
         raise call.invalid("output_shape", f"items of output_shape must be positive, found {list(reference)}")
     groups = _check_filter(call, shape, kernel, groups, depthwise)
     if kernel[0] != shape[1]:
-        raise call.conflict("channels", f"a filter of batch {kernel[0]} for {shape[1]} input channels")
+        raise call.conflict("channels", f"a filter of batch {kernel[0]} does not fit {shape[1]} input channels")
     channels = kernel[1] * groups
     if reference and reference[:2] != (shape[0], channels):
-        message = f"output_shape {list(reference)} for batch {shape[0]} and {channels} channels"
+        message = f"output_shape {list(reference)} does not have batch {shape[0]} and {channels} channels"
         raise call.conflict("output_shape", message)
     return (shape[0], channels, *window.up(shape[2:], reference[2:]))
 
@@ -84,7 +84,7 @@ def deconv(call: ShapeCall) -> Results:
 def _plane_kernel(call: ShapeCall, channels: int) -> Shape:
     kernel = call.shape("plane_filter")
     if len(kernel) < 2 or kernel[1] != 1 or kernel[0] % max(channels, 1):
-        raise call.conflict("channels", f"a plane filter of shape {list(kernel)} for {channels} channels")
+        raise call.conflict("channels", f"a plane filter of shape {list(kernel)} does not fit {channels} channels")
     return kernel
 
 
@@ -95,7 +95,7 @@ def _point_window(call: ShapeCall, rank: int) -> Window:
 def _point_kernel(call: ShapeCall) -> Shape:
     kernel = call.shape("point_filter")
     if any(extent != 1 for extent in kernel[2:]):
-        raise call.conflict("point_filter", f"a point filter of shape {list(kernel)} is not singular in space")
+        raise call.conflict("point_filter", f"a point filter of shape {list(kernel)} must have spatial extents of 1")
     return kernel
 
 
@@ -164,7 +164,7 @@ def sample(call: ShapeCall) -> Results:
     shape, index = call.shape("input"), call.shape("index")
     result = _window(call, shape, FILTER_BORDERS).down(shape)
     if index != result:
-        raise call.conflict("index", f"indices of shape {list(index)} for a result of shape {list(result)}")
+        raise call.conflict("index", f"indices of shape {list(index)} do not fit a result of shape {list(result)}")
     return (result,)
 
 
@@ -173,7 +173,7 @@ def desample(call: ShapeCall) -> Results:
     """All extents scaled up; the indices must have the shape of the input."""
     shape, index = call.shape("input"), call.shape("index")
     if index != shape:
-        raise call.conflict("index", f"indices of shape {list(index)} for an input of shape {list(shape)}")
+        raise call.conflict("index", f"indices of shape {list(index)} do not fit an input of shape {list(shape)}")
     return (_window(call, shape, ("constant",)).up(shape, _reference(call, len(shape))),)
 
 

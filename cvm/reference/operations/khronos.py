@@ -120,7 +120,9 @@ def gather(input: Array, indices: Array, axis: int = 0) -> Array:
     indices = indices if indices.dtype == np.int64 else round_half_up(indices).astype(np.int64)
     outside = (indices < 0) | (indices >= input.shape[axis])
     if outside.any():
-        raise Invalid("reference.index", f"an index of {indices[outside][0]} for an extent of {input.shape[axis]}")
+        raise Invalid(
+            "reference.index", f"index {indices[outside][0]} is outside of an axis of extent {input.shape[axis]}"
+        )
     result: Array = np.take(input, indices, axis)
     return result
 
