@@ -61,8 +61,8 @@ def test_the_refusal_names_the_layer_and_the_command(tmp_path: Path, op: str) ->
     assert error.code == "lowering.unquantized"
     assert error.message == (
         f"node number 2 (to 'h'), {op} (its {inner}): the file has no quantiser for a tensor that this"
-        f" reads, and {op} cannot have one in ONNX; let `cvm quantize {path} -i DATA -o model.cvm` find scales for it; what the"
-        " file quantises stays as it is"
+        f" reads, and {op} cannot have one in ONNX; let `cvm quantize {path} -i DATA -o model.cvm` find scales for it;"
+        " what the file quantises stays as it is"
     )
 
 
