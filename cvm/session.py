@@ -240,8 +240,8 @@ class Session:
         arrays have a cycle axis, before the tensor's axes and after the batch's. Without a batch axis, a run begins
         with the state that the last run left, and leaves its own; with one, every sample begins with the initial
         state, and the session's state does not change. ``witness`` observes every single run, with all tensors if it
-        asks for them. ``receipt`` puts a receipt of the call into the result; "trace" lets it commit to every tensor of every
-        run. Raises `Invalid`.
+        asks for them. ``receipt`` puts a receipt of the call into the result; "trace" lets it commit to every tensor of
+        every run. Raises `Invalid`.
         """
         if receipt:
             return self._with_receipt(inputs, capture, cycles, witness, receipt == "trace", codes, out_of_range)

@@ -457,7 +457,7 @@ def concatenate(a, x, d, outputs, target):
     return -(-x.count // 8), SEARCHING + d[axis], step
 
 def search(count, indices, start, chosen, element):
-    """A search in ``count`` steps: the element at the first chosen index after ``start`` others; -1 if there is none."""
+    """A search in ``count`` steps: the element at the first chosen index after ``start`` others, or -1."""
     def step(j, before):
         if before < SEARCHING:
             return before
