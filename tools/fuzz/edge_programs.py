@@ -55,7 +55,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A program with an output for each member of a family; ``refused`` members, which the verifier refused, are missing."""
+    """A program with an output for each member of a family; the verifier has refused ``refused`` further members."""
 
     program: Program
     members: int
