@@ -154,7 +154,7 @@ class Maker:
         self.kept(self.after(self.codes(sums) if self.random.random() < 0.8 else sums))
 
     def depthwise(self) -> None:
-        """A convolution of as many groups as channels."""
+        """A depthwise convolution: as many groups as channels."""
         self.convolution(depthwise=True)
 
     def computed_weights(self) -> None:
@@ -188,7 +188,7 @@ class Maker:
         self.kept(self.add("max_pool2d", [x], pool_size=size, strides=strides, padding=padding))
 
     def concatenation(self) -> None:
-        """Maps, a constant and a computed part, one behind the other."""
+        """A concatenation of maps, a constant and a computed part."""
         x = self.map()
         same = [name for name in self.maps if self.shape(name) == self.shape(x)]
         parts = [self.random.choice(same) for _ in range(self.number(1, 4))]
@@ -233,7 +233,7 @@ class Maker:
                                       exclude=self.random.random() < 0.2)))  # fmt: skip
 
     def boxes(self) -> None:
-        """Detections from whatever a map holds."""
+        """Detections from the elements of any map."""
         x = self.within(self.map(1500), 20)
         rows = prod(self.shape(x)) // 6
         if rows == 0:
@@ -375,11 +375,11 @@ AIMS: dict[str, tuple[Block, ...]] = {
     "movement": (Maker.movement, Maker.movement, Maker.convolution, Maker.dense, Maker.concatenation),
     "reductions": (Maker.reduction, Maker.reduction, Maker.movement, Maker.pool, Maker.boxes),
 }
-"""What a network is to consist of, by what it aims at."""
+"""The blocks of a network, by its aim."""
 
 
 def network(aim: str, seed: int) -> Program:
-    """A network of one to five blocks; all that nothing reads is an output, and some of the rest."""
+    """A network of one to five blocks; every value that nothing reads is an output, and some others are."""
     make = Maker(seed)
     make.input()
     if make.random.random() < 0.4:
