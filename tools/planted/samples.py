@@ -156,7 +156,7 @@ def _reductions() -> VerifiedProgram:
 
 
 def _requantizations(bits: int) -> VerifiedProgram:
-    """Requantizations of one and two tensors, per tensor and channel, in each rounding; ``bits`` selects the arithmetic."""
+    """Requantizations of one and two tensors, per tensor and channel, in all roundings; ``bits`` sets arithmetic."""
     random = np.random.default_rng(bits)
     builder = ProgramBuilder()
     x = builder.input("x", (2, 21, 3, 5), -(2**16), 2**16 - 1)
