@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterator
@@ -123,8 +124,9 @@ def typed(annotation: Any) -> str:
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties that a class defines itself, with a docstring."""
-    for name, member in vars(kind).items():
+    """The public methods and properties with a docstring that a class defines, or a data class that it extends."""
+    extended = [base for base in kind.__bases__ if is_dataclass(base)]
+    for name, member in itertools.chain.from_iterable(vars(one).items() for one in (*extended, kind)):
         plain = member.__func__ if isinstance(member, staticmethod | classmethod) else member
         if not name.startswith("_") and (inspect.isfunction(plain) or isinstance(plain, property)) and plain.__doc__:
             yield name, plain
