@@ -13,7 +13,7 @@ code is found bit by bit from the highest. Nothing is approximated, and ties are
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,7 +22,7 @@ from cvm.lowering.claims import APART, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term, scale_and_offset
-from cvm.lowering.parts.digits import product, squared
+from cvm.lowering.parts.digits import budget, product, squared
 from cvm.lowering.parts.operands import around_zero, scaled, sum_of
 from cvm.lowering.parts.quotient import Rows, normalized_codes
 from cvm.lowering.parts.ratio import from_least, signed
