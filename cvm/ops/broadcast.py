@@ -14,13 +14,22 @@ from cvm.ops.declaration import Call, Constraint, Input, Op, register
 from cvm.ops.ranges import Bounds, Range, Shape, aligned, pointwise
 
 __all__ = ["Broadcast", "BroadcastAdd", "BroadcastDiv", "BroadcastMax", "BroadcastMul", "BroadcastSub",
-           "broadcastable"]  # fmt: skip
+           "broadcastable", "broadcasts_to"]  # fmt: skip
 
 
 def broadcastable(shapes: Sequence[Shape]) -> bool:
     """Whether the extents of the shapes, aligned at the right, are equal or 1 in every dimension."""
     columns = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return all(len(set(column) - {1}) <= 1 for column in columns)
+
+
+def broadcasts_to(operands: Sequence[Shape], shape: Shape) -> bool:
+    """Whether the extents of all operands, aligned at the right, are 1 or those of ``shape``."""
+    return all(
+        len(operand) <= len(shape)
+        and all(extent in (1, n) for extent, n in zip(reversed(operand), reversed(shape), strict=False))
+        for operand in operands
+    )
 
 
 class Broadcast(Op):
@@ -96,7 +105,7 @@ class BroadcastDiv(Broadcast):
     source = "Broadcast Operators, broadcast_div"
 
     def combine(self, a: Range, b: Range) -> Range:
-        # Over divisors of one sign the quotient is monotone in each operand: its extremes are at the corners.
+        # For divisors of one sign, the quotient is monotone in each operand. So its extremes are at the corners.
         shape = np.broadcast_shapes(a.shape, b.shape)
         lo, hi = np.full(shape, INT32_MAX + 1), np.full(shape, -INT32_MAX - 1)
         for least, largest in ((np.maximum(b.lo, 1), b.hi), (b.lo, np.minimum(b.hi, -1))):
@@ -109,7 +118,7 @@ class BroadcastDiv(Broadcast):
         return Range(np.where(zero, np.minimum(lo, 0), lo), np.where(zero, np.maximum(hi, 0), hi))
 
     def work(self, call: Call) -> int:
-        return 8 * math.prod(self.shape(call)[0])  # a division takes as long as some eight multiplications
+        return 8 * math.prod(self.shape(call)[0])  # a division takes as long as about eight multiplications
 
 
 @register

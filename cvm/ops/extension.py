@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from cvm.limits import INT64_MAX
-from cvm.ops.broadcast import Broadcast
+from cvm.ops.broadcast import Broadcast, broadcasts_to
 from cvm.ops.declaration import AttributeModel, Call, Constraint, Input, InputKind, Int32, Op, register
 from cvm.ops.ranges import Bounds, Range, Shape, aligned, blocks, pointwise
 
@@ -29,20 +29,12 @@ def terms(count: int) -> int:
     return max(0, count - 2) // 2
 
 
-def _broadcast(operands: Sequence[Shape], shape: Shape) -> bool:
-    return all(
-        len(operand) <= len(shape)
-        and all(extent in (1, n) for extent, n in zip(reversed(operand), reversed(shape), strict=False))
-        for operand in operands
-    )
-
-
 def _tensors_fit(call: Call) -> bool:
-    return _broadcast(call.shapes[1 : terms(len(call.shapes))], call.shapes[0])
+    return broadcasts_to(call.shapes[1 : terms(len(call.shapes))], call.shapes[0])
 
 
 def _parameters_fit(call: Call) -> bool:
-    return _broadcast(call.shapes[terms(len(call.shapes)) :], call.shapes[0])
+    return broadcasts_to(call.shapes[terms(len(call.shapes)) :], call.shapes[0])
 
 
 def _shifts_fit(call: Call) -> bool:
@@ -56,7 +48,7 @@ def _multipliers_fit(call: Call) -> bool:
 
 
 def _summands(operands: Sequence[Range]) -> list[Range]:
-    """The ranges of all m_i * x_i and of c, in order: wide enough for any sum of them."""
+    """The ranges of all m_i * x_i and of c, in order, in integers wide enough for any sum of them."""
     n = terms(len(operands))
     products = [x * m for x, m in zip(operands[:n], operands[n : 2 * n], strict=True)]
     summands = [*products, operands[2 * n]]
@@ -72,7 +64,7 @@ def _sum_fits(call: Call) -> bool:
 
 
 def _fits(operands: Sequence[Range]) -> bool:
-    """Whether the positive parts with the rounding addend fit 64 bits, and the negative ones; if of hulls, of all."""
+    """Whether the sum of the positive parts and the rounding addend fits 64 bits, and the sum of the negative parts."""
     positive: Bounds = _halves(operands[-1].hi)
     negative: Bounds = np.zeros_like(positive)
     for part in _summands(operands):
@@ -157,7 +149,7 @@ class Requantize(Op):
             total, *others = _summands(operands)
             for part in others:
                 total = total + part
-            # Rounding is monotone in the sum, and for a given sum in the shift: the extremes are at the corners.
+            # Rounding is monotone in the sum, and for a given sum in the shift. So the extremes are at the corners.
             a, shifts = call.attributes, operands[-1]
             least, largest = (
                 total.monotone(partial(_rounded, shifts=s, rounding=a.rounding)) for s in (shifts.lo, shifts.hi)

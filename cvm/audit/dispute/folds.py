@@ -1,20 +1,21 @@
 """The computation of every element in small steps, op by op, in the style of FORMAL.
 
-An element of an op's output is a fold. There is a number of steps and a number to start with; step j takes what the
-steps before it gave, a single integer called the partial, and gives the next one; the last partial is the element.
+An element of an op's output is a fold: a number of steps and a number to start with. Step j turns the result of the
+steps before it, a single integer called the partial, into the next partial. The last partial is the element.
 
-Most ops take one step, which is FORMAL's own function: it asks the operands for the elements that it needs, and those
-are what it reads. Reductions take one step for each chunk of their index space (`cvm.audit.dispute.chunks`), in
-FORMAL's index names. What searches (`concatenate`, and the ops of `cvm.audit.dispute.vision`) has two kinds of
-partials: elements of int32, which are found, and numbers from `SEARCHING` on, which say how far the search is.
-
-No step reads more than `TERMS` elements of an operand, or touches more than 8 leaves of one.
+Most ops take one step. This step is FORMAL's own function: it asks the operands for the elements that it needs, and
+these are the elements that it reads. Reductions take one step for each chunk of their index space
+(`cvm.audit.dispute.chunks`), in FORMAL's index names. Searches (`concatenate`, and the ops of
+`cvm.audit.dispute.vision`) have two kinds of partials: elements of int32, which are found, and numbers from `SEARCHING`
+on, which say how far the search is. No step reads more than `TERMS` elements of an operand, or touches more than 8
+leaves of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from cvm.audit.dispute.chunks import Chunks
 from cvm.audit.dispute.reading import Operands
@@ -22,6 +23,7 @@ from cvm.audit.dispute.records import OpRecord
 from cvm.errors import Invalid
 from cvm.program.model import Shape
 from formal.broadcast import aligned
+from formal.computed import moments, normalized, rounded_quotient
 from formal.extension import rounded
 from formal.registry import OPS
 from formal.tensor import Index
@@ -31,11 +33,13 @@ __all__ = ["SEARCHING", "Fold", "FoldCall", "strides_of"]
 SEARCHING = 2**32
 """Partials from this number on are not elements: a search has found nothing yet."""
 INT32_MIN = -(2**31)
-"""Less than every element."""
+"""A number less than every element."""
 PARTS = 8
 """The operands of a concatenate that one step looks at."""
 LARGEST_SHIFT = 62
 """The largest shift of a requantize in a valid program."""
+SQUARES = 2**64
+"""What multiplies the sum of squares in a partial of a normalize, beside the sum of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +80,15 @@ class Fold:
     step: Callable[[int, int], int]
     """From the number of a step and the partial before it to the partial after it."""
     leaves: Mapping[int, int]
-    """The most leaves that a step touches of each operand, by its position."""
+    """The most leaves of each operand that a step touches, by the operand's position."""
     groups: tuple[tuple[int, ...], ...] = ()
-    """The operands that one step opens, for each step; () if every step may open all in ``leaves``."""
+    """For each step, the operands that it opens; () if every step may open all in ``leaves``."""
     all_leaves: int | None = None
-    """The most leaves that a step touches of all operands together, if that is less than their sum."""
+    """The most leaves of all operands together that a step touches, if that is less than their sum."""
 
 
 def strides_of(shape: Shape) -> list[int]:
-    """How far apart the neighbours along each axis are, in elements, row-major."""
+    """The distance of neighbours along each axis, in elements, row-major."""
     strides = [1]
     for extent in reversed(shape[1:]):
         strides.append(strides[-1] * extent)
@@ -186,7 +190,7 @@ def max_pool2d(call: FoldCall) -> Fold:
 
 
 def reduced(call: FoldCall, start: int, combine: Callable[[int, int], int]) -> Fold:
-    """Partials are what some indices of the reduced axes R give, in chunks; the other axes I have those of d."""
+    """Partials combine the elements at some indices of the reduced axes R, in chunks; the axes I have those of d."""
     X = call.operands[0]
     n = X.shape
     N = len(n)
@@ -240,8 +244,70 @@ def requantize(call: FoldCall) -> Fold:
     return Fold(n, 0, step, dict.fromkeys(range(2 * n + 2), 1), groups)
 
 
+def quotient(call: FoldCall) -> Fold:
+    """Step i adds m_i[d] x_i[d], and the last of these c[d] as well; one more step forms D, divides, rounds and clips.
+
+    Partials are below 2^97. The last step opens the whole divisor, of which all but the y_j have one element.
+    """
+    d, n, count = call.d, call.attribute("terms"), (len(call.operands) - 2) // 2
+    if not n < count:
+        raise Invalid("step.terms", f"a quotient of {count} tensors has not {n} terms")
+
+    def product(i: int) -> int:
+        x, m = call.operands[i], call.operands[count + i]
+        return m[aligned(d, m.shape)] * x[aligned(d, x.shape)]
+
+    def at(position: int) -> int:
+        return call.operands[position][aligned(d, call.operands[position].shape)]
+
+    def step(i: int, before: int) -> int:
+        if i < n:
+            return before + product(i) + (at(2 * count) if i == n - 1 else 0)
+        D = sum(product(j) for j in range(n, count)) + at(2 * count + 1)
+        if D < 1:
+            raise Invalid("step.divisor", f"a divisor is positive, found {D}")
+        code = rounded_quotient(before, D, str(call.record.attributes["rounding"]))
+        return max(call.attribute("lo"), min(code, call.attribute("hi")))
+
+    terms = tuple((i, count + i, *((2 * count,) if i == n - 1 else ())) for i in range(n))
+    divisor = (*range(n, count), *range(count + n, 2 * count), 2 * count + 1)
+    return Fold(n + 1, 0, step, dict.fromkeys(range(2 * count + 2), 1), (*terms, divisor))
+
+
+def normalize(call: FoldCall) -> Fold:
+    """Partials are S_2 * 2^64 + S_1 of some elements of the row, in chunks; one more step computes the code.
+
+    n |X| < 2^31 (C7), so that |S_1| < 2^31, 0 <= S_2 < 2^62, and a partial has 127 bits at most.
+    """
+    X, axes = call.operands[0], call.integers("axes")
+    declared = call.record.outputs[0].shape
+    if X.shape != declared:
+        raise Invalid("step.shape", f"normalize gives {X.shape}, declared is {declared}")
+    N = len(X.shape)
+    R = [axis if axis >= 0 else axis + N for axis in axes]
+    strides = strides_of(X.shape)
+    chunks = Chunks([X.shape[i] for i in R], [[strides[i] for i in R]])
+
+    def step(j: int, before: int) -> int:
+        if j < chunks.count:
+            for z in chunks.indices(j):
+                at = dict(zip(R, z, strict=True))
+                x = X[tuple(at.get(i, call.d[i]) for i in range(N))]
+                before += x * x * SQUARES + x
+            return before
+        S_1 = (before + SQUARES // 2) % SQUARES - SQUARES // 2
+        S_2 = (before - S_1) // SQUARES
+        t, Q = moments(X[call.d], prod(X.shape[i] for i in R), S_1, S_2, str(call.record.attributes["statistic"]))
+        m, c, k, r, e = (f[aligned(call.d, f.shape)] for f in (call.operands[position] for position in range(1, 6)))
+        rounding, lo, hi = str(call.record.attributes["rounding"]), call.attribute("lo"), call.attribute("hi")
+        return normalized(t, Q, m, c, k, r, e * 2 ** call.attribute("shift"), rounding, lo, hi)
+
+    leaves = {0: chunks.leaves[0], **dict.fromkeys(range(1, 6), 1)}
+    return Fold(chunks.count + 1, 0, step, leaves, (*((0,) for _ in range(chunks.count)), tuple(range(6))))
+
+
 def concatenate(call: FoldCall) -> Fold:
-    """Step j looks at `PARTS` operands. Until the element is found, partials count the indices of axis left to skip."""
+    """Step j looks at `PARTS` operands. Until the element is found, partials count the indices left to skip."""
     real_axis = call.attribute("axis") % len(call.d)
     M = len(call.operands)
 
@@ -270,5 +336,7 @@ FOLDS: Mapping[str, Callable[[FoldCall], Fold]] = {
     "max_pool2d": max_pool2d,
     "concatenate": concatenate,
     "requantize": requantize,
+    "quotient": quotient,
+    "normalize": normalize,
 }
-"""The ops that take more than one step, but for those of vision."""
+"""The ops that take more than one step, except those of vision."""

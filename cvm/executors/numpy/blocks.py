@@ -1,22 +1,30 @@
-"""Blocks: work is split into boxes, so that temporary arrays stay small however large the tensors are."""
+"""Blocks: work is split into boxes, so that temporary arrays stay small however large the tensors are.
+
+The operands of ops whose parameters broadcast are cut to the same boxes.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from cvm.executors.numpy.step import Array, known
+from cvm.ops.declaration import Call
 from cvm.ops.ranges import Shape
 
-__all__ = ["blocks"]
+__all__ = ["BLOCK_ELEMENTS", "aligned", "blocks", "parameter", "part"]
+
+BLOCK_ELEMENTS = 2**16
+"""Elements of one block: the int64 arrays that are made of it stay in the cache."""
 
 
 def blocks(shape: Shape, limit: int) -> Iterator[tuple[slice, ...]]:
-    """Boxes of at most ``limit`` (at least 1) indices that partition ``shape``, in row-major order.
+    """Partition the indices of ``shape`` into boxes of at most ``limit`` >= 1 indices, in row-major order.
 
-    A box is one index in the leading axes, a run in one axis and everything in the axes after it; the runs are of
-    about equal length.
+    A box has one index in the leading axes, a run of indices in one axis, and all indices in the axes after it. The
+    runs have about equal lengths.
     """
     pivot = next(axis for axis in range(len(shape)) if math.prod(shape[axis + 1 :]) <= limit)
     extent = shape[pivot]
@@ -27,3 +35,20 @@ def blocks(shape: Shape, limit: int) -> Iterator[tuple[slice, ...]]:
         head = tuple(slice(i, i + 1) for i in lead)
         for start in range(0, extent, run):
             yield (*head, slice(start, min(start + run, extent)), *tail)
+
+
+def parameter(call: Call, position: int) -> Array:
+    """The elements of a parameter constant."""
+    elements = known(call.ranges[position], call.shapes[position])
+    assert elements is not None, "a parameter is a constant"
+    return elements
+
+
+def aligned(elements: Array, rank: int) -> Array:
+    """An operand that broadcasts, with leading extents of 1 up to the rank of the output."""
+    return elements.reshape((1,) * (rank - elements.ndim) + elements.shape)
+
+
+def part(elements: Array, box: Sequence[slice]) -> Array:
+    """The part of an aligned operand that belongs to a box of the output."""
+    return elements[tuple(slice(None) if n == 1 else cut for n, cut in zip(elements.shape, box, strict=True))]

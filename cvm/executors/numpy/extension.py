@@ -7,15 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvm.executors.numpy.blocks import blocks
-from cvm.executors.numpy.step import Array, PlannedNode, known, plans, single
+from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, blocks, parameter, part
+from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.ops.declaration import Call
-from cvm.ops.ranges import Shape
 
 __all__: list[str] = []
-
-BLOCK_ELEMENTS = 2**16
-"""Elements of one block: its int64 sum and product stay in the cache."""
 
 
 @plans("broadcast_greater")
@@ -28,13 +24,13 @@ def plan_broadcast_greater(call: Call) -> PlannedNode:
 def plan_requantize(call: Call) -> PlannedNode:
     """clip(round((sum of m_i * x_i + c) / 2^s), lo, hi).
 
-    The verifier has proven that every m_i * x_i, c, their sums in any order, and these with 2^(s-1) fit in int64.
+    The verifier has proven that every m_i * x_i, c, their sums in any order, and these sums plus 2^(s-1) fit in int64.
     """
     terms = (len(call.shapes) - 2) // 2
     shape = call.shapes[0]
     a = call.attributes
     *multipliers, offset, shift = (
-        _aligned(_parameter(call, position), shape) for position in range(terms, len(call.shapes))
+        aligned(parameter(call, position).astype(np.int64), len(shape)) for position in range(terms, len(call.shapes))
     )
     rounding = ROUNDINGS[a.rounding](offset, shift)
     factors = [None if bool((m == 1).all()) else m for m in multipliers]
@@ -44,7 +40,7 @@ def plan_requantize(call: Call) -> PlannedNode:
         for box in blocks(shape, BLOCK_ELEMENTS):
             v = np.zeros(Y[box].shape, np.int64)
             for x, m in zip(tensors, factors, strict=True):
-                v += _scaled(_part(x.reshape((1,) * (len(shape) - x.ndim) + x.shape), box), m, box)
+                v += _scaled(part(aligned(x, len(shape)), box), m, box)
             rounding.apply(v, box)
             np.clip(v, a.lo, a.hi, out=v)
             np.copyto(Y[box], v, casting="same_kind")
@@ -53,27 +49,10 @@ def plan_requantize(call: Call) -> PlannedNode:
     return single(run, f"int64, {terms} terms, {a.rounding}", reads=tuple(range(terms)))
 
 
-def _parameter(call: Call, position: int) -> Array:
-    """The elements of a parameter constant."""
-    elements = known(call.ranges[position], call.shapes[position])
-    assert elements is not None, "a parameter is a constant"
-    return elements
-
-
-def _aligned(parameter: Array, shape: Shape) -> Array:
-    """The parameter in the rank of the output."""
-    return parameter.astype(np.int64).reshape((1,) * (len(shape) - parameter.ndim) + parameter.shape)
-
-
-def _part(parameter: Array, box: Sequence[slice]) -> Array:
-    """The part of a parameter that belongs to a box of the output."""
-    return parameter[tuple(slice(None) if n == 1 else part for n, part in zip(parameter.shape, box, strict=True))]
-
-
 def _scaled(x: Array, m: Array | None, box: Sequence[slice]) -> Array:
     if m is None:
         return x.astype(np.int64)
-    return np.multiply(x, _part(m, box), dtype=np.int64)
+    return np.multiply(x, part(m, box), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +69,17 @@ class HalfUp:
 
     def apply(self, v: Array, box: Sequence[slice]) -> None:
         """Add c and round, in place."""
-        v += _part(self.offset, box)
-        v >>= _part(self.shift, box)
+        v += part(self.offset, box)
+        v >>= part(self.shift, box)
 
 
 @dataclass(frozen=True, slots=True)
 class HalfEven:
-    """The nearest integer, of two the even one: (v + 2^(s-1) - 1 + b) >> s, b being bit s of v, and v where s = 0.
+    """The nearest integer, and of two equally near ones the even one.
 
-    With v = k * 2^s + r and b = k mod 2: the sum reaches (k + 1) * 2^s exactly where r > 2^(s-1), or r = 2^(s-1) and k
-    is odd. It never exceeds v + 2^(s-1).
+    It is (v + 2^(s-1) - 1 + b) >> s, where b is bit s of v, and v where s = 0. Proof: let v = k * 2^s + r, so b = k mod
+    2. The sum reaches (k + 1) * 2^s if and only if r > 2^(s-1), or r = 2^(s-1) and k is odd. It never exceeds v +
+    2^(s-1).
     """
 
     offset: Array
@@ -114,17 +94,17 @@ class HalfEven:
 
     def apply(self, v: Array, box: Sequence[slice]) -> None:
         """Add c and round, in place."""
-        v += _part(self.offset, box)
-        odd = v >> _part(self.shift, box)
-        odd &= _part(self.parity, box)
-        v += _part(self.addend, box)
+        v += part(self.offset, box)
+        odd = v >> part(self.shift, box)
+        odd &= part(self.parity, box)
+        v += part(self.addend, box)
         v += odd
-        v >>= _part(self.shift, box)
+        v >>= part(self.shift, box)
 
 
 @dataclass(frozen=True, slots=True)
 class TowardZero:
-    """The integer part: floor(v / 2^s) for v >= 0, ceil(v / 2^s) = (v + 2^s - 1) >> s for v < 0."""
+    """v / 2^s truncated: floor(v / 2^s) for v >= 0, and ceil(v / 2^s) = (v + 2^s - 1) >> s for v < 0."""
 
     offset: Array
     shift: Array
@@ -137,9 +117,9 @@ class TowardZero:
 
     def apply(self, v: Array, box: Sequence[slice]) -> None:
         """Add c and round, in place."""
-        v += _part(self.offset, box)
-        v += (v >> 63) & _part(self.remainder, box)
-        v >>= _part(self.shift, box)
+        v += part(self.offset, box)
+        v += (v >> 63) & part(self.remainder, box)
+        v >>= part(self.shift, box)
 
 
 ROUNDINGS: dict[str, Callable[[Array, Array], HalfUp | HalfEven | TowardZero]] = {

@@ -1,9 +1,9 @@
-"""softmax over many items of many codes, from exponentials that are far finer than the codes of the result.
+"""softmax over many items of many codes, computed from exponentials that are far finer than the codes of the result.
 
-y_i = exp(x_i) / sum_j exp(x_j) over codes x = s * q. With d_j = max(q) - q_j and E_j = 2^W * exp(-s * d_j) + e_j, where
-|e_j| < 1 and the largest E is exactly 2^W, the quotient E_i / sum E differs from y_i by at most n / 2^W. W is chosen so
-that this is below 2^-60 steps of the result; the quotient itself is compared exactly with each step, on sums
-of digits (`parts.ratio`). Where all items are equal the quotient is exact, and so is a tie; by the theorem of
+y_i = exp(x_i) / sum_j exp(x_j) over codes x = s * q. Let d_j = max(q) - q_j and E_j = 2^W * exp(-s * d_j) + e_j, where
+|e_j| < 1 and the largest E is exactly 2^W. Then the quotient E_i / sum E differs from y_i by at most n / 2^W. W is
+chosen such that this is below 2^-60 steps of the result. The quotient is compared exactly with each step, by sums of
+digits (`parts.ratio`). If all items are equal, the quotient is exact, so ties are decided rightly. By the theorem of
 Lindemann and Weierstrass there are no other ties.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 
@@ -20,16 +19,15 @@ from cvm.lowering.claims import WHOLE_TENSOR, bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.form import LinearForm, Term
 from cvm.lowering.parts.digits import array_digits, budget
+from cvm.lowering.parts.exponentials import powers_of_e, softmax_by_quotient
 from cvm.lowering.parts.ratio import ratio_codes
 from cvm.lowering.proofs.table import MOST_ENTRIES
 from cvm.quantization.exact import code
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import exp, rational, rounded
 
 __all__: list[str] = []
 
 _FINENESS = 60
-_GUARD = 40
 
 
 @rule(
@@ -54,15 +52,19 @@ def fine_softmax(lowering: Lowering) -> list[Result]:
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported("the result needs a quantiser for the whole tensor")
     value, scale, _, _ = lowering.coded("x")
-    # Results lie between 0 and 1: there are no other codes.
+    # Results lie between 0 and 1, so other codes do not occur.
     quantizer = replace(quantizer, lo=code(Fraction(0), quantizer), hi=code(Fraction(1), quantizer))
     width = _FINENESS + math.ceil(count / quantizer.scale[0]).bit_length()
     lo, hi = value.range.hull()
     if hi - lo >= MOST_ENTRIES:
         raise lowering.needs_quantization(str(lowering.operation.inputs["x"]))
+    if lowering.op_set >= 2:
+        coded = softmax_by_quotient(lowering, value, scale, axes, quantizer, _FINENESS)
+        if coded is not None:
+            return [coded]
     greatest = value.max(axes, keepdims=True)
     distance = greatest - value
-    table = np.array(_exponentials(scale, width, hi - lo), dtype=object)
+    table = np.array(powers_of_e(scale, width, hi - lo), dtype=object)
     numerator, denominator = [], []
     for digit, weight in array_digits(table, budget(count)):
         powers = lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), distance)
@@ -74,19 +76,3 @@ def fine_softmax(lowering: Lowering) -> list[Result]:
     steps = Fraction(count, 2**width) / quantizer.scale[0]
     note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
     return [Coded(found, Fraction(1), note, any_rounding=quantizer.rounding != "toward_zero")]
-
-
-@lru_cache(maxsize=8)
-def _exponentials(scale: Fraction, width: int, span: int) -> tuple[int, ...]:
-    """2^width * exp(-scale * d) for d = 0 .. span, off by less than 1: powers of one number with guard bits.
-
-    Factors are at most 1, so that each product adds at most one unit for its own rounding and one for that of the
-    factor: d products, fewer than 2^18, are off by less than 2^(_GUARD - 1) units in all.
-    """
-    bits = width + _GUARD
-    ratio = rounded(rational(2**bits) * exp(rational(-scale)))
-    item, found = 1 << bits, []
-    for _ in range(span + 1):
-        found.append((item + (1 << _GUARD >> 1)) >> _GUARD)
-        item = item * ratio >> bits
-    return tuple(found)

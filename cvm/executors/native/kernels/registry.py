@@ -1,4 +1,4 @@
-"""Which function plans each op, and which writes each kind of kernel: explicitly, one entry for each of them."""
+"""Two tables: the function that plans each op, and the function that writes the code of each kind of kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.emit.tiles import Tiled, emit_tiles
-from cvm.executors.native.kernels import contractions, movement, pointwise, reductions, vision, windows
+from cvm.executors.native.kernels import computed, contractions, movement, pointwise, reductions, vision, windows
 from cvm.executors.native.kernels.depthwise import emit_depthwise
 from cvm.executors.native.plan.planner import Planner
 from cvm.executors.native.plan.protocol import OpPlan
@@ -26,24 +26,24 @@ Emitter = Callable[[Module, str, Any, Machine], None]
 
 
 def merged(*tables: Mapping[str, OpPlan]) -> dict[str, OpPlan]:
-    """All entries of some tables. Raises ValueError for an op that two of them have."""
+    """The entries of all tables in one. Raises ValueError for an op that stands in two of them."""
     found: dict[str, OpPlan] = {}
     for table in tables:
         twice = found.keys() & table.keys()
         if twice:
-            raise ValueError(f"planned by two modules: {', '.join(sorted(twice))}")
+            raise ValueError(f"two modules plan the same ops: {', '.join(sorted(twice))}")
         found.update(table)
     return found
 
 
 PLANS: Mapping[str, OpPlan] = merged(
-    contractions.PLANS, movement.PLANS, pointwise.PLANS, reductions.PLANS, vision.PLANS, windows.PLANS
+    computed.PLANS, contractions.PLANS, movement.PLANS, pointwise.PLANS, reductions.PLANS, vision.PLANS, windows.PLANS
 )
 """How each op of `cvm.ops` is planned."""
 
 
 def _by_width(emitter: Callable[[Module, str, Any, int], None]) -> Emitter:
-    """The emitter of a kernel that needs nothing of the machine but the lanes of its vectors."""
+    """The emitter of a kernel that depends on the machine only through the number of lanes of its vectors."""
     return lambda module, name, kernel, machine: emitter(module, name, kernel, machine.width)
 
 
@@ -58,24 +58,25 @@ EMITTERS: Mapping[type, Emitter] = {
     Exchange: _by_width(emit_exchange),
     Nest: _by_width(emit_nest),
     Tiled: emit_tiles,
+    computed.Normalization: _anywhere(computed.emit_normalization),
+    computed.Quotient: _by_width(computed.emit_quotient),
+    computed.Update: _by_width(computed.emit_update),
     reductions.Reduction: _by_width(reductions.emit_reduction),
     vision.Suppression: _anywhere(vision.emit_suppression),
     vision.ValidCount: _anywhere(vision.emit_valid_count),
     windows.Pool: _by_width(windows.emit_pool),
     windows.Products: _by_width(windows.emit_products),
 }
-"""What writes each kind of kernel."""
+"""The function that writes the code of each kind of kernel."""
 
 
 def emit(module: Module, name: str, kernel: object, machine: Machine) -> None:
-    """Write the function of a kernel."""
+    """Write the function of a kernel into the module."""
     EMITTERS[type(kernel)](module, name, kernel, machine)
 
 
 def plan(
     verified: VerifiedProgram, machine: Machine, returned: frozenset[str], plain: Mapping[str, str] | None = None
 ) -> Plan:
-    """Plan a program for a machine; ``returned`` values are given to the caller, ``plain`` ones planned as `Planner`
-    says.
-    """
+    """Plan a program for a machine. ``returned`` names the values that the caller gets; for ``plain`` see `Planner`."""
     return Planner(verified, machine, returned, PLANS, plain).plan()

@@ -1,7 +1,7 @@
-"""The trial of a machine: every class of kernels on extreme values, against the NumPy executor.
+"""The trial of a machine: every class of kernels is compared with the NumPy executor on extreme values.
 
-A processor, a hypervisor or a code generator that computes one of them differently is found here, before any user's
-network runs. The verdict is kept with the compiled code, so a machine is tried once for each version of this package.
+It finds a processor, a hypervisor or a code generator that computes wrong results, before a user's network runs. The
+result of the trial is stored with compiled code, so each machine is tried once per version of this package.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PASSED = b"passed"
 
 
 def failure(machine: Machine) -> str | None:
-    """The first class of kernels that a machine gets wrong, or None. Every machine is tried once."""
+    """The first class of kernels for which a machine gives wrong results, or None. Every machine is tried once."""
     name = cache.key(machine, ("trial",))
     if cache.read(name) == PASSED:
         return None
     for what, verified in programs():
         try:
             right = _agrees(machine, verified)
-        except RuntimeError as error:  # the code generator refuses the code
+        except RuntimeError as error:  # the code generator cannot compile the code
             return f"{what}: {str(error).splitlines()[0]}"
         if not right:
             return what
@@ -62,7 +62,7 @@ def _agrees(machine: Machine, verified: VerifiedProgram) -> bool:
 
 
 def _feeds(verified: VerifiedProgram) -> Iterator[dict[str, Int32Array]]:
-    """Feeds of the greatest numbers, of the least, of both alternating, and of a pattern."""
+    """Inputs of the greatest numbers, of the least, of both alternating, and of a pattern."""
     values = [source.value for source in verified.program.inputs]
 
     def filled(rule: Any) -> dict[str, Int32Array]:
@@ -80,14 +80,14 @@ def _feeds(verified: VerifiedProgram) -> Iterator[dict[str, Int32Array]]:
 
 
 def _weights(*shape: int, least: int, largest: int) -> Array:
-    """Weights: stretches of both extremes, and a pattern."""
+    """Weights that contain runs of either extreme, and a pattern."""
     k = np.arange(int(np.prod(shape)))
     pattern = least + (k * 6007 + k * k % 911) % (largest - least + 1)
     return np.where(k % 7 < 3, largest, np.where(k % 7 < 5, least, pattern)).reshape(shape)
 
 
 def programs() -> Iterator[tuple[str, VerifiedProgram]]:
-    """Small programs by the class of kernels that they try."""
+    """Small programs, each with the name of the class of kernels that it tries."""
     bytes_ = (0, 255)
     yield "8-bit convolution", _convolution((1, 7, 9, 9), (37, 7, 3, 3), *bytes_, 128, padding=(1, 1))
     yield "convolution of many channels", _convolution((1, 72, 9, 9), (147, 72, 3, 3), *bytes_, 128, padding=(1, 1))
@@ -112,12 +112,13 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
         yield f"requantize at the ends of its results, {rounding}", _ends_of_results(rounding)
     yield "ops by element", _elementwise()
     yield "windows, sums and maxima", _windows()
+    yield "ops of op-set 2", _computed()
 
 
 def _convolution(
     shape: tuple[int, ...], kernel: tuple[int, ...], lo: int, hi: int, magnitude: int, **attributes: Any
 ) -> VerifiedProgram:
-    """The sums themselves, and their codes after a requantize per channel, clipped and not."""
+    """A convolution that returns its sums, and their codes after a requantize per channel, with and without a clip."""
     builder = ProgramBuilder()
     x = builder.input("x", shape, lo, hi)
     weights = builder.constant(_weights(*kernel, least=-magnitude, largest=magnitude - 1))
@@ -126,7 +127,10 @@ def _convolution(
 
 
 def _residual(last: tuple[int, ...]) -> VerifiedProgram:
-    """Codes of a convolution, and those of a pool, requantized to one by ``last``: multipliers, offset and shift."""
+    """The codes of a convolution and those of a pool, which a requantize adds.
+
+    ``last`` holds its parameters: two multipliers, offset and shift.
+    """
     builder = ProgramBuilder()
     x, y = builder.input("x", (1, 40, 5, 14), -128, 127), builder.input("y", (1, 64, 5, 14), -128, 127)
     (sums,) = builder.add("conv2d", [x, builder.constant(_weights(64, 40, 1, 1, least=-128, largest=127))])
@@ -150,7 +154,8 @@ def _product(rows: int, depth: int, columns: int) -> VerifiedProgram:
 def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...]) -> VerifiedProgram:
     """Sums, and their 8-bit codes in the arithmetic that most networks need and in the widest one.
 
-    Each has sums of its own: sums that have another reader are not computed inside the kernel of their codes.
+    ``sums`` is called once for each result: sums with two readers would not be computed inside the kernel of their
+    codes.
     """
     count = int(np.prod(channels))
     first = sums()
@@ -172,7 +177,7 @@ def _requantization(rounding: str) -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (1, 19, 5, 5), -(2**20), 2**20)
     y = builder.input("y", (1, 1, 5, 5), -(2**20), 2**20)
-    outputs = []
+    outputs: list[Output] = []
     for shift in (0, 1, 12, 31, 40):
         m = builder.parameter(np.full((1, 1, 1, 1), max(1, 2**shift // 3)))
         n = builder.parameter(np.arange(-9, 10).reshape(1, 19, 1, 1))
@@ -184,12 +189,12 @@ def _requantization(rounding: str) -> VerifiedProgram:
 
 
 def _ends_of_results(rounding: str) -> VerifiedProgram:
-    """Sums that are the first of a result, or one below it, where the input is at its greatest or its least."""
+    """A requantize whose sums, at the greatest and the least input, are the first sum of a result or one less."""
     builder = ProgramBuilder()
     x = builder.input("x", (1, 20, 2, 3), -(2**15), 2**15 - 1)
     channel = np.arange(20).reshape(1, 20, 1, 1)
     at = np.where(channel % 2 == 0, -(2**15), 2**15 - 1)
-    outputs = []
+    outputs: list[Output] = []
     for multiplier, shift in ((4093, 14), (2**30 + 7, 37), (2**34 + 7, 40)):
         sums = multiplier * at
         begin = 0 if rounding == "toward_zero" else 2 ** (shift - 1)
@@ -217,7 +222,7 @@ def _elementwise() -> VerifiedProgram:
         ("take", [y, z], {"axis": 1}), ("transpose", [x], {}), ("tile", [y], {"reps": (2, 3)}),
         ("concatenate", [x, x], {"axis": 1}), ("slice", [x], {"begin": (2, 20), "end": (-4, 1), "strides": (-1, -3)}),
     ]  # fmt: skip
-    outputs = []
+    outputs: list[Output] = []
     for number, (op, inputs, attributes) in enumerate(applied):
         (result,) = builder.add(op, inputs, attributes)
         outputs.append(Output(f"{op}_{number}", result))
@@ -243,4 +248,42 @@ def _windows() -> VerifiedProgram:
     count, rows = builder.add("get_valid_count", [wide], {"score_threshold": -(2**29)})
     attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     outputs.append(Output("wide", builder.add("non_max_suppression", [rows, count], attributes)[0]))
+    return verify(builder.build(outputs))
+
+
+def _computed() -> VerifiedProgram:
+    """Products, quotients in 64, 128 and 256 bits, rows of every statistic, and an updated slice."""
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, 3, 17), -(2**15), 2**15)
+    y = builder.input("y", (2, 3, 1), 0, INT32_MAX)
+    at = builder.input("at", (1,), -2, 20)
+    outputs: list[Output] = []
+
+    def enter(op: str, inputs: list[str], attributes: dict[str, Any]) -> str:
+        (result,) = builder.add(op, inputs, attributes)
+        outputs.append(Output(f"{op}_{len(outputs)}", result))
+        return result
+
+    def one(number: int) -> str:
+        return builder.parameter(np.array([number], np.int64))
+
+    def per_item(*numbers: int) -> str:
+        return builder.parameter(np.resize(np.array(numbers, np.int64), 17))
+
+    quotients = (
+        (0, -128, 127, "half_up"),
+        (40, -(2**15), 2**15, "half_even"),
+        (62, -INT32_MAX, INT32_MAX, "toward_zero"),
+        (62, 1 - 2**30, 2**30, "half_up"),
+    )
+    for bits, lo, hi, rounding in quotients:
+        factors = [per_item(1 << bits, -3), one(1), one((1 << bits) - 1), one(1 << bits)]
+        enter("quotient", [x, y, *factors], {"terms": 1, "rounding": rounding, "lo": lo, "hi": hi})
+    for statistic, rounding in (("variance", "half_even"), ("mean_square", "half_up"), ("square_sum", "half_up")):
+        parameters = [per_item(3 * 2**30, -(2**31)), per_item(2**29, -1, 0), per_item(2**24, 12345), one(77), one(5)]
+        attributes = {"axes": (2,), "statistic": statistic, "shift": 20, "rounding": rounding, "lo": -128, "hi": 127}
+        enter("normalize", [x, *parameters], attributes)
+    updated = enter("update_slice", [x, enter("max", [x], {"axes": (2,), "keepdims": True}), at], {"axis": 2})
+    small = enter("clip", [updated], {"a_min": -99, "a_max": 99})
+    enter("matmul", [small, small], {"transpose_b": True})
     return verify(builder.build(outputs))
