@@ -44,6 +44,7 @@ def compile(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
     states: Mapping[str, str] | None = None,
+    outputs: Sequence[str] = (),
     op_set: Literal[1, 2] = 1,
 ) -> Program:
     """The integer program of a model of NNEF (a folder, an archive, a document), ONNX, TFLite or cvm-runtime.
@@ -62,6 +63,7 @@ def compile(
     ``input_shapes`` give the shapes of inputs whose extents a model of ONNX leaves open; an open first extent is 1
     without it. ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi); every run checks it.
     ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes.
+    ``outputs`` are those that the program has, by default all.
     ``op_set`` is the latest version of the op-set whose ops the program may use: with 2, each product of computed
     tensors is one `matmul`. The codes are the same; op-set 1 gives the programs and digests that it always gave.
     Raises `CvmError` with the file, line and column of the error.
@@ -76,8 +78,8 @@ def compile(
     if params is not None:
         return _of_cvm_runtime(path, params, "cvm-1" if compat == "cvm-1" else "correct")
     if kind == "onnx":
-        return _of_onnx(path, optimize, op_set, input_shapes or {}, input_ranges or {}, states or {})
-    if input_shapes or input_ranges or states:
+        return _of_onnx(path, optimize, op_set, input_shapes or {}, input_ranges or {}, states or {}, outputs)
+    if input_shapes or input_ranges or states or outputs:
         raise Invalid("onnx.options", _ONNX_ONLY, at)
     if kind == "tflite":
         return _of_tflite(path, optimize, op_set, "tflite-reference" if compat == "tflite-reference" else "correct")
@@ -125,12 +127,14 @@ def _of_onnx(
     shapes: Mapping[str, Sequence[int]],
     ranges: Mapping[str, tuple[int, int]],
     states: Mapping[str, str],
+    outputs: Sequence[str],
 ) -> Program:
     from cvm.frontends import onnx
 
     try:
         with timed("reading"):
-            loaded = onnx.load(path, {name: tuple(shape) for name, shape in shapes.items()}, ranges, states=states)
+            extents = {name: tuple(shape) for name, shape in shapes.items()}
+            loaded = onnx.load(path, extents, ranges, states=states, outputs=outputs)
     except CvmError as error:
         raise _offered(error, path) from None
     try:
@@ -281,11 +285,13 @@ def quantize_program(
     settings: Settings | None = None,
     *,
     optimize: bool = True,
+    op_set: Literal[1, 2] = 1,
     cycles: bool = False,
     codes: bool = False,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     input_ranges: Mapping[str, tuple[int, int]] | None = None,
     states: Mapping[str, str] | None = None,
+    outputs: Sequence[str] = (),
     on_run: Callable[[int], None] | None = None,
     goal: Goal | None = None,
 ) -> Quantized:
@@ -294,9 +300,9 @@ def quantize_program(
     ``data`` and ``codes`` are as for `quantize`. A model of ONNX or TFLite may be quantised in part: its quantisers are
     kept, and others are added where the program needs them (docs/calibration.md). ``settings``
     (`cvm.calibration.Settings`) are 8 bits by default, `Settings.measured` for ONNX and TFLite. ``input_shapes`` and
-    ``input_ranges`` are for ONNX, as for `compile`, and so are ``states``, with which data have a cycle axis. A
+    ``input_ranges`` are for ONNX, as for `compile`, and so are ``outputs``, and ``states``, with which data have a cycle axis. A
     ``goal`` (`cvm.quantizing.Goal`) gives tensors more bits until the outputs have an SQNR, or the program a size.
-    The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
+    ``op_set`` is that of `compile`. The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
     """
     from cvm.calibration import Settings
     from cvm.frontends import nnef, onnx, tflite
@@ -304,11 +310,15 @@ def quantize_program(
     from cvm.quantizing import quantize_completed, quantize_nnef
 
     kind = model_format(checked_path(path, "a model"))
+    _check_op_set(op_set, kind, Location(os.fspath(path)))
+    how: dict[str, Any] = {"optimize": optimize, "op_set": op_set, "on_run": on_run, "goal": goal}
     if kind == "onnx":
         shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-        loaded: onnx.Loaded | tflite.Loaded = onnx.load(path, shapes, input_ranges, floats=True, states=states)
+        loaded: onnx.Loaded | tflite.Loaded = onnx.load(
+            path, shapes, input_ranges, floats=True, states=states, outputs=outputs
+        )
         cycles = cycles or bool(states)
-    elif input_shapes or input_ranges or states:
+    elif input_shapes or input_ranges or states or outputs:
         raise Invalid("onnx.options", _ONNX_ONLY, Location(os.fspath(path)))
     elif kind == "tflite":
         loaded = tflite.load(path, floats=True)
@@ -316,12 +326,10 @@ def quantize_program(
         graph = nnef.load(path)
         _check_codes(graph, data, codes)
         with exhaustion(os.fspath(path)):
-            return quantize_nnef(
-                graph, data, settings or Settings(), optimize=optimize, cycles=cycles, on_run=on_run, goal=goal
-            )
+            return quantize_nnef(graph, data, settings or Settings(), cycles=cycles, **how)
     _check_codes(loaded.graph, data, codes)
     chosen = settings or Settings.measured()
-    return quantize_completed(path, loaded, data, chosen, optimize=optimize, cycles=cycles, on_run=on_run, goal=goal)
+    return quantize_completed(path, loaded, data, chosen, cycles=cycles, **how)
 
 
 def _check_codes(graph: QuantizedGraph, data: Mapping[str, npt.ArrayLike], codes: bool) -> None:
@@ -331,7 +339,7 @@ def _check_codes(graph: QuantizedGraph, data: Mapping[str, npt.ArrayLike], codes
             check_codes(name, graph.tensors[name].quantizer, np.asarray(data[name]))
 
 
-_ONNX_ONLY = "input shapes and ranges are for a model of ONNX, and so are states; others state them"
+_ONNX_ONLY = "input shapes and ranges, states and chosen outputs are for a model of ONNX; others state them"
 
 
 def run_op(

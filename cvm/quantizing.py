@@ -102,6 +102,7 @@ def quantize_nnef(
     settings: Settings,
     *,
     optimize: bool = True,
+    op_set: int = 1,
     cycles: bool = False,
     on_run: Callable[[int], None] | None = None,
     goal: Goal | None = None,
@@ -114,7 +115,7 @@ def quantize_nnef(
     from cvm.calibration import Recalibrator
 
     first = Recalibrator(graph, data, settings, cycles=cycles, on_run=on_run)
-    return _quantised(first, data, goal, optimize=optimize, cycles=cycles)
+    return _quantised(first, data, goal, _Compiling(optimize, op_set), cycles)
 
 
 def calibrated_nnef(
@@ -142,6 +143,7 @@ def quantize_completed(
     settings: Settings,
     *,
     optimize: bool = True,
+    op_set: int = 1,
     cycles: bool = False,
     on_run: Callable[[int], None] | None = None,
     goal: Goal | None = None,
@@ -156,7 +158,7 @@ def quantize_completed(
 
     try:
         first = Completer(loaded.graph, data, settings, cycles=cycles, on_run=on_run)
-        return _quantised(first, data, goal, optimize=optimize, cycles=cycles)
+        return _quantised(first, data, goal, _Compiling(optimize, op_set), cycles)
     except CvmError as error:
         raise loaded.explained(error).at(file=os.fspath(path)) from None
 
@@ -176,19 +178,31 @@ def _chosen(first: Chooser, data: Data, cycles: bool) -> tuple[Chooser, tuple[Tr
     return tried.get(settings, first), trials
 
 
-def _quantised(first: Chooser, data: Data, goal: Goal | None, *, optimize: bool, cycles: bool) -> Quantized:
+@dataclass(frozen=True, slots=True)
+class _Compiling:
+    """How a graph becomes a program: whether passes optimise it, and the latest op-set version of its ops."""
+
+    optimize: bool
+    op_set: int
+
+    def program(self, graph: QuantizedGraph) -> Program:
+        """The program of a graph. Raises the errors of `cvm.lowering.lower`."""
+        return program_of(graph, self.optimize, self.op_set)
+
+
+def _quantised(first: Chooser, data: Data, goal: Goal | None, compiling: _Compiling, cycles: bool) -> Quantized:
     chooser, trials = _chosen(first, data, cycles)
-    made = replace(_completed(chooser, optimize), trials=trials)
-    return made if goal is None else _Widening(chooser, made, data, goal, optimize=optimize, cycles=cycles).reached()
+    made = replace(_completed(chooser, compiling), trials=trials)
+    return made if goal is None else _Widening(chooser, made, data, goal, compiling, cycles).reached()
 
 
-def _completed(chooser: Chooser, optimize: bool) -> Quantized:
+def _completed(chooser: Chooser, compiling: _Compiling) -> Quantized:
     """The program with the chosen quantisers, after as many remedies as lowering needs."""
     remedies: list[str] = []
     while True:
         found = chooser.calibration()
         try:
-            program = program_of(found.graph, optimize)
+            program = compiling.program(found.graph)
             return Quantized(program, found, chooser.source, tuple(remedies), settings=chooser.settings)
         except Unsupported as error:
             if len(remedies) == _MOST_REMEDIES or not chooser.remedy(error):
@@ -200,12 +214,12 @@ class _Widening:
     """Finds the fewest tensors that need more bits, in the order of what their rounding costs the outputs."""
 
     def __init__(
-        self, chooser: Chooser, made: Quantized, data: Data, goal: Goal, *, optimize: bool, cycles: bool
+        self, chooser: Chooser, made: Quantized, data: Data, goal: Goal, compiling: _Compiling, cycles: bool
     ) -> None:
         from cvm.calibration import Sensitivity
 
         self._chooser, self._made, self._data, self._goal = chooser, made, data, goal
-        self._optimize, self._cycles = optimize, cycles
+        self._compiling, self._cycles = compiling, cycles
         real = {name: _numbers(made.source, name, array) for name, array in data.items()}
         self._sensitivity = Sensitivity(chooser.graph, real, cycles)
 
@@ -262,7 +276,7 @@ class _Widening:
 
     def _with(self, order: list[Widened], count: int) -> Quantized:
         self._widen(order, count)
-        made = _completed(self._chooser, self._optimize)
+        made = _completed(self._chooser, self._compiling)
         return replace(made, widened=tuple(order[:count]), trials=self._made.trials)
 
     def _widen(self, order: list[Widened], count: int) -> None:
@@ -299,9 +313,11 @@ def quantized_onnx(
     made: Quantized,
     *,
     optimize: bool = True,
+    op_set: int = 1,
     input_shapes: Mapping[str, Sequence[int]] = MappingProxyType({}),
     input_ranges: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     states: Mapping[str, str] = MappingProxyType({}),
+    outputs: Sequence[str] = (),
 ) -> tuple[bytes, Quantized]:
     """The model of ONNX at ``path`` with the quantisers of ``made``, and the program that `cvm.compile` makes of it.
 
@@ -317,9 +333,9 @@ def quantized_onnx(
     try:
         data = quantized_model(Path(path).read_bytes(), made.calibration)
         shapes = {name: tuple(shape) for name, shape in input_shapes.items()}
-        loaded = onnx.loads(data, onnx.Settings(shapes, input_ranges, states=states))
+        loaded = onnx.loads(data, onnx.Settings(shapes, input_ranges, states=states, outputs=tuple(outputs)))
         try:
-            program = program_of(loaded.graph, optimize)
+            program = program_of(loaded.graph, optimize, op_set)
         except CvmError as error:
             raise loaded.explained(error) from None
     except CvmError as error:
@@ -327,7 +343,7 @@ def quantized_onnx(
     return data, replace(made, program=program)
 
 
-def graph_onnx(made: Quantized, *, optimize: bool = True) -> tuple[bytes, Quantized]:
+def graph_onnx(made: Quantized, *, optimize: bool = True, op_set: int = 1) -> tuple[bytes, Quantized]:
     """The quantised graph of ``made``, from NNEF or TFLite, as a model of ONNX, and the program of that model.
 
     Raises `Unsupported` if an operation has no mapping, and as `cvm.compile`.
@@ -339,7 +355,7 @@ def graph_onnx(made: Quantized, *, optimize: bool = True) -> tuple[bytes, Quanti
     halves = tuple(halves_rounded_otherwise(made.calibration.graph))
     loaded = onnx.loads(data, onnx.Settings())
     try:
-        return data, replace(made, program=program_of(loaded.graph, optimize), halves=halves)
+        return data, replace(made, program=program_of(loaded.graph, optimize, op_set), halves=halves)
     except CvmError as error:
         raise loaded.explained(error) from None
 

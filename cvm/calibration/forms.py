@@ -130,7 +130,7 @@ def _moved(reading: Reading) -> Form:
     return form if same or form.kind not in ("codes", "function") else Form(form.kind, reading.result.name)
 
 
-@_rule("pad")
+@_rule("pad", "update_slice")
 def _padded(reading: Reading) -> Form:
     reading.need(reading.names())
     return Form("codes", reading.result.name)

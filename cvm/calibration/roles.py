@@ -25,7 +25,7 @@ __all__ = [
 _MOVING: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"copy": ("x",), "copy_n": ("x",), "relu": ("x",), "clamp": ("x",), "min": ("x", "y"), "max": ("x", "y")}
     | {"split": ("value",), "unstack": ("value",), "concat": ("values",), "stack": ("values",)}
-    | {"select": ("true_value", "false_value"), "update": ("variable", "value")}
+    | {"select": ("true_value", "false_value"), "update": ("variable", "value"), "update_slice": ("input", "update")}
     | dict.fromkeys(("reshape", "squeeze", "unsqueeze", "transpose", "slice", "tile", "pad", "gather"), ("input",))
     | dict.fromkeys(("max_pool", "max_pool_with_index", "max_reduce", "min_reduce", "max_roi_pool"), ("input",))
     | dict.fromkeys(("sample", "nearest_upsample", "nearest_downsample"), ("input",))
@@ -34,7 +34,7 @@ _MOVING: Mapping[str, tuple[str, ...]] = MappingProxyType(
 own would round numbers that are rounded already."""
 
 KNOWN_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0)}
+    {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "masked_softmax": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 )
 """The ranges of functions that are known without data."""
 

@@ -20,6 +20,8 @@ from cvm.cli.options import (
     InputShape,
     Json,
     NoOptimize,
+    OnlyOutputs,
+    OpSet,
     Params,
     States,
     Variant,
@@ -60,16 +62,6 @@ _Profile = Annotated[
     bool,
     typer.Option("--profile", help="Also print where the time went: reading, lowering, tables, passes, verification."),
 ]
-_OpSet = Annotated[
-    int,
-    typer.Option(
-        "--op-set",
-        metavar="1|2",
-        min=1,
-        max=2,
-        help="The latest version of the op-set whose ops the program may use. It changes no code of a tensor.",
-    ),
-]
 _NoQuant = Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")]
 
 
@@ -85,7 +77,8 @@ def command(
     input_shape: InputShape = [],  # noqa: B006  (Typer makes a list of its own from it)
     input_range: InputRange = [],  # noqa: B006
     state: States = [],  # noqa: B006
-    op_set: _OpSet = 1,
+    only_output: OnlyOutputs = [],  # noqa: B006
+    op_set: OpSet = 1,
     no_optimize: NoOptimize = False,
     profile: _Profile = False,
     as_json: Json = False,
@@ -117,7 +110,7 @@ def command(
         program = cvm.compile(
             model, False if no_quant else quant, not no_optimize, bit_order=bit_order, variant=variant, compat=compat,
             input_shapes=input_shapes(input_shape), input_ranges=input_ranges(input_range),
-            states=input_states(state), op_set=2 if op_set == 2 else 1,
+            states=input_states(state), outputs=only_output, op_set=2 if op_set == 2 else 1,
         )  # fmt: skip
         with timed("verification", "of the result"):
             verified = verify(program)

@@ -29,6 +29,8 @@ __all__ = [
     "Judge",
     "Model",
     "NoOptimize",
+    "OnlyOutputs",
+    "OpSet",
     "OutOfRangeRule",
     "Params",
     "Salt",
@@ -54,6 +56,17 @@ Model: TypeAlias = Annotated[
 NoOptimize: TypeAlias = Annotated[
     bool,
     typer.Option("--no-optimize", help="Do not optimise the program of a model. This changes no code of a tensor."),
+]
+
+OpSet: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--op-set",
+        metavar="1|2",
+        min=1,
+        max=2,
+        help="The latest version of the op-set whose ops the program may use. It changes no code of a tensor.",
+    ),
 ]
 
 Inputs: TypeAlias = Annotated[
@@ -155,6 +168,17 @@ States: TypeAlias = Annotated[
         metavar="NAME=OUTPUT",
         help="An input of a model of ONNX that the program keeps as state: zero before the first run, and the value "
         "of OUTPUT after each run. May be repeated.",
+    ),
+]
+
+
+OnlyOutputs: TypeAlias = Annotated[
+    list[str],
+    typer.Option(
+        "--only-output",
+        metavar="NAME",
+        help="An output of a model of ONNX that the program has; without this option it has all. What becomes state "
+        "is computed in any case. May be repeated.",
     ),
 ]
 

@@ -21,6 +21,8 @@ from cvm.cli.options import (
     InputShape,
     Json,
     NoOptimize,
+    OnlyOutputs,
+    OpSet,
     States,
     input_ranges,
     input_shapes,
@@ -195,6 +197,8 @@ def command(
     input_shape: InputShape = [],  # noqa: B006
     input_range: InputRange = [],  # noqa: B006
     state: States = [],  # noqa: B006
+    only_output: OnlyOutputs = [],  # noqa: B006
+    op_set: OpSet = 1,
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
@@ -210,15 +214,15 @@ def command(
     signal-to-quantisation-noise ratio of each output.
     """
     kind = model_format(model)
-    _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range or state))
+    _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range or state or only_output))
     widths, ranges = (bits, weight_bits, output_bits), (per_channel, method, percentile, form)
     settings = _settings(kind, output, widths, ranges, _changes(kind, output, (equalize, correct_bias), write_weights))
     data = _Data(inputs, random, seed, _interval(random_range), cycles, codes)
-    aims = (target_sqnr, max_bytes)
+    aims, how = (target_sqnr, max_bytes), {"optimize": not no_optimize, "op_set": op_set}
     if kind != "nnef":
-        shaped = (input_shape, input_range, state)
-        return _completed(model, output, settings, data, shaped, aims, not no_optimize, as_json)
-    return _of_nnef(model, output, settings, data, write_weights, aims, not no_optimize, as_json)
+        shaped = (input_shape, input_range, state, only_output)
+        return _completed(model, output, settings, data, shaped, aims, how, as_json)
+    return _of_nnef(model, output, settings, data, write_weights, aims, how, as_json)
 
 
 def _settings(
@@ -285,7 +289,7 @@ def _require_sense(
         also = f", or FILE{_ONNX} for a quantised model of ONNX"
         raise Usage(f"a model of ONNX or TFLite becomes a program: say -o FILE{_PROGRAM}{also}")
     if kind != "onnx" and shaped:
-        raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
+        raise Usage("--input-shape, --input-range, --state and --only-output are for a model of ONNX")
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +342,7 @@ def _of_nnef(
     data: _Data,
     whole: bool,
     aims: tuple[float | None, int | None],
-    optimize: bool,
+    how: Mapping[str, Any],
     as_json: bool,
 ) -> int:
     from cvm.frontends import nnef
@@ -357,7 +361,7 @@ def _of_nnef(
         else:
             goal = Goal(*aims, on_step=say_step) if aimed else None
             made = quantize_nnef(
-                graph, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance, goal=goal
+                graph, feeds, settings, cycles=data.cycles, on_run=advance, goal=goal, **how
             )
             found, settings, trials = made.calibration, made.settings, made.trials
             if aimed:
@@ -371,7 +375,7 @@ def _of_nnef(
         document |= (
             _written(found, output, whole)
             if output.suffix not in (_PROGRAM, _ONNX)
-            else _of_program(*_content(made, output, optimize), feeds, data, output)
+            else _of_program(*_content(made, output, how), feeds, data, output)
         )
     return show(document, lambda console: _render(console, document), as_json)
 
@@ -381,9 +385,9 @@ def _completed(
     output: Path | None,
     settings: Settings,
     data: _Data,
-    wishes: tuple[list[str], list[str], list[str]],
+    wishes: tuple[list[str], list[str], list[str], list[str]],
     aims: tuple[float | None, int | None],
-    optimize: bool,
+    how: Mapping[str, Any],
     as_json: bool,
 ) -> int:
     from cvm.frontends import onnx, tflite
@@ -394,14 +398,15 @@ def _completed(
         loaded: onnx.Loaded | tflite.Loaded = tflite.load(model, floats=True)
     else:
         states = input_states(wishes[2])
-        loaded = onnx.load(model, input_shapes(wishes[0]), input_ranges(wishes[1]), floats=True, states=states)
+        shapes, ranges = input_shapes(wishes[0]), input_ranges(wishes[1])
+        loaded = onnx.load(model, shapes, ranges, floats=True, states=states, outputs=wishes[3])
     feeds = data.arrays(loaded.graph)
     data = replace(data, cycles=data.cycles or bool(wishes[2]))
     runs = run_count(loaded.graph, feeds, data.cycles)
     with narrated("calibrating", runs) as (advance, say_step):
         goal = None if aims == (None, None) else Goal(*aims, on_step=say_step)
         made = quantize_completed(
-            model, loaded, feeds, settings, optimize=optimize, cycles=data.cycles, on_run=advance, goal=goal
+            model, loaded, feeds, settings, cycles=data.cycles, on_run=advance, goal=goal, **how
         )
     document: dict[str, Any] = {
         "model": str(model),
@@ -417,13 +422,14 @@ def _completed(
         content, made = quantized_onnx(
             model,
             made,
-            optimize=optimize,
+            **how,
             input_shapes=shapes,
             input_ranges=ranges,
             states=input_states(wishes[2]),
+            outputs=wishes[3],
         )
     else:
-        made, content = _content(made, output, optimize)
+        made, content = _content(made, output, how)
     document |= _of_program(made, content, feeds, data, output)
     return show(document, lambda console: _render(console, document), as_json)
 
@@ -434,13 +440,13 @@ def _widened(made: Quantized) -> list[dict[str, Any]]:
     return [{"tensors": list(item.tensors), "alone_db": decibel(item.alone_db)} for item in made.widened]
 
 
-def _content(made: Quantized, output: Path | None, optimize: bool) -> tuple[Quantized, bytes]:
+def _content(made: Quantized, output: Path | None, how: Mapping[str, Any]) -> tuple[Quantized, bytes]:
     """The program; if a model of ONNX is written, the program of that model. And the bytes to write."""
     from cvm.quantizing import graph_onnx
 
     if output is None or output.suffix != _ONNX:
         return made, made.program.to_bytes()
-    content, again = graph_onnx(made, optimize=optimize)
+    content, again = graph_onnx(made, **how)
     return again, content
 
 

@@ -129,6 +129,15 @@ def _softmax(nodes: Nodes, operation: GraphOperation) -> None:
     nodes.node("Softmax", _operands(nodes, operation, "x"), operation.outputs, axis=axes[0])
 
 
+def _masked_softmax(nodes: Nodes, operation: GraphOperation) -> None:
+    axes = _integers(operation, "axes")
+    if len(axes) != 1:
+        raise NoMapping("softmax over several axes")
+    seen, x = _operands(nodes, operation, "seen", "x")
+    masked = nodes.node("Where", [seen, x, nodes.constant(np.array(np.finfo(np.float32).min, np.float32))])
+    nodes.node("Softmax", [masked], operation.outputs, axis=axes[0])
+
+
 def _windows(shape: Sequence[int], sizes: Sequence[int], operation: GraphOperation) -> dict[str, list[int]]:
     """Strides, dilations and pads of windows over the last axes of a shape. Raises `NoMapping`
     where the windows crop.
@@ -252,6 +261,7 @@ def _rules() -> dict[str, Rule]:
     found |= dict.fromkeys(("min", "max"), _chosen) | dict.fromkeys(("leaky_relu", "elu"), _with_alpha)
     found |= dict.fromkeys(("max_pool", "avg_pool"), _pool)
     found |= {"clamp": _clamp, "sqr": _square, "rsqrt": _inverse_root, "softmax": _softmax, "conv": _conv}
+    found["masked_softmax"] = _masked_softmax
     found |= {"linear": _linear, "matmul": _matmul, "batch_normalization": _normalised, "transpose": _transpose}
     return found | {"concat": _concat, "slice": _slice, "pad": _pad}
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,6 +91,7 @@ def load(
     *,
     floats: bool = False,
     states: Mapping[str, str] | None = None,
+    outputs: Sequence[str] = (),
 ) -> Loaded:
     """The graph of a model, from its file. Raises what `loads` raises, with the path in the location.
 
@@ -98,13 +99,13 @@ def load(
     promises that an integer input stays within [lo, hi], which every run checks. With ``floats``, real inputs and
     outputs need no QuantizeLinear (`cvm.calibration.complete` finds quantisers for them). ``states`` maps inputs to
     outputs: the program keeps such an input as state, which is zero before the first run and becomes the named output
-    after each run.
+    after each run. ``outputs`` are those that the graph has, by default all.
     """
     file = os.fspath(path)
     try:
         data = read_regular(file, limits.archive_bytes + 1, "onnx")
         require("onnx_bytes", len(data), limits.archive_bytes, "bytes of a model of ONNX")
-        settings = Settings(shapes or {}, ranges or {}, overflow, floats, states or {})
+        settings = Settings(shapes or {}, ranges or {}, overflow, floats, states or {}, tuple(outputs))
         model = read_model(data, os.path.dirname(file) or ".", limits)
         del data  # large, and the model holds its contents
         return _translated(model, settings, limits)

@@ -108,6 +108,12 @@ _enter(
     "integer",
     note="the last of equal ones stays; computed indices that do not exist write nothing; no reduction",
 )
+_enter(
+    "TensorScatter",
+    "integer",
+    note="one start for each item of the batch, clipped so that the update fits; mode linear",
+    since=24,
+)
 _enter("OneHot", "integer", "integer", "constant depth")
 _enter("CumSum", "integer", "number", "integers must be proven to fit")
 _enter("CumProd", "integer", "number", "at most 64 items; integers must be proven to fit", since=26)

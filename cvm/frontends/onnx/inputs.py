@@ -19,7 +19,8 @@ class Settings:
     """The choices of the caller for a model: shapes and promised ranges of inputs, and the rule for integer overflow.
 
     With ``floats``, real inputs and outputs need no QuantizeLinear: such a graph is for calibration. ``states`` maps
-    each input that is state to the output that it becomes after a run.
+    each input that is state to the output that it becomes after a run. ``outputs`` are those that the graph has; if it
+    is empty, they are all of the model.
     """
 
     shapes: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
@@ -27,6 +28,7 @@ class Settings:
     overflow: Literal["wrap", "error"] = "wrap"
     floats: bool = False
     states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    outputs: tuple[str, ...] = ()
 
 
 def shapes_of_inputs(model: Model, settings: Settings, limits: Limits) -> dict[str, Shape]:

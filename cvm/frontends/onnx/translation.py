@@ -84,8 +84,9 @@ class OnnxTranslation(OnnxScope):
         for node in self._nodes:
             self._translate(node)
         self._node = None
-        outputs = [self._given(value) for value in self._model.outputs]
-        self._commit(dict(zip((value.name for value in self._model.outputs), outputs, strict=True)))
+        given = {value.name: self._given(value) for value in self._model.outputs}
+        self._commit(given)
+        outputs = self._wanted_outputs(given)
         self._operations = recognized(self._tensors, self._operations, outputs)
         made = {name for operation in self._operations for name in operation.outputs}
         self._tensors = {name: item for name, item in self._tensors.items() if item.kind != "computed" or name in made}
@@ -336,6 +337,15 @@ class OnnxTranslation(OnnxScope):
                 raise Invalid("onnx.state", f"the output {output!r} is {found}", where)
             if name in self._names:
                 self.emit("update", self._names[name], outputs[output], wish=f"{name} next")
+
+    def _wanted_outputs(self, given: Mapping[str, str]) -> list[str]:
+        """The outputs that the caller wants, in the order of the model. Raises `Invalid` for one that there is not."""
+        wanted = self._settings.outputs
+        for name in wanted:
+            if name not in given:
+                listed = ", ".join(map(repr, given))
+                raise Invalid("onnx.output", f"there is no output {name!r}; the outputs are {listed}")
+        return [tensor for name, tensor in given.items() if not wanted or name in wanted]
 
     def _interval(self, value: Value) -> tuple[int, int]:
         lo, hi = bounds(value.data_type)

@@ -47,6 +47,30 @@ def layer_normalization(call: ShapeCall) -> Results:
     return (call.broadcast(shape, call.shape("scale"), call.shape("offset")),)
 
 
+@rule("ONNX", "masked_softmax")
+def masked_softmax(call: ShapeCall) -> Results:
+    """The shape of the operand, to which ``seen`` broadcasts."""
+    shape = call.shape("x")
+    call.axes(len(shape))
+    if call.broadcast(shape, call.shape("seen")) != shape:
+        raise call.conflict("seen", f"shape {list(call.shape('seen'))} does not broadcast to {list(shape)}")
+    return (shape,)
+
+
+@rule("ONNX", "update_slice")
+def update_slice(call: ShapeCall) -> Results:
+    """The shape of the input. The update has the same extents, but at most that of the input along the axis."""
+    shape, update = call.shape("input"), call.shape("update")
+    axis = call.axis(len(shape))
+    fits = len(update) == len(shape) and all(
+        u == n or (i == axis and u < n) for i, (n, u) in enumerate(zip(shape, update, strict=True))
+    )
+    if not fits or call.shape("start") != (1,):
+        message = f"an update of shape {list(update)} and a start of shape {list(call.shape('start'))}"
+        raise call.conflict("update", f"{message} do not fit axis {axis} of an input of shape {list(shape)}")
+    return (shape,)
+
+
 @rule(_OPENVX, "wrapping_quantize")
 def wrapping_quantize(call: ShapeCall) -> Results:
     """The shape of the operand."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Coded, Lowering
@@ -29,21 +31,41 @@ from cvm.quantization.exact import code
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import exp, rational, rounded
 
-__all__ = ["powers_of_e", "softmax_by_quotient"]
+__all__ = ["Logits", "powers_of_e", "softmax_by_quotient"]
+
+Array = npt.NDArray[Any]
 
 _GUARD = 40
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Logits:
+    """What a softmax over ``axes`` reads: ``unit`` times integers, unit > 0.
+
+    With a ``span``, items whose integer is more than so much below the greatest one are hidden.
+    """
+
+    value: Value
+    unit: Fraction
+    axes: Sequence[int]
+    span: int | None = None
+
+    def table(self, found: Sequence[int]) -> Array:
+        """A table of distances from the greatest item, which ends with a zero for the hidden ones if there are any."""
+        return np.array([*found, *([] if self.span is None else [0])], dtype=object)
+
+
 def softmax_by_quotient(
-    lowering: Lowering, value: Value, unit: Fraction, axes: Sequence[int], quantizer: LinearQuantizer, fineness: int
+    lowering: Lowering, logits: Logits, quantizer: LinearQuantizer, fineness: int
 ) -> Coded | None:
-    """Emit the codes of softmax over ``axes`` of ``unit`` times the integers of ``value``, unit > 0.
+    """Emit the codes of softmax over ``axes`` of ``unit`` times the integers of ``value``.
 
     Numbers may differ from the exact ones by 2^-fineness steps of the result. Returns None where the op does not
     take it.
     """
     # Results lie between 0 and 1: there are no other codes.
     quantizer = replace(quantizer, lo=code(Fraction(0), quantizer), hi=code(Fraction(1), quantizer))
+    value, unit, axes = logits.value, logits.unit, logits.axes
     rank, shape = value.rank, value.shape
     count = math.prod(shape[axis] for axis in axes)
     lo, hi = value.range.hull()
@@ -54,8 +76,10 @@ def softmax_by_quotient(
         return None
     greatest = value.max(tuple(axes), keepdims=True)
     distance = greatest - value
-    table = np.array(powers_of_e(unit, width, hi - lo), dtype=object)
-    scaled = _multiples(unit, width, hi - lo, inverse)
+    span = hi - lo if logits.span is None else logits.span
+    table, scaled = (
+        logits.table(found) for found in (powers_of_e(unit, width, span), _multiples(unit, width, span, inverse))
+    )
     zero = Rationals.scalar(0, rank)
 
     def term(found: Value, weight: int) -> Term:
@@ -63,7 +87,7 @@ def softmax_by_quotient(
 
     above = [
         term(lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), distance), weight)
-        for digit, weight in array_digits(np.array(scaled, dtype=object), INT32_MAX)
+        for digit, weight in array_digits(scaled, INT32_MAX)
     ]
     below = []
     for digit, weight in array_digits(table, budget(count)):

@@ -25,6 +25,7 @@ from cvm.lowering.rules import (  # noqa: F401  (enter the rules)
     resampling,
     sampling,
     shape,
+    slices,
     softmax,
     state,
     suppression,

@@ -19,7 +19,7 @@ from cvm.lowering.claims import WHOLE_TENSOR, bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.form import LinearForm, Term
 from cvm.lowering.parts.digits import array_digits, budget
-from cvm.lowering.parts.exponentials import powers_of_e, softmax_by_quotient
+from cvm.lowering.parts.exponentials import Logits, powers_of_e, softmax_by_quotient
 from cvm.lowering.parts.ratio import ratio_codes
 from cvm.lowering.proofs.table import MOST_ENTRIES
 from cvm.quantization.exact import code
@@ -59,7 +59,7 @@ def fine_softmax(lowering: Lowering) -> list[Result]:
     if hi - lo >= MOST_ENTRIES:
         raise lowering.needs_quantization(str(lowering.operation.inputs["x"]))
     if lowering.op_set >= 2:
-        coded = softmax_by_quotient(lowering, value, scale, axes, quantizer, _FINENESS)
+        coded = softmax_by_quotient(lowering, Logits(value, scale, axes), quantizer, _FINENESS)
         if coded is not None:
             return [coded]
     greatest = value.max(axes, keepdims=True)

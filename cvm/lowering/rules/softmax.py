@@ -19,8 +19,9 @@ from cvm.lowering.claims import bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm
-from cvm.lowering.parts.exponentials import softmax_by_quotient
+from cvm.lowering.parts.exponentials import Logits, softmax_by_quotient
 from cvm.lowering.rules.exact_softmax import softmax_of_few, softmax_of_two
+from cvm.lowering.rules.logic import truth
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.rationals import Rationals
@@ -65,15 +66,64 @@ def softmax(lowering: Lowering) -> list[Result]:
     quantizer = lowering.linear_quantizer()
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported("the result needs a quantiser for the whole tensor")
+    return [_bounded(lowering, value, scale, axes, quantizer)]
+
+
+@rule(
+    "masked_softmax",
+    claim=bounded(
+        "a table of the exponential, sums, one integer division; hidden items count nothing",
+        "as for softmax of many items",
+        "the result has no quantiser for the whole tensor",
+        "so many items that no bits are left for the table",
+    ),
+)
+def masked_softmax(lowering: Lowering) -> list[Result]:
+    """exp(x) / sum(exp(x)) over the items of ``axes`` that are seen; where none is, all items are alike.
+
+    Codes of hidden items become so small that their distance from the greatest one is beyond every distance of seen
+    items: the table of the exponential ends with a zero for them.
+    """
+    axes = lowering.integers("axes")
+    shape = lowering.output_shape()
+    value, scale, _, _ = lowering.coded("x")
+    lo, hi = value.range.hull()
+    if hi - lo >= _TABLE:
+        raise lowering.needs_quantization(str(lowering.operation.inputs["x"]))
+    quantizer = lowering.linear_quantizer()
+    if quantizer is None or not quantizer.per_tensor:
+        raise lowering.unsupported("the result needs a quantiser for the whole tensor")
+    seen = truth(lowering, "seen", len(shape)).broadcast(shape)
+    below = lowering.tensor_constant(np.full(shape, 2 * lo - hi - 1), "hidden")
+    value = lowering.emit("where", seen, value.broadcast(shape), below, label="masked")
+    return [_bounded(lowering, value, scale, axes, quantizer, hi - lo)]
+
+
+def _bounded(
+    lowering: Lowering,
+    value: Value,
+    scale: Fraction,
+    axes: tuple[int, ...],
+    quantizer: LinearQuantizer,
+    span: int | None = None,
+) -> Coded:
+    """The codes of softmax, by tables of the exponential of ``scale`` times distances from the greatest item.
+
+    Distances beyond ``span`` are those of hidden items, whose exponential is zero; without it, there are none.
+    """
+    shape = lowering.output_shape()
+    count = math.prod(shape[axis] for axis in axes)
+    lo, hi = value.range.hull()
+    seen = hi - lo if span is None else span
     if lowering.op_set >= 2:
-        coded = softmax_by_quotient(lowering, value, scale, axes, quantizer, _FINENESS)
+        coded = softmax_by_quotient(lowering, Logits(value, scale, axes, span), quantizer, _FINENESS)
         if coded is not None:
-            return [coded]
+            return coded
     width = _width(quantizer, count)
     if width < 1:
         raise lowering.unsupported(f"{count} items leave no bits for the table of the exponential")
-    powers_of_e = (rational(2**width) * exp(rational(-scale * d)) for d in range(hi - lo + 1))
-    table = np.array([rounded(item) for item in powers_of_e], dtype=object)
+    powers_of_e = (rational(2**width) * exp(rational(-scale * d)) for d in range(seen + 1))
+    table = np.array([rounded(item) for item in powers_of_e] + [0] * (span is not None), dtype=object)
     greatest = value.max(axes, keepdims=True)
     distance = greatest - value
     powers = lowering.emit("cvm_lut", lowering.tensor_constant(table, "exp"), distance)
@@ -90,7 +140,7 @@ def softmax(lowering: Lowering) -> list[Result]:
     bound = Fraction(math.ceil(steps))
     note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
     # A tie lies at a threshold. However it is rounded, the bound of at least one code covers it.
-    return [Coded(codes, bound, note, any_rounding=True)]
+    return Coded(codes, bound, note, any_rounding=True)
 
 
 def _width(quantizer: LinearQuantizer, count: int) -> int:

@@ -62,6 +62,12 @@ def softmax(x: Array, axes: Integers = (1,), accuracy: str = "default") -> Array
 
 
 @operation("4.9.1")
+def masked_softmax(x: Array, seen: Array, axes: Integers) -> Array:
+    """`softmax` of x where ``seen``, and of -2^200 elsewhere."""
+    return softmax(np.where(seen, x, -(2.0**200)), axes)
+
+
+@operation("4.9.1")
 def hard_swish(x: Array) -> Array:
     """``y = x * min(max(x + 3, 0), 6) / 6``."""
     return np.asarray(x * np.clip(x + 3, 0, 6) / 6)

@@ -128,6 +128,18 @@ def gather(input: Array, indices: Array, axis: int = 0) -> Array:
 
 
 @operation("4.5")
+def update_slice(input: Array, update: Array, start: Array, axis: int) -> Array:
+    """The input with a slice along the axis replaced by the update, which begins at the start, clipped so that it
+    fits.
+    """
+    count = update.shape[axis]
+    first = min(max(int(start.item()), 0), input.shape[axis] - count)
+    result = input.copy()
+    result[(slice(None),) * axis + (slice(first, first + count),)] = update
+    return result
+
+
+@operation("4.5")
 def cast(input: Array) -> Array:
     """The same elements; the evaluator converts them to the data type of the result."""
     return input

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from cvm.frontends.common.recognition.normalization import normalization_around
 from cvm.frontends.common.recognition.regions import Regions, Whole
-from cvm.frontends.common.recognition.softmax import softmax_around
+from cvm.frontends.common.recognition.softmax import masked_softmax_around, softmax_around
 from cvm.graph import GraphOperation, GraphTensor
 
 __all__ = ["recognized"]
@@ -20,6 +20,7 @@ _FINDERS = {
     "rsqrt": normalization_around,
     "pow": normalization_around,
     "exp": softmax_around,
+    "softmax": masked_softmax_around,
 }
 
 

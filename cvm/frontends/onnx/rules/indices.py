@@ -179,6 +179,31 @@ def scatter(translation: OnnxTranslation, call: OnnxCall) -> Made:
     return Made(translation.taken(both, found.reshape(source.shape or (1,)), 0), source.shape, data_type)
 
 
+@rule("TensorScatter")
+def tensor_scatter(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """TensorScatter: along an axis, each item of the batch gets its update from its own index on."""
+    source, update, starts = call.operand(), call.operand(1), call.optional(2)
+    data_type = call.same_type(source, update)
+    axis = call.axis(call.integer("axis", -2), source.rank)
+    if call.text("mode", "linear") != "linear":
+        raise call.refuse("rows beyond the last one do not go on at the first", "give it the mode linear")
+    fits = source.rank == update.rank and all(
+        m == n or (i == axis and m < n) for i, (n, m) in enumerate(zip(source.shape, update.shape, strict=True))
+    )
+    if not fits or axis == 0 or (starts is not None and starts.shape != source.shape[:1]):
+        named = "none" if starts is None else list(starts.shape)
+        message = f"an update of shape {list(update.shape)} and indices of shape {named}"
+        raise call.invalid("shape", f"{message} do not fit axis {axis} of a cache of shape {list(source.shape)}")
+    batch = source.shape[0]
+    at = translation.constant(np.zeros(batch, np.int64), (batch,)) if starts is None else None
+    names = [translation.name(source), translation.name(update), at or translation.name(_indices(call, 2))]
+    if batch == 1:
+        return Made(translation.emit("update_slice", *names, axis=axis), source.shape, data_type)
+    items = [translation.emit_many("split", name, axis=0, ratios=(1,) * batch) for name in names]
+    made = tuple(translation.emit("update_slice", *each, axis=axis) for each in zip(*items, strict=True))
+    return Made(translation.emit("concat", made, axis=0), source.shape, data_type)
+
+
 @rule("OneHot")
 def one_hot(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """OneHot: one value where the index equals the position along a new axis, another value elsewhere."""
