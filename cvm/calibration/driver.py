@@ -32,8 +32,11 @@ from cvm.quantization.calibration import (
     Levels,
     affine,
     choose,
+    decimal_above,
     multiples_of,
+    power_above,
     powers,
+    short_above,
     symmetric,
 )
 from cvm.quantization.exact import round_fraction
@@ -202,9 +205,13 @@ class Calibrator:
             clipped = histogram.share_outside(*chosen)
             found.append((histogram.min, histogram.max))
             ranges.append(_widened(*chosen) if any(name in self._roomy for name in group.tensors) else chosen)
-        quantizer = affine(
-            *_hull(ranges), bits, signed=settings.signed, dyadic=group.coordinates, nonzero=group.nonzero
-        )
+        rounded = power_above if group.coordinates else short_above if group.normalised else decimal_above
+        low, high = _hull(ranges)
+        if group.state and low < 0 < high:
+            # The first state, zero, has the code 0 then, and products read it without an offset.
+            quantizer = symmetric([max(-low, high)], bits, signed=True)
+        else:
+            quantizer = affine(low, high, bits, signed=settings.signed, rounded=rounded, nonzero=group.nonzero)
         self._enter(group.tensors, "activation", quantizer, _hull(found), clipped)
 
     def _items(self, name: str) -> Floats:

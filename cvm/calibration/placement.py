@@ -7,6 +7,7 @@ Tensors that have a quantiser keep it, integers need none, and tensors between w
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -138,7 +139,8 @@ class Placement(Planner):
                 continue
             chosen = [name for name in members if self._takes(name)]
             if chosen:
-                groups.append(self.group(chosen))
+                is_state = any(self.graph.tensors[name].kind == "variable" and not self.uses.fixed(name) for name in chosen)
+                groups.append(replace(self.group(chosen), state=is_state))
         return Plan(tuple(groups), tuple(filters), (), ())
 
     def ends(self, group: Group) -> bool:

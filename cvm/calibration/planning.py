@@ -34,7 +34,8 @@ class Group:
     """Tensors that share a quantiser, the tensors whose numbers determine it, and ranges that are known beforehand.
 
     ``with_zero``: operations read zeros together with their elements. ``coordinates``: their elements are coordinates.
-    ``nonzero``: an operation divides by them.
+    ``nonzero``: an operation divides by them. ``normalised``: a layer normalisation reads them. ``state``: among them is
+    state of a graph whose quantisers may have any codes.
     """
 
     tensors: tuple[str, ...]
@@ -43,6 +44,8 @@ class Group:
     with_zero: bool
     coordinates: bool
     nonzero: bool
+    normalised: bool = False
+    state: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,9 @@ class Planner:
         padded = any(pads_zeros(operation) for operation, _ in readers)
         coordinates = any(parameter == "rois" for _, parameter in readers)
         nonzero = any(divides_by(*reader) for reader in readers)
-        return Group(tuple(members), tuple(observed), tuple(known), padded or coordinates, coordinates, nonzero)
+        normalised = any(operation.name == "layer_normalization" for operation, _ in readers)
+        zeros = padded or coordinates
+        return Group(tuple(members), tuple(observed), tuple(known), zeros, coordinates, nonzero, normalised)
 
     def _stored(self, members: list[str]) -> Filter | Bias | Parameter | None:
         tensors = self.graph.tensors

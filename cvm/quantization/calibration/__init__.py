@@ -9,7 +9,15 @@ Floats are used here only to choose a quantiser; the quantiser itself is exact.
 
 from cvm.quantization.calibration.histogram import Histogram
 from cvm.quantization.calibration.levels import Levels
-from cvm.quantization.calibration.quantizers import affine, decimal_above, multiples_of, power_above, powers, symmetric
+from cvm.quantization.calibration.quantizers import (
+    affine,
+    decimal_above,
+    multiples_of,
+    power_above,
+    powers,
+    short_above,
+    symmetric,
+)
 from cvm.quantization.calibration.ranges import METHODS, Method, choose
 
 __all__ = [
@@ -23,5 +31,6 @@ __all__ = [
     "multiples_of",
     "power_above",
     "powers",
+    "short_above",
     "symmetric",
 ]

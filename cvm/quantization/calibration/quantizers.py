@@ -10,7 +10,7 @@ number of a code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from cvm.errors import Invalid
@@ -18,9 +18,10 @@ from cvm.quantization.calibration.levels import power_exponents
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer
 
-__all__ = ["affine", "decimal_above", "multiples_of", "power_above", "powers", "symmetric"]
+__all__ = ["affine", "decimal_above", "multiples_of", "power_above", "powers", "short_above", "symmetric"]
 
 _DIGITS = 6
+_SHORT_BITS = 10
 
 _NARROWEST = 2**10
 """The width of a range is at least its greatest magnitude divided by this number, since other data may differ more."""
@@ -40,13 +41,26 @@ def power_above(value: Fraction) -> Fraction:
     return power if value <= power else 2 * power
 
 
+def short_above(value: Fraction) -> Fraction:
+    """The least number m * 2^e, m an integer of at most 10 bits, that is at least a positive number."""
+    unit = power_above(value) / 2**_SHORT_BITS
+    return -(-value // unit) * unit
+
+
 def affine(
-    low: float, high: float, bits: int, *, signed: bool, dyadic: bool = False, nonzero: bool = False
+    low: float,
+    high: float,
+    bits: int,
+    *,
+    signed: bool,
+    rounded: Callable[[Fraction], Fraction] = decimal_above,
+    nonzero: bool = False,
 ) -> LinearQuantizer:
     """A quantiser of 2^bits codes, from 0 or around 0, for the numbers in [low, high].
 
-    With ``dyadic`` the scale is a power of two, for tensors from which indices are computed. With ``nonzero``, numbers
-    that all have the same sign keep it: none is rounded to zero, even if zero is nearer.
+    ``rounded`` makes the scale a simple number: a decimal; a power of two, for tensors from which indices are computed;
+    or a short dyadic number, for tensors whose squares are summed. With ``nonzero``, numbers that all have the same sign
+    keep it: none is rounded to zero, even if zero is nearer.
 
     A range that is narrower than 1/1024 of its greatest magnitude is widened to that on both sides. The range of zeros
     only is [0, 1].
@@ -55,7 +69,7 @@ def affine(
     _require_bits(bits)
     minimum, maximum = _widened(Fraction(low), Fraction(high))
     steps = 2**bits - 1
-    scale = (power_above if dyadic else decimal_above)((maximum - minimum) / steps)
+    scale = rounded((maximum - minimum) / steps)
     # Let a = round(min / scale). Then round(max / scale) <= a + steps, since max - min <= steps * scale.
     first = round_fraction(minimum / scale, "half_up")
     if nonzero and (minimum > 0 or maximum < 0):
