@@ -55,7 +55,8 @@ class Chooser(ABC):
     def _begin(self) -> None:
         """Forget which tensors were widened and narrowed."""
         self._found: Calibration | None = None
-        self._widths: dict[str, int] = {}
+        self._named = self.settings.named(self.source.tensors)
+        self._widths: dict[str, int] = dict(self._named)
         self._narrowed: set[str] = set()
 
     def _equalize(self) -> None:
@@ -108,7 +109,7 @@ class Chooser(ABC):
         """
         self._found = None
         bits = {name: WIDE_FILTER if self._is_stored(name) else WIDE for group in groups for name in group}
-        self._widths = bits | dict.fromkeys(self._narrowed, NARROW)
+        self._widths = self._named | bits | dict.fromkeys(self._narrowed, NARROW)
 
     def _narrow(self, names: Sequence[str]) -> None:
         self._found = None

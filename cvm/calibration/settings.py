@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
 from cvm.errors import Invalid
@@ -50,7 +52,8 @@ class Settings:
     Raises `Invalid` (``calibration.<rule>``): bits, method, form, percentile, per-channel, choice.
 
     ``output_bits`` are the bits of outputs that no operation reads and no further operation rounds (default ``bits``);
-    ``filter_method`` is the method for the ranges of filters (default ``method``).
+    ``filter_method`` is the method for the ranges of filters (default ``method``). ``bits_of`` are the bits of single
+    tensors, by their names or by patterns of names as a shell has them; of several that fit, the last counts.
     """
 
     bits: int = 8
@@ -63,9 +66,11 @@ class Settings:
     filter_method: Method | None = None
     equalize: Choice = "off"
     correct_bias: Choice = "off"
+    bits_of: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
-        for bits in (self.bits, self.filter_bits, self.bits if self.output_bits is None else self.output_bits):
+        outputs = self.bits if self.output_bits is None else self.output_bits
+        for bits in (self.bits, self.filter_bits, outputs, *(bits for _, bits in self.bits_of)):
             if not _LEAST <= bits <= _MOST:
                 raise Invalid("calibration.bits", f"bits must be in {_LEAST}..{_MOST}, found {bits}")
         if self.method not in (*METHODS, "best"):
@@ -81,6 +86,19 @@ class Settings:
         if self.per_channel and self.form == "logarithmic":
             message = "logarithmic_quantize has a single range per tensor; turn per-channel scales off"
             raise Invalid("calibration.per-channel", message)
+
+    def named(self, tensors: Iterable[str]) -> dict[str, int]:
+        """The bits that `bits_of` gives to some of the tensors.
+
+        Raises `Invalid` (``calibration.bits``) for a name or a pattern that no tensor fits.
+        """
+        names, found = list(tensors), {}
+        for pattern, bits in self.bits_of:
+            fitting = [name for name in names if fnmatchcase(name, pattern)]
+            if not fitting:
+                raise Invalid("calibration.bits", f"no tensor has a name like {pattern!r}, which bits are given for")
+            found.update(dict.fromkeys(fitting, bits))
+        return found
 
     @property
     def accumulates(self) -> bool:

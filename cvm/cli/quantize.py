@@ -44,6 +44,7 @@ __all__ = ["COMMAND"]
 
 _METHODS = ("minmax", "percentile", "mse", "entropy")
 _CHOICES = ("auto", "on", "off")
+_LONGEST_NUMBER = 4
 _FORMS = ("linear", "zero-point", "logarithmic")
 _FILE, _PROGRAM, _ONNX = "graph.quant", ".cvm", ".onnx"
 
@@ -80,6 +81,15 @@ _RandomRange = Annotated[
     typer.Option("--random-range", metavar="LO,HI", help="The interval from which --random draws, uniformly."),
 ]
 _Bits = Annotated[int, typer.Option("--bits", metavar="N", help="Bits of activations, 2 to 16.")]
+_BitsOf = Annotated[
+    list[str],
+    typer.Option(
+        "--bits-of",
+        metavar="NAME=N",
+        help="Bits of one tensor, or of those whose names fit a pattern such as '*.sum', 2 to 16. May be repeated; the "
+        "last one that fits counts.",
+    ),
+]
 _WeightBits = Annotated[
     int | None,
     typer.Option(
@@ -179,6 +189,7 @@ def command(
     output: _Output = None,
     bits: _Bits = 8,
     weight_bits: _WeightBits = None,
+    bits_of: _BitsOf = [],  # noqa: B006
     per_channel: _PerChannel = None,
     method: _Method = None,
     percentile: _Percentile = 99.99,
@@ -217,6 +228,7 @@ def command(
     _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range or state or only_output))
     widths, ranges = (bits, weight_bits, output_bits), (per_channel, method, percentile, form)
     settings = _settings(kind, output, widths, ranges, _changes(kind, output, (equalize, correct_bias), write_weights))
+    settings = replace(settings, bits_of=_bits_of(bits_of))
     data = _Data(inputs, random, seed, _interval(random_range), cycles, codes)
     aims, how = (target_sqnr, max_bytes), {"optimize": not no_optimize, "op_set": op_set}
     if kind != "nnef":
@@ -251,6 +263,17 @@ def _settings(
         equalize=changes[0],
         correct_bias=changes[1],
     )
+
+
+def _bits_of(words: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """The bits of single tensors, in the order of the options. Raises `Usage`."""
+    found = []
+    for word in words:
+        name, _, bits = word.rpartition("=")
+        if not name or not (bits.isascii() and bits.isdigit() and len(bits) <= _LONGEST_NUMBER):
+            raise Usage(f"expected --bits-of NAME=N, found {word!r}")
+        found.append((name, int(bits)))
+    return tuple(found)
 
 
 def _changes(
