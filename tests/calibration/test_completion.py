@@ -16,7 +16,7 @@ from onnx import helper
 
 from cvm.calibration import Calibration, Completer, Settings
 from cvm.calibration.placement import Placement
-from cvm.errors import CvmError, Location, Unsupported
+from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.frontends import onnx as front
 from cvm.graph import QuantizedGraph
 from cvm.lowering import lower
@@ -429,3 +429,37 @@ def test_a_remedy_is_to_round_one_tensor_more():
     assert {item.name for item in completer.calibration().tensors} - before == {"a", "b", "c"}
     assert not completer.remedy(refused)
     assert not completer.remedy(Unsupported("lowering.unquantized", "no", Location(tensor="nothing")))
+
+
+def test_single_tensors_get_their_own_bits_by_name() -> None:
+    """The last pattern that fits counts; what shares a quantiser with a named tensor has its bits too."""
+    model, data = case("gated")
+    plain = completed(model, data).calibration
+    names = [item.name for item in plain.tensors if item.role == "activation"]
+    chosen = completed(model, data, bits_of=(("*", 10), (names[1], 12))).calibration
+
+    def bits(found: Calibration) -> dict[str, int]:
+        every = {item.name: item.quantizer for item in found.tensors if item.role == "activation"}
+        return {name: (q.hi - q.lo).bit_length() for name, q in every.items() if isinstance(q, LinearQuantizer)}
+
+    assert set(bits(plain).values()) == {8}
+    assert bits(chosen)[names[1]] == 12
+    assert set(bits(chosen).values()) == {10, 12}
+    with pytest.raises(Invalid, match="no tensor has a name like 'nothing\\*'"):
+        completed(model, data, bits_of=(("nothing*", 8),))
+    with pytest.raises(Invalid, match=r"bits must be in 2..16, found 17"):
+        Settings(bits_of=(("*", 17),))
+
+
+def test_what_a_layer_normalisation_reads_has_a_scale_of_few_bits() -> None:
+    """Its epsilon over the square of the scale fits one op of op-set 2 then, at any number of bits."""
+    model, data = case("normalised")
+    made = completed(model, data, bits=16)
+    graph = made.calibration.graph
+    read = {op.inputs["input"] for op in graph.operations if op.name == "layer_normalization"}
+    scales = [graph.tensors[name].quantizer.scale[0] for name in read if graph.tensors[name].quantizer]
+    assert scales
+    for scale in scales:
+        numerator = scale.numerator
+        assert (numerator // (numerator & -numerator)).bit_length() <= 10
+        assert scale.denominator & (scale.denominator - 1) == 0

@@ -21,6 +21,9 @@ MOVES = {
 _CHOOSES = {"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Relu"}
 """Operators whose results are elements of their operands, or zero, which every grid contains."""
 
+_JOINS = {"Concat": slice(None), "Where": slice(1, 3), "TensorScatter": slice(2)}
+"""Operators whose results consist of elements of several operands, and these operands."""
+
 
 def grid_of_output(calls: Mapping[str, OnnxCall], operand: Operand) -> Grid | None:
     """The grid of the DequantizeLinear that a real tensor comes from through moves and choices, or None.
@@ -39,9 +42,9 @@ def grid_of_output(calls: Mapping[str, OnnxCall], operand: Operand) -> Grid | No
             seen.append(grid_of(call, call.operand(0), call.operand(0).data_type))
         elif op == "Cast" and not call.operand(0).real:
             seen.append(Grid(np.ones((), np.float32), np.zeros((), np.int64), call.operand(0).data_type))
-        elif op in MOVES | _CHOOSES | {"Where", "Cast"}:
+        elif op in MOVES | _CHOOSES | _JOINS.keys() | {"Cast"}:
             through = True
-            parts = call.operands if op == "Concat" else call.operands[1:3] if op == "Where" else call.operands[:1]
+            parts = call.operands[_JOINS.get(op, slice(1))]
             names = [part.name for part in parts if part is not None]
             pending += [name for name in names if name not in done]
             done.update(names)

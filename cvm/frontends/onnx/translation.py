@@ -84,9 +84,10 @@ class OnnxTranslation(OnnxScope):
         for node in self._nodes:
             self._translate(node)
         self._node = None
-        given = {value.name: self._given(value) for value in self._model.outputs}
+        wanted = self._wanted_outputs()
+        given = {value.name: self._given(value) for value in self._model.outputs if value.name in wanted}
         self._commit(given)
-        outputs = self._wanted_outputs(given)
+        outputs = list(given.values())
         self._operations = recognized(self._tensors, self._operations, outputs)
         made = {name for operation in self._operations for name in operation.outputs}
         self._tensors = {name: item for name, item in self._tensors.items() if item.kind != "computed" or name in made}
@@ -324,8 +325,8 @@ class OnnxTranslation(OnnxScope):
         """Emit the update of each state by its output. Raises `Invalid` where type or shape do not fit."""
         for name, output in self._settings.states.items():
             where = Location(tensor=name)
-            if output not in outputs:
-                listed = ", ".join(map(repr, outputs))
+            if output not in self._results:
+                listed = ", ".join(repr(value.name) for value in self._model.outputs)
                 raise Invalid(
                     "onnx.state", f"the state {name!r} has no output {output!r}; the outputs are {listed}", where
                 )
@@ -336,16 +337,17 @@ class OnnxTranslation(OnnxScope):
                 )
                 raise Invalid("onnx.state", f"the output {output!r} is {found}", where)
             if name in self._names:
-                self.emit("update", self._names[name], outputs[output], wish=f"{name} next")
+                value = outputs[output] if output in outputs else self.name(after)
+                self.emit("update", self._names[name], value, wish=f"{name} next")
 
-    def _wanted_outputs(self, given: Mapping[str, str]) -> list[str]:
-        """The outputs that the caller wants, in the order of the model. Raises `Invalid` for one that there is not."""
+    def _wanted_outputs(self) -> set[str]:
+        """The names of the outputs that the caller wants. Raises `Invalid` for one that the model does not have."""
         wanted = self._settings.outputs
         for name in wanted:
-            if name not in given:
-                listed = ", ".join(map(repr, given))
+            if name not in self._results:
+                listed = ", ".join(repr(value.name) for value in self._model.outputs)
                 raise Invalid("onnx.output", f"there is no output {name!r}; the outputs are {listed}")
-        return [tensor for name, tensor in given.items() if not wanted or name in wanted]
+        return set(wanted) or self._results
 
     def _interval(self, value: Value) -> tuple[int, int]:
         lo, hi = bounds(value.data_type)

@@ -12,8 +12,10 @@ import numpy as np
 from cvm.lowering.claims import exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
-from cvm.lowering.forms.form import LinearForm, Term
-from cvm.lowering.parts.operands import codes, integers
+from cvm.lowering.forms.form import Known, LinearForm, Term
+from cvm.lowering.parts.operands import codes_of, integers
+from cvm.quantization import Quantizer
+from cvm.quantization.exact import quantize_rationals
 from cvm.quantization.rationals import Rationals
 
 __all__: list[str] = []
@@ -23,7 +25,8 @@ __all__: list[str] = []
     "update_slice",
     claim=exact(
         "the integers move",
-        "the result has no quantiser, and input and update are not integers of one scale and offset",
+        "the result has no quantiser, and input and update are not integers of one scale and offset; or its scales vary "
+        "along the axis",
     ),
 )
 def update_slice(lowering: Lowering) -> list[Result]:
@@ -31,7 +34,9 @@ def update_slice(lowering: Lowering) -> list[Result]:
     axis, start = lowering.integer("axis"), integers(lowering, "start")
     quantizer = lowering.quantizer()
     if quantizer is not None:
-        kept, new = (_in_full(lowering, codes(lowering, name, quantizer), name) for name in ("input", "update"))
+        if quantizer.axis == axis:
+            raise lowering.unsupported("the result has scales along the axis where the update lies")
+        kept, new = (_coded(lowering, name, quantizer) for name in ("input", "update"))
         return [Coded(_replaced(lowering, kept, new, start, axis), note="moved codes", any_rounding=True)]
     (kept, *first), (new, *second) = (_alike(lowering, name) for name in ("input", "update"))
     if first != second:
@@ -41,15 +46,19 @@ def update_slice(lowering: Lowering) -> list[Result]:
     return [LinearForm(lowering.output_shape(), (Term(found, factor),), constant)]
 
 
-def _in_full(lowering: Lowering, value: Value, parameter: str) -> Value:
-    """A value in the full extents of an operand: the codes of a constant may have extents of 1."""
-    return value.broadcast(lowering.operand(parameter).shape)
+def _coded(lowering: Lowering, parameter: str, quantizer: Quantizer) -> Value:
+    """The codes of an operand, in its own shape."""
+    operand = lowering.operand(parameter)
+    if isinstance(operand, Known):
+        numbers = operand.rationals().broadcast(operand.shape)
+        return lowering.tensor_constant(quantize_rationals(numbers, quantizer), parameter)
+    return codes_of(lowering, operand, quantizer, parameter)
 
 
 def _alike(lowering: Lowering, parameter: str) -> tuple[Value, Fraction, Fraction]:
     """The integers of an operand, and the factor and the constant that all of them have."""
     value, factor, constant, _ = lowering.coded(parameter)
-    return _in_full(lowering, value, parameter), factor, constant
+    return value.broadcast(lowering.operand(parameter).shape), factor, constant
 
 
 def _replaced(lowering: Lowering, kept: Value, new: Value, start: Value, axis: int) -> Value:
