@@ -23,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 __all__ = ["CONTEXT", "Weights", "model_of"]
 
-CONTEXT, HEADS, BLOCKS = 256, 4, 4
+CONTEXT, HEADS = 256, 4
 _OPSET = 24
 
 Array = npt.NDArray[Any]
@@ -37,6 +37,8 @@ class _Writer:
         self.weights = weights
         self.width = weights["embedding.weight"].shape[1]
         self.head = self.width // HEADS
+        self.context = len(weights["position.weight"])
+        self.blocks = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, onnx.TensorProto] = {}
 
@@ -115,22 +117,22 @@ def _positions(w: _Writer) -> None:
     number = w.add("Squeeze", [count], "number")
     places = w.add("Add", [w.add("Range", [zero, number, one], "order"), "position"], "places")
     column = w.add("Unsqueeze", [places, w.integers("last", 1)], "places.column")
-    w.add("LessOrEqual", [w.constant("every", np.arange(CONTEXT)[None]), column], "seen")
-    w.add("Min", [w.add("Add", ["position", count], "position.after"), w.integers("context", CONTEXT)], "position_next")
+    w.add("LessOrEqual", [w.constant("every", np.arange(w.context)[None]), column], "seen")
+    w.add("Min", [w.add("Add", ["position", count], "position.after"), w.integers("context", w.context)], "position_next")
 
 
 def model_of(weights: Weights) -> onnx.ModelProto:
-    """The float model of ONNX, checked."""
+    """The float model of ONNX, checked. Width, context, vocabulary and number of blocks are those of the weights."""
     w = _Writer(weights)
     _positions(w)
     tables = [w.constant(f"{name}.weight", weights[f"{name}.weight"]) for name in ("embedding", "position")]
     token = w.add("Gather", [tables[0], "token"], "embedding")
     x = w.add("Add", [token, w.add("Gather", [tables[1], "places"], "position.embedding")], "start")
-    for block in range(BLOCKS):
+    for block in range(w.blocks):
         x = _block(w, x, block)
     w.add("MatMul", [w.normalised(x, "norm"), w.constant("head", weights["head.weight"].T.copy())], "logits")
-    cache = [1, HEADS, CONTEXT, w.head]
-    kinds = [(f"{which}_{block}", TensorProto.FLOAT, cache) for block in range(BLOCKS) for which in ("key", "value")]
+    cache = [1, HEADS, w.context, w.head]
+    kinds = [(f"{which}_{block}", TensorProto.FLOAT, cache) for block in range(w.blocks) for which in ("key", "value")]
     kept = [("position", TensorProto.INT64, [1]), *kinds]
     inputs = [helper.make_tensor_value_info("token", TensorProto.INT64, ["n"])]
     outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", len(weights["head.weight"])])]
