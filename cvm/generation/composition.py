@@ -49,7 +49,7 @@ def composed(decoder: Decoder, sampling: Sampling) -> VerifiedProgram:
     names = _kept(builder, program, own)
     token = _token(emit, decoder.size)
     random = None if sampling.greedy else _random(emit)
-    names[decoder.token] = emit.reshaped(token, decoder.verified.shapes[decoder.token], "token")
+    names[decoder.token] = emit.reshaped(token, decoder.verified.shapes[decoder.token], "current")
     _copy_nodes(builder, program, names)
     logits = emit.reshaped(names[decoder.logits.value], (1, decoder.size), "logits")
     new = chosen(emit, logits, decoder.scale, sampling, random)
@@ -68,7 +68,7 @@ def _state(builder: ProgramBuilder, name: str, lo: int, hi: int) -> list[str]:
 def _token(emit: Emitter, size: int) -> str:
     """The token of this cycle: the prompt's, or the one chosen before."""
     given = emit.greater("prompt", emit.constant([CONTINUE], "continue"), "given")
-    return emit.op("where", given, emit.clip("prompt", 0, size - 1, "token"), "chosen", name="token")
+    return emit.op("where", given, emit.clip("prompt", 0, size - 1, "current"), "chosen", name="current")
 
 
 def _random(emit: Emitter) -> str:

@@ -80,8 +80,8 @@ def _greatest(emit: Emitter, logits: str) -> str:
     places = emit.constant(np.arange(size, 0, -1).reshape(1, size), "places")
     none = emit.constant(np.zeros((1, size), np.int8), "none")
     place = emit.op("max", emit.op("where", less, none, places, name="place"), axes=(1,), name="place")
-    index = emit.op("broadcast_sub", emit.constant([size], "size"), place, name="chosen")
-    return emit.clip(index, 0, size - 1, "chosen")
+    index = emit.op("broadcast_sub", emit.constant([size], "size"), place, name="index")
+    return emit.clip(index, 0, size - 1, "token")
 
 
 def _first(emit: Emitter, distance: str, most: int, k: int) -> str:
@@ -141,4 +141,4 @@ def _drawn(emit: Emitter, distance: str, table: list[int], random: str) -> str:
         terms=2 * len(parts), rounding="toward_zero", lo=0, hi=SEEDS[1], name="share",
     )  # fmt: skip
     passed = emit.greater(emit.reshaped(random, (1, 1), "random"), share, "passed")
-    return emit.clip(emit.op("sum", passed, axes=(1,), name="chosen"), 0, size - 1, "chosen")
+    return emit.clip(emit.op("sum", passed, axes=(1,), name="index"), 0, size - 1, "token")

@@ -55,7 +55,7 @@ def test_every_executor_gives_every_tensor_of_every_cycle(model, settings):
         for name in ("formal", "numpy", "native")
     }
     names = set(every["formal"])
-    assert names == set(made.program.value_names()) - {item.name for item in made.program.constants} | {"token"}
+    assert names == set(made.program.value_names()) - {item.name for item in made.program.constants}
     for name in names:
         assert np.array_equal(every["formal"][name], every["numpy"][name]), name
         assert np.array_equal(every["formal"][name], every["native"][name]), name
@@ -63,7 +63,7 @@ def test_every_executor_gives_every_tensor_of_every_cycle(model, settings):
 
 
 def test_texts_and_receipts_depend_on_no_executor_and_no_thread(model):
-    settings = dict(vocabulary=WORDS, temperature=1.5, top_k=9, seed=3, receipt="trace")
+    settings = {"vocabulary": WORDS, "temperature": 1.5, "top_k": 9, "seed": 3, "receipt": "trace"}
     made = [
         cvm.generate(model, "Once", 12, executor=name, threads=threads, **settings)
         for name, threads in (("formal", 1), ("numpy", 1), ("native", 1), ("native", 2))
