@@ -12,6 +12,7 @@ import numpy.typing as npt
 from cvm.limits import INT32_MAX
 from cvm.program import Output, Program
 from tools.fuzz.growth import LARGEST, Draw, Growth, Shape
+from tools.plain_ops import PLAIN
 
 __all__ = ["GROWERS", "Sample", "sample"]
 
@@ -310,6 +311,7 @@ GROWERS: dict[str, Callable[[Growth, str], None]] = {
     "requantize": requantize, "matmul": matmul,
 }  # fmt: skip
 """Op -> the function that adds it, with whatever its operands need, to a growing program."""
+GROWERS.update({name: unary for name in PLAIN if name not in GROWERS})
 
 
 def _state(g: Growth) -> list[str]:
