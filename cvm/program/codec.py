@@ -7,7 +7,7 @@ classes, with these differences:
 * Values are numbered: inputs, constants, state, then the outputs of each node, from 0. Nodes, outputs and state refer
   to values by number, so that a reader in any language resolves a reference with an array index and sees at once
   whether it points backward.
-* What is None is a missing key; nothing else may be missing.
+* The key of an attribute that is None is missing; all other keys must be present.
 * Rationals are strings ``p/q``. Booleans occur as attributes only.
 
 Encoding the decoded program gives the same bytes, or the file is refused. Decoding checks the form; rules (shapes,
@@ -42,7 +42,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Program:
     """The program that ``data`` encodes; its rules are not yet verified.
 
     Raises `Malformed` for bytes that are not the canonical bytes of any program, `Invalid` for impossible values
-    (references to no value, quantisers that are none) and `LimitExceeded`.
+    (references to values that do not exist, invalid quantisers), and `LimitExceeded`.
     """
     require("program_bytes", len(data), limits.program_bytes, "bytes of a program")
     reader = Reader(data, FORMAT_NAME, limits.nodes)
@@ -62,7 +62,7 @@ def _name_of(names: Sequence[str], number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
-    """A node as it is written: its inputs are numbers."""
+    """A node as the file has it, with numbers of values instead of names as inputs."""
 
     op: str
     inputs: tuple[int, ...]
@@ -79,7 +79,7 @@ class _Decoder:
         self._entries = 0
         self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._ops: dict[str, str] = {}
-        # A program has many of these parts; the tables are made once.
+        # A program has many of these parts, so their tables are made once.
         self._value_fields: _Fields = {
             "hi": reader.integer,
             "lo": reader.integer,
@@ -117,7 +117,7 @@ class _Decoder:
         return _resolved(parts)
 
     def _entry_array(self, item: Callable[[], _Item]) -> tuple[_Item, ...]:
-        """An array of entries, which are counted before the next one is made."""
+        """Read an array of entries; each entry is counted before the next one is read."""
 
         def counted() -> _Item:
             self._count(1)
@@ -144,12 +144,12 @@ class _Decoder:
         return self._reader.array(self._reader.integer)
 
     def _shape(self) -> tuple[int, ...]:
-        """A shape; many values have the same, which is kept once."""
+        """Read a shape. Equal shapes become one object, since many values have the same shape."""
         shape = self._integers()
         return self._shapes.setdefault(shape, shape)
 
     def _op(self) -> str:
-        """The name of an op, which is kept once."""
+        """Read the name of an op. Equal names become one object."""
         name = self._reader.text()
         return self._ops.setdefault(name, name)
 
@@ -233,7 +233,7 @@ class _Decoder:
 
 
 def _named(nodes: Iterable[_Numbered], names: Sequence[str]) -> Iterator[Node]:
-    """The nodes with the names of their inputs; each numbered node is dropped as soon as its named one is made."""
+    """The nodes with the names of their inputs. Each numbered node is released when its named one has been made."""
     waiting = deque(nodes)
     del nodes
     while waiting:
@@ -243,7 +243,7 @@ def _named(nodes: Iterable[_Numbered], names: Sequence[str]) -> Iterator[Node]:
 
 
 def _resolved(parts: dict[str, Any]) -> Program:
-    """The program of the parts that were read, with names instead of numbers."""
+    """The program that consists of the parts that were read, with names instead of numbers."""
     names = [item.value.name for item in parts["inputs"]]
     names += [constant.name for constant in parts["constants"]]
     names += [state["value"].name for state in parts["state"]]

@@ -43,9 +43,9 @@ _DTYPES = {"int32": 1, "int64": 2}
 _ITEM_BYTES = {"int32": 4, "int64": 8}
 _ROUNDINGS = {"half_up": 0, "half_even": 1, "toward_zero": 2}
 _BLOCK = 2**18
-"""Elements of a constant that are expanded at a time; a multiple of the elements of a leaf."""
+"""The number of elements of a constant that are expanded at a time, a multiple of the elements of a leaf."""
 MUCH = 2**23
-"""Bytes of a program's constants, expanded, from which on the fast hasher is worth making."""
+"""If the constants of a program have at least this many bytes, expanded, making the fast hasher saves time."""
 
 
 # Tensors
@@ -53,7 +53,7 @@ MUCH = 2**23
 
 @dataclass(frozen=True, slots=True)
 class TensorClaim:
-    """What a tensor root commits to: the type of the elements, the shape, and the Merkle root of the data."""
+    """The data to which a tensor root commits: the type of the elements, the shape, and the Merkle root of the data."""
 
     dtype: str
     """``int32`` or ``int64``."""
@@ -62,7 +62,7 @@ class TensorClaim:
 
     @property
     def data_bytes(self) -> int:
-        """The length of the data; its leaves have 1,024 bytes each, the last one what is left."""
+        """The length of the data in bytes. Its leaves have 1,024 bytes each; the last one may be shorter."""
         size = _ITEM_BYTES[self.dtype]
         for extent in self.shape:
             size *= extent
@@ -100,9 +100,9 @@ def constant_tree(constant: Constant) -> Tree:
 
 
 def constant_claim(constant: Constant, run: Hasher | None = None) -> TensorClaim:
-    """The claim of a constant: that of the tensor with its values, whatever the width it is stored at.
+    """The claim of a constant, that is, of the tensor with its values. It does not depend on the stored width.
 
-    ``run`` is a hasher to use, or None for `hashlib`.
+    ``run`` is the hasher to use, or None for `hashlib`.
     """
     root = data_root(_expanded(constant), _BLOCK * _ITEM_BYTES[_dtype(constant)], run)
     return TensorClaim(_dtype(constant), constant.shape, root)
@@ -225,13 +225,13 @@ def list_root(items: Sequence[bytes]) -> bytes:
 
 
 def counted_root(count: int, root: bytes) -> bytes:
-    """The root of a list of ``count`` records, from the Merkle root of these."""
+    """The root of a list of ``count`` records, from their Merkle root."""
     return sha256(b"cvm1:list\0" + u64(count) + root).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramClaim:
-    """What a program digest commits to."""
+    """The data to which a program digest commits."""
 
     op_set: int
     limits: str

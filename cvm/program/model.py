@@ -1,4 +1,4 @@
-"""The integer program as data: what is executed, stored, hashed and verified.
+"""The integer program as data, which is executed, stored, hashed and verified.
 
 A program is a list of nodes in execution order over named int32 tensors; each name is written once. Everything is
 immutable and plain: no kernels, no shapes to be found out, no reference to any front end. ``formal`` reads these
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 OP_SET = 1
-"""The version of the op-set that a program states unless it has ops of a later one (`cvm.ops.op_set`)."""
+"""The op-set version that a program states, unless it has ops of a later version (`cvm.ops.op_set`)."""
 
 Shape: TypeAlias = tuple[int, ...]
 AttributeValue: TypeAlias = "bool | int | str | tuple[int, ...]"
@@ -66,7 +66,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A result: its public name, the value that it is, and the quantiser that says what its codes stand for."""
+    """A result: its public name, the name of its value, and the quantiser that gives the meaning of its codes."""
 
     name: str
     value: str
@@ -77,8 +77,8 @@ class Output:
 class Constant:
     """A constant: an int32 ``tensor``, or an int64 ``parameter`` (the multipliers, offsets and shifts of requantize).
 
-    ``data`` holds the elements row-major, little-endian, two's complement, ``width`` bytes each: the smallest of
-    1, 2, 4, 8 that holds them all.
+    ``data`` holds the elements in row-major order, little-endian, in two's complement. Each has ``width`` bytes: the
+    smallest of 1, 2, 4, 8 with which all elements fit.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Constant:
         return Constant(name, kind, tuple(items.shape), width, items.astype(f"<i{width}").tobytes())
 
     def stored(self) -> npt.NDArray[Any]:
-        """The elements as a read-only array at the width that they are stored with, which copies nothing."""
+        """The elements as a read-only array of the stored width, without a copy."""
         return np.frombuffer(self.data, f"<i{self.width}").reshape(self.shape)
 
     def array(self) -> npt.NDArray[Any]:
@@ -125,8 +125,8 @@ class Constant:
 class State:
     """A tensor that persists from run to run.
 
-    ``value`` names it for the nodes, which see what the previous run left; ``initial`` is the constant that it holds
-    before the first run; ``update`` names the value that it takes when a run has ended.
+    Nodes read it under the name of ``value``, and see its content after the previous run. ``initial`` is the constant
+    that it holds before the first run; ``update`` names the value that it takes when a run has ended.
     """
 
     value: Value
@@ -136,7 +136,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One application of an op. ``attributes`` are complete: defaults included, absent ones left out, in any order."""
+    """One application of an op. ``attributes`` include defaults and leave absent ones out; their order is free."""
 
     op: str
     inputs: tuple[str, ...]
@@ -146,22 +146,22 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Exactness:
-    """What the compiler proved about one tensor of the source document.
+    """What the compiler has proven about one tensor of the source document.
 
-    ``bound`` is the largest possible difference, in codes, from the document's meaning; 0 says exact.
+    ``bound`` is the largest possible difference from the document's meaning, in codes; 0 means exact.
     """
 
     tensor: str
     value: str
     bound: Fraction
     accumulator: tuple[int, int] | None = None
-    """The interval of the 64-bit sum that the tensor was rounded from, where there is one."""
+    """The interval of the 64-bit sum from which the tensor was rounded, if there is such a sum."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a program came from. Not part of its digest: two compilers may say different things about one program."""
+    """Where a program came from. It is not part of the digest: two compilers may describe one program differently."""
 
     tool: str = ""
     source: str = ""

@@ -249,9 +249,11 @@ def test_the_slacks_of_the_gap_lemma_are_those_that_some_value_of_the_second_acc
     lemma = fixed_point._Double(row)
     p, q = row.factors
     lo, hi = row.bounds[1]
-    for k, least, greatest in zip(lemma.k, lemma.least_slack, lemma.greatest_slack, strict=True):
-        slacks = [(q * s + row.constant - k * row.denominator) % p for s in range(lo, hi + 1)]
-        assert (least, greatest) == (min(slacks), max(slacks))
+    for slacks, extreme in ((lemma.least_slacks, min), (lemma.greatest_slacks, max)):
+        of_all = [[(q * s + row.constant - k * row.denominator) % p for s in range(lo, hi + 1)] for k in lemma.k]
+        exact = [extreme(residues) for residues in of_all]
+        assert (slacks.lower() <= exact).all() and (slacks.upper() >= exact).all()
+        assert slacks.exact(np.arange(len(exact))).tolist() == exact
 
 
 @given(linear_rows(2, 60), st.integers(-40, 40), st.integers(-40, 40))

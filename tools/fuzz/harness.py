@@ -2,15 +2,17 @@
 
 A case is bytes. A fuzzer makes it from a random generator seeded with the seed of the run and the number of the case,
 and examines it: the answer is a word for the counters. A failure is any exception that is not of cvm's hierarchy
-(`RecursionError` and `MemoryError` included, also where they have become errors of cvm), more than 10 seconds, or a
-worker that dies. Cases run in a process of their own that may have 1 GiB of address space; when one fails there, it is
-cut down to a small case that fails in the same way, and both are written to the folder of failures.
+(`RecursionError` and `MemoryError` included, also where they have become errors of cvm), more than 10 seconds of
+processor time (other work on the machine makes no failures), or a worker that dies or gives no answer. Cases run in a
+process of their own that may have 1 GiB of address space; when one fails there, it is cut down to a small case that
+fails in the same way, and both are written to the folder of failures.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import resource
@@ -32,12 +34,13 @@ from cvm.errors import CvmError
 __all__ = ["ADDRESS_SPACE", "SECONDS", "Failure", "Fuzzer", "Outcome", "examine", "main", "minimise", "run"]
 
 SECONDS = 10.0
-"""Time for one case."""
+"""Processor time for one case."""
 ADDRESS_SPACE = 2**30
 """Bytes of address space of the worker."""
 _EXHAUSTED = ("limit.memory", "limit.stack")
 """Codes of errors that stand for `MemoryError` and `RecursionError`, which limits must prevent."""
-_GRACE = 5.0  # after SECONDS, before a worker that does not answer is killed
+_GRACE = 5  # seconds of processor time after SECONDS, before a worker that heeds no signal is killed
+_PATIENCE = 1800.0  # seconds by the clock, before a worker that does not answer is killed: it waits for something
 _MINIMISING = 400  # cases tried to make one failure small
 
 
@@ -90,8 +93,8 @@ def examine(fuzzer: Fuzzer, case: bytes) -> tuple[str, str | None]:
     def too_slow(_: int, __: FrameType | None) -> NoReturn:
         raise _Slow
 
-    previous = signal.signal(signal.SIGALRM, too_slow)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    previous = signal.signal(signal.SIGPROF, too_slow)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         return fuzzer.examine(case), None
     except CvmError as error:
@@ -106,8 +109,8 @@ def examine(fuzzer: Fuzzer, case: bytes) -> tuple[str, str | None]:
         where = f"{Path(ours[-1].filename).name}:{ours[-1].name}"
         return f"failure: {type(error).__name__} in {where}", traceback.format_exc()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
 
 
 def minimise(case: bytes, fails: Callable[[bytes], bool], tries: int = _MINIMISING) -> bytes:
@@ -196,7 +199,7 @@ def _lines(worker: subprocess.Popen[bytes]) -> Iterator[bytes]:
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
-        while selector.select(SECONDS + _GRACE):
+        while selector.select(_PATIENCE):
             data = os.read(descriptor, 1 << 16)
             if not data:
                 return
@@ -221,8 +224,15 @@ def _work(fuzzer: Fuzzer, seed: int, begin: int, count: int) -> None:
     """The worker: one line on stdout for each case."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     for number in range(begin, begin + count):
+        _allow_time()
         word, report = examine(fuzzer, fuzzer.case(seed, number))
         print(json.dumps([word, report]), flush=True)
+
+
+def _allow_time() -> None:
+    """Let the system end this process some time after the next case should have ended: no handler runs in C code."""
+    spent = math.ceil(time.process_time() + SECONDS) + _GRACE
+    resource.setrlimit(resource.RLIMIT_CPU, (spent, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def main(fuzzer: Fuzzer) -> int:

@@ -29,6 +29,7 @@ __all__ = [
     "TooWide",
     "at_least_zero",
     "count_reached",
+    "digits_of_sum",
     "digit_tables",
     "fixed_sum",
     "looked_up",
@@ -89,6 +90,34 @@ def at_least_zero(
         offset = arranged(rest + 1 if last else rest - 2 ** (bits - 1))
         carry = (fixed_sum(lowering, shape, terms, offset, shift, (lo, hi), label),)
     return carry[0]
+
+
+def digits_of_sum(
+    lowering: Emission, shape: Shape, summands: Sequence[Summand], bits: int, label: str
+) -> list[tuple[Value, int]]:
+    """Emit a sum of integers as digits: values of ``shape``, lowest first, each with its weight, a power of 2^bits.
+
+    All but the last lie in [0, 2^bits - 1], and the last has a magnitude below 2^bits. Raises `TooWide`.
+    """
+    one = np.ones((1,) * len(shape), dtype=object)
+    columns = [digits for digits, _ in _columns(summands, one * 0, bits)]
+    found: list[tuple[Value, int]] = []
+    carry: list[tuple[Value, Array]] = []
+    while True:
+        digits = columns[len(found)] if len(found) < len(columns) else []
+        terms = [(item.value, digit) for item, digit in zip(summands, digits, strict=False) if digit.any()] + carry
+        most = sum(int(abs(digit).max()) * value.range.magnitude() for value, digit in terms)
+        if most + 2 ** (bits + 1) * (1 + len(terms) // _MOST_TERMS) > min(INT32_MAX * 2**bits, 2**62):
+            raise TooWide
+        while len(terms) > _MOST_TERMS:
+            terms = [*_gathered(lowering, shape, terms[:_MOST_TERMS], bits, label), *terms[_MOST_TERMS:]]
+        weight = 2 ** (bits * len(found))
+        if most < 2**bits and len(found) + 1 >= len(columns):
+            return [*found, (fixed_sum(lowering, shape, terms, one * 0, 0, (-most, most), label), weight)]
+        high = fixed_sum(lowering, shape, terms, one * -(2 ** (bits - 1)), bits, (-INT32_MAX, INT32_MAX), label)
+        low = fixed_sum(lowering, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), label)
+        found.append((low, weight))
+        carry = [(high, one)]
 
 
 def _gathered(
