@@ -176,7 +176,7 @@ def spread(r, extents):  # The bounds of a range, repeated to larger extents
     return bounds
 def aligned(ranges, rank):  # Operands that broadcast, aligned and made to fit
     ranges = [((1,) * (rank - len(extents)) + tuple(extents), bounds) for extents, bounds in ranges]
-    most = max(FIT, *(len(bounds) for _, bounds in ranges))
+    most = max(FIT, sum(len(bounds) for _, bounds in ranges))
     return fit(ranges, lambda *extents: prod(broadcast(*extents)), most)
 def each(ranges, rule, rank=None):  # The range of an op on single elements
     ranges = aligned(ranges, rank or max(len(extents) for extents, _ in ranges))
