@@ -257,6 +257,7 @@ def test_a_user_without_a_home_is_served(mess: Path) -> None:
     told(out + err, ["file/home"])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("locale", ["C", "POSIX", "nothing"])
 def test_a_poor_locale_is_no_trouble(mess: Path, locale: str) -> None:
     np.save(mess / "größe.npy", np.zeros((1, 2, 3)))
