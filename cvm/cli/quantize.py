@@ -27,6 +27,7 @@ from cvm.cli.options import (
     input_states,
 )
 from cvm.cli.output import narrated, say, show, table, working, write_file
+from cvm.errors import Invalid
 from cvm.formats import model_format
 
 if TYPE_CHECKING:
@@ -215,10 +216,13 @@ def command(
     settings = _settings(kind, output, widths, ranges, _changes(kind, output, (equalize, correct_bias), write_weights))
     data = _Data(inputs, random, seed, _interval(random_range), cycles, codes)
     aims = (target_sqnr, max_bytes)
-    if kind != "nnef":
-        shaped = (input_shape, input_range, state)
-        return _completed(model, output, settings, data, shaped, aims, not no_optimize, as_json)
-    return _of_nnef(model, output, settings, data, write_weights, aims, not no_optimize, as_json)
+    try:
+        if kind != "nnef":
+            shaped = (input_shape, input_range, state)
+            return _completed(model, output, settings, data, shaped, aims, not no_optimize, as_json)
+        return _of_nnef(model, output, settings, data, write_weights, aims, not no_optimize, as_json)
+    except Invalid as error:
+        raise data.explained(error) from None
 
 
 def _settings(
@@ -313,6 +317,16 @@ class _Data:
         if self.inputs or self.cycles:
             raise Usage("--random is instead of -i and --cycles")
         return random_inputs(graph, self.random, self.seed, *self.interval)
+
+    def explained(self, error: Invalid) -> Invalid:
+        """The error; where drawn numbers led to it, with the option that says which numbers are drawn."""
+        if error.code == "calibration.real" and self.random is not None:
+            low, high = self.interval
+            error.message += (
+                f": an operation up to there has no result for some number that --random draws from [{low:g}, {high:g});"
+                " draw from an interval where it has, such as `--random-range 0.1,0.9`"
+            )
+        return error
 
     def said(self, runs: int) -> dict[str, Any]:
         """The data as the document has them."""
