@@ -13,7 +13,7 @@ from cvm import errors
 if TYPE_CHECKING:
     from cvm.api import compile, load, quantize, quantize_program, run_op, verify
     from cvm.audit.receipt import Receipt
-    from cvm.program.model import Program
+    from cvm.program import Program
     from cvm.session import Result, Session
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Program": "cvm.program.model",
+    "Program": "cvm.program.program",
     "Receipt": "cvm.audit.receipt",
     "Result": "cvm.session",
     "Session": "cvm.session",

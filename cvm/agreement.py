@@ -22,7 +22,8 @@ import formal.executor
 from cvm.errors import Mismatch
 from cvm.executors import Executor, Int32Array, RunResult, initial_state
 from cvm.inputs import Feed
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from formal.tensor import Stored
 
 if TYPE_CHECKING:

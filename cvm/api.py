@@ -16,7 +16,7 @@ from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Location
 from cvm.formats import diagnosed, model_format
 from cvm.inputs import check_codes
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.timing import timed
 
 if TYPE_CHECKING:

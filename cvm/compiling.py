@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cvm.graph import QuantizedGraph
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.repeated import remembering
 from cvm.timing import timed
 

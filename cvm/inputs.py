@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import ClampWarning, Invalid, Location
-from cvm.program.model import Input, Program, Shape
+from cvm.program import Program
+from cvm.program.model import Input, Shape
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 
 __all__ = ["Clamped", "Feed", "Intake", "Layout", "OutOfRange", "ambiguous", "arrange", "check_codes", "stream"]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Unsupported
-from cvm.program.model import Program
+from cvm.program import Program
 
 if TYPE_CHECKING:
     from cvm.calibration import Calibration, Chooser, Settings, Trial, Widened

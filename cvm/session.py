@@ -25,7 +25,7 @@ from cvm.executors import (
 )
 from cvm.formats import diagnosed
 from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange
-from cvm.program.model import Program
+from cvm.program import Program
 
 if TYPE_CHECKING:
     from os import PathLike

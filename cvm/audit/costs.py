@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cvm import ops
 from cvm.audit.trace import trace_bytes
-from cvm.program.model import Program
+from cvm.program import Program
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

@@ -12,8 +12,8 @@ from cvm.audit.receipt import Claim, Host, Receipt, Run
 from cvm.audit.trace import Trace, trace_of
 from cvm.executors import Int32Array, RunResult, Watch
 from cvm.inputs import Feed
+from cvm.program import Program
 from cvm.program.commitments import tensor_root
-from cvm.program.model import Program
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

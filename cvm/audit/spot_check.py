@@ -41,7 +41,8 @@ from formal.nn import conv2d
 from formal.tensor import Stored, Tensor
 
 if TYPE_CHECKING:
-    from cvm.program.model import Node, Program
+    from cvm.program import Program
+    from cvm.program.model import Node
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Judged", "Judging", "SpotCheck", "fresh_salt", "spot_check"]

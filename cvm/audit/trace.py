@@ -19,8 +19,8 @@ from hashlib import sha256
 
 from cvm.audit.receipt import HASH_BYTES, Roots
 from cvm.errors import Invalid
+from cvm.program import Program
 from cvm.program.commitments import list_root
-from cvm.program.model import Program
 from cvm.program.preimage import listed, u32
 
 __all__ = ["Trace", "head_of", "step_record", "trace_bytes", "trace_of"]

@@ -21,7 +21,8 @@ from cvm.lowering.forms.logarithms import known_powers
 from cvm.lowering.outputs import output
 from cvm.lowering.proofs.fixed_point import requantize
 from cvm.lowering.rules.state import introduce_state, updated_variables
-from cvm.program.model import OP_SET, Program, Provenance
+from cvm.program import Program
+from cvm.program.model import OP_SET, Provenance
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.timing import timed
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cvm.ops import op_set
-from cvm.program.model import Constant, Exactness, Input, Node, Output, Program, State, Value
+from cvm.program import Program
+from cvm.program.model import Constant, Exactness, Input, Node, Output, State, Value
 
 __all__ = ["finished"]
 

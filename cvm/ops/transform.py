@@ -1,6 +1,6 @@
 """Transform ops (the document's section "Transform Operators").
 
-It is the document's longest section, thirteen ops, and this its longest module.
+This is the longest module of ops, because the section is the document's longest one: thirteen ops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Concatenate", "CvmLut", "ExpandDims", "Flatten", "Repeat", "Reshape"
 
 
 class _Transform(Op):
-    """An op that moves elements; by default those of one tensor."""
+    """An op that moves elements; unless a subclass says otherwise, of one tensor."""
 
     family = "transform"
     inputs: ClassVar[tuple[Input, ...]] = (Input("X", "any tensor, of N dimensions n_0, .., n_{N-1}"),)
@@ -69,7 +69,7 @@ class Repeat(_Transform):
 
 @register
 class Tile(_Transform):
-    """The whole tensor repeated along its axes, aligned with reps at the right: Y[k] = X[k mod n]."""
+    """The whole tensor repeated along its axes; shape and reps are aligned at the right: Y[k] = X[k mod n]."""
 
     name = "tile"
     source = "Transform Operators, tile"
@@ -119,7 +119,7 @@ def _equal_beside(call: Call) -> bool:
 
 @register
 class Concatenate(_Transform):
-    """Tensors one after the other along one axis."""
+    """Tensors joined along one axis."""
 
     name = "concatenate"
     source = "Transform Operators, concatenate"
@@ -128,7 +128,7 @@ class Concatenate(_Transform):
     class Attributes(AttributeModel):
         """Where the tensors meet."""
 
-        axis: Integer = Field(description="the axis along which the tensors are lined up")
+        axis: Integer = Field(description="the axis along which the tensors are joined")
 
     constraints = (
         Constraint("C1", "inputs of one rank N", lambda c: len({len(shape) for shape in c.shapes}) == 1),
@@ -176,7 +176,7 @@ def _order(call: Call) -> tuple[int, ...]:
 
 
 def _slices(call: Call) -> Iterator[tuple[int, int, int]]:
-    """(b_vec, s_arr, number of elements) for every axis; none left gives a number of 0 or less."""
+    """(b_vec, s_arr, number of elements) for every axis. If no element is left, the number is 0 or negative."""
     a = call.attributes
     for axis, extent in enumerate(call.shapes[0]):
         stride = a.strides[axis] if axis < len(a.strides) else 1
@@ -192,8 +192,8 @@ def _slices(call: Call) -> Iterator[tuple[int, int, int]]:
 class Slice(_Transform):
     """Along each axis every stride-th element from begin up to, not including, end: Y[d] = X[b_vec + s_arr * d].
 
-    A negative begin or end counts from the end of the axis; what then lies outside is clamped, to [0, n] for a
-    positive stride and to [-1, n - 1] for a negative one. Missing entries are 0, n and 1.
+    A negative begin or end counts from the end of the axis. Then both are clipped to [0, n] for a positive stride, and
+    to [-1, n - 1] for a negative one. Missing entries are 0, n and 1.
     """
 
     name = "slice"
@@ -242,7 +242,7 @@ def _sliced(call: Call) -> tuple[int, ...]:
 
 @register
 class SliceLike(_Transform):
-    """The first elements of X along some axes, as many as another tensor has: Y[d] = X[d]."""
+    """The first elements of X along some axes, as many as another tensor has along them: Y[d] = X[d]."""
 
     name = "slice_like"
     source = "Transform Operators, slice_like"
@@ -272,7 +272,7 @@ class SliceLike(_Transform):
         return (tuple(call.shapes[1][axis] if axis in sliced else n for axis, n in enumerate(call.shapes[0])),)
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        kept = tuple(slice(n) for n in self.shape(call)[0])  # a bound for a whole axis stays
+        kept = tuple(slice(n) for n in self.shape(call)[0])  # a bound for a whole axis is kept
         return (call.ranges[0].moved(lambda bounds: bounds[kept]),)
 
 
@@ -282,13 +282,13 @@ def _ranks_equal(call: Call) -> bool:
 
 _TABLE = (
     Input("X", "any tensor, of N dimensions n_0, .., n_{N-1}"),
-    Input("indices", "a tensor of M dimensions; its elements are clamped to the positions that exist"),
+    Input("indices", "a tensor of M dimensions; its elements are clipped to the indices that exist"),
 )
 
 
 @register
 class Take(_Transform):
-    """The elements of X at the given positions along one axis, or in row-major order without axis.
+    """The elements of X at the given indices along one axis, or of flattened X without axis.
 
     Y[d_0, .., d_{a+M-1}, ..] = X[d_0, .., d_{a-1}, clip(indices[d_a, .., d_{a+M-1}], 0, n_a - 1), ..], a = axis.
     """

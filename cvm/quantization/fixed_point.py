@@ -18,7 +18,7 @@ Gap lemma. With P > 0, step k is first reached at A = T_k(S), where N = P*A + Q*
 slack = (Q*S + R - k*D) mod P, and at T_k(S) - 1 falls short of it by P - slack. Let M = m_1*A + m_2*S + c and
 E = D*M - 2^s*N, which is linear in (N, S). The form takes the step at the same accumulators if
 E >= -2^s * min slack where k*D <= N < k*D + P, and E < 2^s * (P - max slack) where k*D - P <= N < k*D. Elsewhere
-nothing more is needed, because M grows with A. The extremes of slack over all S come from `modular.least_residue`.
+nothing more is needed, because M grows with A. The extremes of slack over all S come from `slacks`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.quantization.float_enclosures import FLOATS, FloatInterval, between
-from cvm.quantization.modular import greatest_residue, least_residue
+from cvm.quantization.slacks import Slacks
 from cvm.quantization.surds import ceil_root
 from cvm.quantization.thresholds import blocks
 
@@ -250,9 +250,9 @@ class _Double:
         p, q = row.factors
         lo, hi = row.bounds[1]
         self.k = np.array(row.steps(), dtype=object)
-        start = q * lo + row.constant - self.k * row.denominator
-        self.least_slack = least_residue(hi - lo + 1, p, q, start)
-        self.greatest_slack = greatest_residue(hi - lo + 1, p, q, start)
+        progression = q * lo + row.constant, row.denominator, hi - lo + 1, p, q
+        self.least_slacks = Slacks.least_of(self.k, *progression)
+        self.greatest_slacks = Slacks.greatest_of(self.k, *progression)
 
     def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
         """The least and the greatest offset that the lemma admits for multipliers ``m`` and a shift."""
@@ -268,9 +268,9 @@ class _Double:
         at, above, below = (e_n * (k * d - r), e_n * (k * d + p - r), e_n * (k * d - p - r))
         least_e = np.minimum(at, above) + min(by_s)
         greatest_e = np.maximum(at, below) + max(by_s)
-        least = -((least_e - p * one * (r - self.least_slack)) // (p * d))
-        greatest = -((greatest_e - p * one * (r + p - self.greatest_slack)) // (p * d)) - 1
-        return least.max(), greatest.min()
+        least = -self.least_slacks.least_quotient(least_e - p * one * r, p * one, p * d)
+        greatest = -self.greatest_slacks.greatest_quotient(greatest_e - p * one * (r + p), p * one, p * d) - 1
+        return least, greatest
 
 
 class _Proof:

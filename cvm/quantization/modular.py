@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["greatest_residue", "least_residue"]
+__all__ = ["ResidueBounds", "bounds_of_least_residue", "greatest_residue", "least_residue"]
 
 Integers = npt.NDArray[np.object_]
+_WORD = 62
+"""Bits of count * modulus with which the recursion fits int64."""
 
 
 def least_residue(count: int, modulus: int, step: int, start: Integers) -> Integers:
@@ -18,7 +23,12 @@ def least_residue(count: int, modulus: int, step: int, start: Integers) -> Integ
     items, modulo a < m. With a <= m/2 (reverse the progression if not) the modulus at least halves each time.
     ``start`` is an object array of Python integers; ``count`` >= 1.
     """
-    counts = np.full(start.shape, count, dtype=object)
+    return np.asarray(_least(count, modulus, step, start))
+
+
+def _least(count: int, modulus: int, step: int, start: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """`least_residue`; of int64 as well, where count * modulus is below 2^63: no sum below exceeds it."""
+    counts = np.full_like(start, count)
     start = start % modulus
     step %= modulus
     best = start.copy()
@@ -40,3 +50,68 @@ def least_residue(count: int, modulus: int, step: int, start: Integers) -> Integ
 def greatest_residue(count: int, modulus: int, step: int, start: Integers) -> Integers:
     """Max over 0 <= i < count of (start + step * i) mod modulus, for each item of ``start``."""
     return np.asarray(modulus - 1 - least_residue(count, modulus, -step, -1 - start))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ResidueBounds:
+    """Bounds of least residues in 8 bytes each: ``scaled`` / ``denominator`` of the modulus, less ``error`` or fewer.
+
+    Where ``scaled`` is below ``error``, nothing is known.
+    """
+
+    modulus: int
+    scaled: npt.NDArray[np.int64]
+    denominator: int
+    error: int
+
+    def lower(self) -> Integers:
+        """A lower bound of every residue."""
+        scaled = np.maximum(self.scaled - self.error, 0).astype(object)
+        return np.asarray(scaled * self.modulus // self.denominator)
+
+    def upper(self) -> Integers:
+        """An upper bound of every residue, equal to the lower one where ``error`` is 0."""
+        scaled = np.where(self.scaled < self.error, self.denominator, self.scaled).astype(object)
+        return np.minimum(-(scaled * -self.modulus // self.denominator), self.modulus - 1)
+
+
+def bounds_of_least_residue(count: int, modulus: int, step: int, start: Integers) -> ResidueBounds:
+    """Bounds of `least_residue`, for each item of ``start``, from a recursion in int64.
+
+    A modulus that leaves room for it is taken as it is, and the bounds are the residue. For another one, let P / Q be a
+    fraction with count * Q * |a - P / Q| <= 1 for a = (step mod modulus) / modulus. With x = start / modulus,
+    Q * (x + a i) lies at most 1 from xQ + P i, so that v = floor(xQ) + P i + 2 exceeds it by more than 0 and at most 3.
+    Where no v mod Q is below 3, none wraps without the number that it stands for, and the least residue lies between
+    (W - 3) / Q and W / Q of the modulus for the least W; elsewhere nothing is known.
+    """
+    bits = _WORD - count.bit_length()
+    if count.bit_length() > bits:
+        return ResidueBounds(modulus, np.zeros(start.shape, np.int64), 1, 3)
+    if modulus <= 2**bits:
+        found = _least(count, modulus, step % modulus, (start % modulus).astype(np.int64))
+        return ResidueBounds(modulus, found, modulus, 0)
+    p, q = _near(step % modulus, modulus, count, 2**bits)
+    scaled = (start % modulus * q // modulus + 2).astype(np.int64)
+    return ResidueBounds(modulus, _least(count, q, p, scaled), q, 3)
+
+
+def _near(step: int, modulus: int, count: int, largest: int) -> tuple[int, int]:
+    """A fraction P / Q near step / modulus, with Q <= ``largest`` and count * Q * |step / modulus - P / Q| <= 1.
+
+    It is the last convergent with such a denominator, extended: if that is not step / modulus itself, it differs by
+    less than 1 / (Q * Q') for the denominator Q' of the next one. Needs step < modulus and count <= largest.
+    """
+    before, at = (1, 0), (0, 1)
+    a, b = modulus, step
+    following = 0
+    while b:
+        quotient = a // b
+        a, b = b, a - quotient * b
+        following = before[1] + quotient * at[1]
+        if following > largest:
+            break
+        before, at = at, (before[0] + quotient * at[0], following)
+    times = largest // at[1]
+    if following > largest:
+        times = min(times, following // count)
+    return at[0] * times, at[1] * times

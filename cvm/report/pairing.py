@@ -13,7 +13,8 @@ from cvm.errors import CvmError, Location, Mismatch
 from cvm.graph import GraphTensor, Operand, QuantizedGraph
 from cvm.lowering import lower
 from cvm.passes.optimize import optimize
-from cvm.program.model import Exactness, Program
+from cvm.program import Program
+from cvm.program.model import Exactness
 from cvm.program.verifier import VerifiedProgram
 from cvm.quantization import Quantizer
 

@@ -11,8 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from cvm.program import Program
 from cvm.program.build import ProgramBuilder
-from cvm.program.model import Output, Program
+from cvm.program.model import Output
 from tools.bench.networks import Codes, Layer, Network, parameters
 
 __all__ = ["moved", "multiplier", "program_of"]

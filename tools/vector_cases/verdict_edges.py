@@ -9,9 +9,9 @@ from cvm.errors import CvmError
 from cvm.ops import REGISTRY, op_set
 from cvm.ops.catalogue import catalogue
 from cvm.ops.specification import STATEMENTS, ExampleTensor
-from cvm.program import Output, ProgramBuilder
-from cvm.program.codec import encode
-from cvm.program.model import Constant, Node, Program, Value
+from cvm.program import Output, Program, ProgramBuilder
+from cvm.program.encoding import encode
+from cvm.program.model import Constant, Node, Value
 from tools.vector_cases.answers import vector_tensor
 from tools.vector_cases.case import Case, Tensor, parameter, tensor
 from tools.vector_cases.refusals import Refusal, all_of, changed, put

@@ -13,7 +13,7 @@ from itertools import groupby
 from cvm.errors import CvmError
 from cvm.ops import REGISTRY
 from cvm.program import decode, verify
-from cvm.program.codec import encode
+from cvm.program.encoding import encode
 from cvm.program.model import OP_SET
 from cvm.vectors.format import VectorFile, VerdictCase
 from cvm.vectors.own import accepted

@@ -32,9 +32,10 @@ from cvm.audit.hashing import tensor_roots
 from cvm.audit.receipt import Roots
 from cvm.audit.trace import Trace, head_of, trace_of
 from cvm.errors import Invalid
+from cvm.program import Program
 from cvm.program.commitments import TensorClaim, counted_root, records, tensor_tree
 from cvm.program.merkle import LEAF_BYTES, Tree
-from cvm.program.model import Program, Shape
+from cvm.program.model import Shape
 
 __all__ = ["Evidence", "OpenProgram"]
 

@@ -1,4 +1,4 @@
-"""Writing out: the nodes that one node consists of, with names and constants of their own."""
+"""The writer of expansions: the nodes that replace one node, with fresh names and constants."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ __all__ = ["Scope", "Writer"]
 
 
 class Scope(Protocol):
-    """What a writer needs of the translation that it writes for."""
+    """The interface of the translation that a writer needs."""
 
     def free(self, name: str) -> bool:
-        """Whether no tensor of the model has a name; it is taken from now on."""
+        """Take a name; returns whether no tensor of the model had it."""
 
     def require_expansion(self, count: int) -> None:
-        """Raise `LimitExceeded` where so many nodes more would be too many."""
+        """Raise `LimitExceeded` where ``count`` further nodes would exceed the limit on expansions."""
 
     def renamed(self, body: Body, names: dict[str, str]) -> list[OnnxNode]:
-        """The nodes of a graph by other names, its constants entered."""
+        """The nodes of a body under other names, with its constants added."""
 
     def define(self, name: str, values: npt.NDArray[Any], data_type: str) -> None:
-        """Enter a constant."""
+        """Add a constant under a name."""
 
     def translate(self, nodes: Sequence[OnnxNode]) -> None:
         """Translate nodes whose operands are known."""
 
     def keep_real(self, names: Sequence[str], node: OnnxNode) -> None:
-        """Say that something that is not written yet reads tensors, so that they keep their real numbers."""
+        """Record that a node whose expansion is not complete reads these tensors, so that they stay real."""
 
     def read(self, name: str) -> Operand:
         """The operand of a name."""
 
     @property
     def floats(self) -> bool:
-        """Whether calibration will find the quantisers that are missing."""
+        """Whether calibration will find missing quantisers."""
 
     def grid(self, name: str) -> Grid | None:
-        """The grid that the numbers of a tensor are exactly of, if there is one."""
+        """The grid that contains every element of a tensor, if there is one."""
 
     def wanted(self, name: str) -> bool:
-        """Whether something reads a tensor, or the model gives it."""
+        """Whether a node reads the tensor, or it is an output of the model."""
 
 
 class Writer:

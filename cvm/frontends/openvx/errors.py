@@ -1,4 +1,6 @@
-"""The exceptions of the OpenVX front end: what a C function returns as a vx_status is raised, with that status."""
+"""The exceptions of the OpenVX front end: where a C function returns a vx_status, Python raises an error with that
+status.
+"""
 
 from __future__ import annotations
 

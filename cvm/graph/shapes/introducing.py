@@ -13,9 +13,9 @@ _LABEL = re.compile(r"[A-Za-z0-9_\-./\\]+")
 
 
 def label_path(label: str) -> tuple[str, ...] | None:
-    r"""The folders and the name that a label stands for; None if it is not a label that can name a file.
+    r"""The folders and the file name that a label stands for, or None where the label cannot name a file.
 
-    Section 4.1.3 admits ``/`` and ``\``, which both separate. A part that is empty, ``.`` or ``..`` names no file.
+    Section 4.1.3 admits ``/`` and ``\``; both separate folders. A part that is empty, ``.`` or ``..`` names no file.
     """
     if not _LABEL.fullmatch(label):
         return None

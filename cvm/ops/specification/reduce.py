@@ -1,4 +1,4 @@
-"""What is stated of the reduce ops."""
+"""The statements about the reduce ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stated of the transform ops."""
+"""The statements about the transform ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stated of the vision ops."""
+"""The statements about the vision ops."""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ __all__ = ["maxima"]
 def maxima(
     input: Array, size: Integers, border: str, padding: Padding, stride: Integers, dilation: Integers
 ) -> tuple[Array, Array]:
-    """The largest item of each window and its index among the window's taps in row-major order, the first of equals."""
+    """The largest element of each window, and its index among the taps in row-major order (the first of equal
+    elements).
+    """
     windows = down_windows(input.shape, size, padding, stride, dilation)
     reached = extended(input, windows, border)
     counted: Array | None = None
@@ -59,7 +61,7 @@ def argmax_pool(
 
 
 def _positions(index: Array, size: Integers, windows: Sequence[Window]) -> list[npt.NDArray[np.int64]]:
-    """The up-scaled position i*s + index[i]*d - p of each sampled item, dimension by dimension."""
+    """The up-scaled index i*s + index[i]*d - p of each sampled element, for each dimension."""
     volume = math.prod(size)
     outside = (index < 0) | (index >= volume)
     if outside.any():

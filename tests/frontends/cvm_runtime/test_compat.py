@@ -139,6 +139,7 @@ def test_a_left_shift_that_wraps_before_it_is_cut_is_refused() -> None:
     assert codes(loaded(made, parameters(("a", np.array([1, 0], np.int32))), "cvm-1"), [0, 0]) == [127, 0]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("precision", [2, 8, 9, 16, 24, 31, 32])
 def test_argmax_compares_the_lowest_bytes(precision: int) -> None:
     bound = 2 ** (precision - 1) - 1

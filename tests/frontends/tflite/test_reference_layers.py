@@ -281,6 +281,7 @@ def lstm_graph(weights: list[Array], biases: list[Array], coupled: bool, clip: f
     return Graph(tensors, [operator], [0], [15])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("coupled", "clip"), [(False, 10.0), (False, 0.0), (True, 2.5)])
 def test_lstm_computes_as_its_integer_kernel(coupled: bool, clip: float) -> None:
     weights = [random((2, depth), -127, 127, i) for i, depth in enumerate((3, 3, 3, 3, 2, 2, 2, 2))]

@@ -26,10 +26,10 @@ __all__ = ["NativeExecutor"]
 
 
 class NativeExecutor:
-    """A verified program as machine code. ``threads`` is the number of threads at most (None: one per core).
+    """A verified program as machine code. ``threads`` is the largest number of threads; None means one per core.
 
-    Tensors that are captured are compiled as results of their own; each set of names once. A network whose machine code
-    is `Distrusted` is run by the NumPy executor instead; `refusals` and `explain` say so.
+    For each set of captured names, a network that returns these tensors too is compiled once. If the machine code of a
+    network is `Distrusted`, the NumPy executor runs the program instead; `refusals` and `explain` say why.
     """
 
     name = "native"
@@ -51,7 +51,7 @@ class NativeExecutor:
 
     @property
     def machine(self) -> Machine:
-        """The instruction set in use."""
+        """The instruction set for which the program is compiled."""
         return self._machine
 
     def _network(self, names: frozenset[str]) -> Network | None:
@@ -71,7 +71,7 @@ class NativeExecutor:
             return self._watched_networks[wanted]
 
     def _made(self, wanted: frozenset[str], watched: bool = False) -> Network | None:
-        """A network that is proven and tried, or None, and a refusal noted."""
+        """Make a network that is proven and tried. If there is none, record the refusal and return None."""
         try:
             return network_of(self._verified, self._machine, self._threads, wanted, watched)
         except Distrusted as reason:
@@ -79,7 +79,7 @@ class NativeExecutor:
             return None
 
     def _instead(self) -> Executor:
-        """The NumPy executor, for networks whose machine code is not trusted."""
+        """The NumPy executor, which runs the program if its machine code is not trusted."""
         if self._numpy is None:
             from cvm.executors.numpy import NumpyExecutor
 
@@ -115,7 +115,7 @@ class NativeExecutor:
             results = {name: np.empty(shape, np.int32) for name, shape in network.left if name in shows.returned}
             done = shows.run(fed, results, watch)
         if not done:
-            feeds(self._program, inputs, state)  # raises the error that names the input
+            feeds(self._program, inputs, state)  # raises `Invalid`, which names the input
             raise AssertionError("the check of the inputs contradicts itself")
         if not self._updates:
             return RunResult(results, {})
@@ -130,7 +130,7 @@ class NativeExecutor:
     def _arrays(
         self, network: Network, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
     ) -> list[Int32Array]:
-        """The arrays that a network reads. Raises `Invalid` for what is not as the program declares it."""
+        """The arrays that a network reads. Raises `Invalid` for arrays that are not as the program declares them."""
         arrays = _plain(network, len(self._program.inputs), inputs, state)
         if arrays is None:
             fed = feeds(self._program, inputs, state)
@@ -149,8 +149,9 @@ class NativeExecutor:
 def _plain(
     network: Network, count: int, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
 ) -> list[Int32Array] | None:
-    """The arrays to read, ``count`` of them inputs, if names, types, shapes and layouts are those that the network
-    takes; else None.
+    """The arrays that a network reads, or None if some have other names, types, shapes or layouts than it needs.
+
+    ``count`` is the number of inputs. Arrays that pass need no conversion.
     """
     if len(inputs) != count or len(state) != len(network.given) - count:
         return None
@@ -164,7 +165,7 @@ def _plain(
 
 
 def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
-    """One line per node: the notes of its kernels, or which kernel computes it."""
+    """One line per node: the notes of its kernels, or the name of the node whose kernel computes it."""
     notes: dict[str, list[str]] = {}
     for call in made.calls:
         notes.setdefault(call.what, []).append(call.note)
@@ -180,15 +181,16 @@ def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
 
 
 def _give_back() -> None:
-    """Let the C library return memory to the system: verifying and planning freed several times the size of the
-    constants.
+    """Let the C library return free memory to the system.
+
+    Verifying and planning allocate and free several times the size of the constants.
     """
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # only glibc has this
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _chosen() -> Machine:
-    """The machine to compile for. Raises `Unsupported` (``executors.native``) where none passes its trial."""
+    """The machine to compile for. Raises `Unsupported` (``executors.native``) if no machine passes its trial."""
     found = choice()
     if found.machine is None:
         raise Unsupported("executors.native", f"no machine code can be trusted here: {found.reason}")
