@@ -199,6 +199,7 @@ def test_codes_of_sixteen_bits(count: int, rounding: str) -> None:
     [
         ({"result": None}, "needs a quantiser"),
         ({"epsilon": Fraction(0)}, "epsilon must be above 0"),
+        ({"result": LinearQuantizer((Fraction(1),), (Fraction(0),), 0, 2**31 - 1)}, "more than 262144 codes"),
     ],
 )
 def test_what_is_refused_has_a_reason(change: dict[str, object], message: str) -> None:
