@@ -322,10 +322,9 @@ class _Data:
         """The error; where drawn numbers led to it, with the option that says which numbers are drawn."""
         if error.code == "calibration.real" and self.random is not None:
             low, high = self.interval
-            error.message += (
-                f": an operation up to there has no result for some number that --random draws from [{low:g}, {high:g});"
-                " draw from an interval where it has, such as `--random-range 0.1,0.9`"
-            )
+            drawn = f"[{low:g}, {high:g}), from which --random draws"
+            error.message += f": an operation up to there has no result for some number of {drawn}"
+            error.message += "; give an interval where it has, such as `--random-range 0.1,0.9`"
         return error
 
     def said(self, runs: int) -> dict[str, Any]:

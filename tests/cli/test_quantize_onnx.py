@@ -139,7 +139,7 @@ def test_numbers_drawn_outside_of_what_a_function_is_defined_for_name_the_option
     onnx.save(made([helper.make_node("Log", ["x"], ["y"])], {"x": ("float32", (3,))}, {"y": "float32"}), "log.onnx")
     refused = cvm("quantize", "log.onnx", "--random", "8", "--json").document["error"]
     assert (refused["code"], refused["location"]["tensor"]) == ("calibration.real", "y")
-    assert "for some number that --random draws from [-1, 1); draw from" in refused["message"]
+    assert "no result for some number of [-1, 1), from which --random draws; give" in refused["message"]
     assert "`--random-range 0.1,0.9`" in refused["message"]
     assert cvm("quantize", "log.onnx", "--random", "8", "--random-range", "0.1,0.9").code == 0
 
