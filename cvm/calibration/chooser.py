@@ -136,6 +136,6 @@ class Chooser(ABC):
         return self.graph.tensors[name].data is not None
 
     def _operation(self, error: Unsupported) -> GraphOperation | None:
-        """The operation that lowering refused: the one that computes the tensor of the error."""
+        """The operation that lowering refused, which computes the tensor of the error."""
         name = error.location.tensor
         return next((item for item in self.graph.operations if name in item.outputs), None)

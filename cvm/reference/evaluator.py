@@ -229,12 +229,14 @@ class Reference:
 
 
 def run_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:
-    """How many runs `Reference.runs` makes of these inputs. Raises `Invalid` as that does."""
+    """The number of runs that `Reference.runs` makes of these inputs. Raises the `Invalid` of that method."""
     return sum(map(len, _samples(graph, inputs, cycles)[1]))
 
 
 def sample_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:
-    """How many samples these inputs hold, each of one run or of cycles. Raises `Invalid` as `Reference.runs` does."""
+    """The number of samples in these inputs, each of one run or of several cycles. Raises the `Invalid` of
+    `Reference.runs`.
+    """
     return len(_samples(graph, inputs, cycles)[1])
 
 

@@ -78,7 +78,6 @@ All broadcast ops share these; the second one is the index that aligns an operan
 
 `flatten`, `reshape` and `take` use the number of an index among all indices:
 
-
 ```text
 {flatten_index}
 ```

@@ -39,7 +39,7 @@ class Loaded:
         advice = _ADVICE.get(error.code, "")
         operator = "" if node is None else (node.origin or node).op
         if node is not None and operator in _RECURRENT and error.code == _UNQUANTIZED:
-            message = f"the file has no quantiser for what this reads, and ONNX has no place for one in {operator}"
+            message = f"the file has no quantiser for a tensor that this reads, and {operator} cannot have one in ONNX"
             return refusal(node, message, _CALIBRATED + "; what the file quantises stays as it is", error.code)
         if node is None:
             return Unsupported(error.code, f"{message}; {advice}" if advice else message, error.location)
