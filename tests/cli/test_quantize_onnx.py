@@ -134,6 +134,16 @@ def test_options_for_data_shapes_and_scales(cvm, model):
     assert not list(model.glob("*.cvm"))
 
 
+def test_numbers_drawn_outside_of_what_a_function_is_defined_for_name_the_option(cvm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(made([helper.make_node("Log", ["x"], ["y"])], {"x": ("float32", (3,))}, {"y": "float32"}), "log.onnx")
+    refused = cvm("quantize", "log.onnx", "--random", "8", "--json").document["error"]
+    assert (refused["code"], refused["location"]["tensor"]) == ("calibration.real", "y")
+    assert "no result for some number of [-1, 1), from which --random draws; give" in refused["message"]
+    assert "`--random-range 0.1,0.9`" in refused["message"]
+    assert cvm("quantize", "log.onnx", "--random", "8", "--random-range", "0.1,0.9").code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
