@@ -17,6 +17,7 @@ from cvm.errors import CvmError, Invalid, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
 from cvm.reference.layout import Feed, Layout, arranged
 from cvm.reference.registry import OPERATIONS, Array
+from cvm.reference.threads import one_thread
 from cvm.reference.values import (
     clipped,
     converted,
@@ -126,7 +127,7 @@ class Reference:
         assert not self._initial
         _, every = self._arranged(inputs, cycles=False)
         batch = [dict(self._fixed) | self._fed(feed) for (feed,) in every[samples]]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             for step in self._steps:
                 results = [self._computed(step, values) for values in batch]
                 for name, *arrays in zip(step.operation.outputs, *results, strict=True):
@@ -177,7 +178,7 @@ class Reference:
         written = dict(contents)
         results = {name: values[name] for name in names if name in values}
         wanted = frozenset(names)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             for step in self._steps:
                 for name, array in zip(step.operation.outputs, self._computed(step, values), strict=True):
                     values[name] = self._quantized(array, self.graph.tensors[name])
