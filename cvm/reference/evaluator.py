@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 import cvm.reference.operations  # noqa: F401  (fills the table)
 from cvm.errors import CvmError, Invalid, Unsupported
-from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.quantization import LinearQuantizer
 from cvm.reference.layout import Feed, Layout, arranged
 from cvm.reference.registry import OPERATIONS, Array
 from cvm.reference.threads import one_thread
@@ -67,7 +68,7 @@ class Reference:
                 if tensor.data is None:
                     message = f"the {tensor.kind} has no data: the model comes without its tensor files"
                     raise Invalid("reference.data", message, tensor.location).at(tensor=tensor.name)
-                real = stored(tensor.data, tensor).view()
+                real = self._stored(tensor, tensor.data)
                 real.flags.writeable = False
                 self._fixed[tensor.name] = self._quantized(real, tensor)
                 if tensor.kind == "variable":
@@ -215,6 +216,13 @@ class Reference:
         except CvmError as error:
             where = operation.location
             raise error.at(file=where.file, line=where.line, column=where.column, op=operation.name) from None
+
+    def _stored(self, tensor: GraphTensor, data: TensorData) -> Array:
+        """The contents of a variable or constant; floats that are rounded at once are not copied as float64 first."""
+        rounded = self._round is pseudo_quantized and tensor.kind == "constant" and tensor.dtype == "scalar"
+        if rounded and isinstance(tensor.quantizer, LinearQuantizer) and data.quantizer is None:
+            return (data.values if data.values.dtype.kind == "f" else stored(data, tensor)).view()
+        return stored(data, tensor).view()
 
     def _read(self, tensor: GraphTensor, contents: Mapping[str, Array]) -> Array:
         """The contents of an updated variable, rounded by the quantiser of ``tensor``."""
