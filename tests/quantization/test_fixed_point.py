@@ -22,6 +22,7 @@ from cvm.quantization.fixed_point import (
     proves,
 )
 from cvm.quantization.surds import ceil_surd
+from tests.selection import examples
 
 
 def clamped(value: int, row: Row) -> int:
@@ -106,7 +107,7 @@ def test_three_accumulators(row: LinearRow) -> None:
 RATIONALS = st.fractions(-8, 8, max_denominator=500)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RATIONALS.filter(bool), RATIONALS, RATIONALS, st.fractions(Fraction(1, 50), 30, max_denominator=200))
 def test_batch_normalisation_of_all_bytes(slope: Fraction, origin: Fraction, height: Fraction, root: Fraction) -> None:
     row = SurdRow(slope, origin, height, root, ((0, 255),), 0, 255)
