@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cvm.arguments import checked_arrays, checked_path, expected
 from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Location
-from cvm.formats import diagnosed, model_format
+from cvm.formats import diagnosed, model_format, refuse_folder
 from cvm.inputs import check_codes
 from cvm.program.model import Program
 from cvm.timing import timed
@@ -179,8 +179,9 @@ def load(path: str | PathLike[str], expect_digest: str | None = None) -> Program
     from cvm.program.files import load as load_program
     from cvm.program.files import require_digest
 
+    refuse_folder(checked_path(path, "a program"), "a program of cvm (.cvm)")
     try:
-        program = load_program(checked_path(path, "a program"))
+        program = load_program(path)
     except CvmError as error:
         raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
     require_digest(program, expect_digest, os.fspath(path))

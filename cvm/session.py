@@ -23,7 +23,7 @@ from cvm.executors import (
     create,
     initial_state,
 )
-from cvm.formats import diagnosed
+from cvm.formats import diagnosed, refuse_folder
 from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange
 from cvm.program.model import Program
 
@@ -125,6 +125,7 @@ def _verified(program: object) -> VerifiedProgram:
     if not isinstance(program, str | os.PathLike):
         raise expected("program", "a program (cvm.load, cvm.compile) or the path of a program file", program)
     path = checked_path(program, "a program")
+    refuse_folder(path, "a program of cvm (.cvm)")
     try:
         return load_verified(path)
     except CvmError as error:

@@ -394,8 +394,10 @@ def verify_step(
     from cvm.audit.dispute.proof import PROOF_BYTES
     from cvm.cli.models import open_program
     from cvm.errors import CvmError
+    from cvm.formats import diagnosed, refuse_folder
     from cvm.program.files import read_bytes
 
+    refuse_folder(proof, "a proof of one step")
     try:
         data = read_bytes(proof, PROOF_BYTES, "proof")
         found = decode_proof(data)
@@ -403,7 +405,7 @@ def verify_step(
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("step.unreadable", message, Location(str(proof))) from None
     except CvmError as error:
-        raise error.at(file=str(proof)) from None
+        raise diagnosed(error.at(file=str(proof)), proof, "a proof of one step", ("step",)) from None
     verdict = judged(found.claim, found.witness)
     about = _about(found, len(data))
     reason = None if verdict.accepted else verdict.reason
