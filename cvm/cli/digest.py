@@ -63,7 +63,7 @@ def _identities(path: Path) -> list[dict[str, Any]]:
 def _identity(path: Path, key: str | None) -> tuple[str, str]:
     from cvm.api import load
     from cvm.audit import load_receipt, read_trace
-    from cvm.formats import mistaken
+    from cvm.formats import diagnosed
 
     if key == "program":
         return "program", load(path).digest
@@ -72,7 +72,8 @@ def _identity(path: Path, key: str | None) -> tuple[str, str]:
     if key == "trace":
         return "trace", read_trace(path).root.hex()
     path.open("rb").close()  # what cannot be read says so
-    raise Malformed("digest.format", mistaken(path, _EXPECTED, ()) or f"expected {_EXPECTED}", Location(str(path)))
+    message = "expected a program, a receipt, a trace, or an array of integers (.npy, .npz)"
+    raise diagnosed(Malformed("digest.format", message, Location(str(path))), path, _EXPECTED, ())
 
 
 def _root(array: Array, path: Path, member: str | None) -> str:
