@@ -185,7 +185,7 @@ class Receipt:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the receipt to a file, whole or not at all. Raises OSError."""
-        save_receipt(path, self)
+        save_receipt(checked_path(path, "a file"), self)
 
     @property
     def id(self) -> str:

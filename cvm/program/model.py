@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.arguments import checked_path
 from cvm.errors import Invalid, Location
 from cvm.writing import write_file
 
@@ -170,6 +171,9 @@ class Provenance:
     source_digest: str = ""
     exactness: tuple[Exactness, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Provenance({self.tool!r} from {self.source!r} {self.source_digest}; {len(self.exactness)} tensors)"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
@@ -232,4 +236,4 @@ class Program:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the canonical bytes to ``path``: a file is replaced whole or not at all. Raises OSError."""
-        write_file(path, *self.pieces())
+        write_file(checked_path(path, "a file"), *self.pieces())

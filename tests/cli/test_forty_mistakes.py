@@ -192,6 +192,47 @@ CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: _session().run_many([{"image": IMAGE}, {"image": np.zeros(5)}]),
         ["number 1 of the 2 inputs", "[1, 2, 3]"],
     ),
+    "a receipt of another kind": (
+        lambda: _session().run({"image": IMAGE}, receipt="yes"),  # type: ignore[arg-type]
+        ["'yes'", "False, True or 'trace'"],
+    ),
+    "one array for an op": (
+        lambda: library.run_op("relu", IMAGE.astype(int)),  # type: ignore[arg-type]
+        ["a list of arrays", "ndarray"],
+    ),
+    "attributes of an op as a list": (
+        lambda: library.run_op("relu", [[1]], [1]),  # type: ignore[arg-type]
+        ["attributes by name", "{'axis': 1}", "list"],
+    ),
+    "an attribute that an op does not have": (
+        lambda: library.run_op("clip", [[1]], {"min": 0, "a_min": 0, "a_max": 1}),
+        ["attribute min", "clip has a_min, a_max"],
+    ),
+    "an attribute that is missing": (lambda: library.run_op("clip", [[1]], {"a_min": 0}), ["a_max", "must be given"]),
+    "an attribute of a wrong type": (
+        lambda: library.run_op("max_pool2d", [[1]], {"pool_size": "ab"}),
+        ["pool_size", "expected a tuple of integers", "'ab'"],
+    ),
+    "too many numbers for an attribute": (
+        lambda: library.run_op("max_pool2d", [[1]], {"pool_size": (1, 2, 3)}),
+        ["pool_size", "expected at most 2 items", "(1, 2, 3)"],
+    ),
+    "data without names": (
+        lambda: library.quantize(MODEL, IMAGE),  # type: ignore[arg-type]
+        ["{'image': array}", "ndarray"],
+    ),
+    "data for a program without names": (
+        lambda: library.quantize_program(MODEL, [IMAGE]),  # type: ignore[arg-type]
+        ["{'image': array}", "list"],
+    ),
+    "quantisation that is no file": (
+        lambda: library.compile(MODEL, quant=3),  # type: ignore[arg-type]
+        ["graph.quant", "None or False", "found 3"],
+    ),
+    "a program is saved into a number": (
+        lambda: library.load("negated.cvm").save(3),  # type: ignore[arg-type]
+        ["path of a file", "found 3"],
+    ),
     "an op of another name": (lambda: library.run_op("Conv", [IMAGE]), ["'Conv'", "'conv2d'", "`cvm ops`"]),
     "a receipt of a program": (lambda: library.Receipt.load("negated.cvm"), ["negated.cvm", "expected a receipt"]),
     "a level that is none": (
@@ -208,6 +249,21 @@ def test_a_wrong_call_is_explained(mess: Path, name: str) -> None:
     with pytest.raises(CvmError) as caught:
         call()
     told(str(caught.value), held)
+
+
+def test_a_tensor_that_a_result_does_not_have_is_named_with_those_that_it_has(mess: Path) -> None:
+    result = _session().run({"image": IMAGE})
+    with pytest.raises(KeyError, match="no tensor 'probs' in the result; there are y, total"):
+        result["probs"]
+    with pytest.raises(KeyError, match="there are y, total"):
+        result.real("probs")
+    assert "probs" not in result
+
+
+def test_what_cannot_be_saved_is_called_by_its_own_name(mess: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        library.load("negated.cvm").save("nowhere/x.cvm")
+    assert str(caught.value.filename).endswith("nowhere/x.cvm")
 
 
 EXTRAS: dict[str, tuple[list[str], list[str], list[str]]] = {
