@@ -1,6 +1,6 @@
 """cvm: deterministic, integer-only neural-network inference whose result is a fact.
 
-The public surface is what `__all__` names; each name is imported when it is first used.
+`__all__` names the public surface; each name is imported when it is first used.
 """
 
 from __future__ import annotations

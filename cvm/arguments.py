@@ -1,14 +1,15 @@
-"""Arguments of callers that are of another type than expected: refused with what to give instead."""
+"""Errors for arguments of the wrong type; each says what to pass instead."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cvm.errors import Invalid
 
-__all__ = ["checked_arrays", "checked_path", "expected"]
+__all__ = ["checked_arrays", "checked_path", "expected", "in_words"]
 
 
 def expected(name: str, what: str, found: object) -> Invalid:
@@ -17,7 +18,7 @@ def expected(name: str, what: str, found: object) -> Invalid:
 
 
 def checked_path(path: object, what: str) -> str:
-    """The path as text. Raises `Invalid` (``argument.path``) for what is none."""
+    """The path as text. Raises `Invalid` (``argument.path``) for an object that is no path."""
     if not isinstance(path, str | os.PathLike):
         raise expected("path", f"the path of {what}", path)
     return os.fsdecode(path)
@@ -31,8 +32,18 @@ def checked_arrays(arrays: object, names: list[str]) -> Mapping[str, Any]:
     return arrays
 
 
+def in_words(kind: str, message: str, op: str, attributes: Iterable[str]) -> str:
+    """What is wrong with an attribute of an op, from the kind and the message that pydantic has for it."""
+    if kind == "extra_forbidden":
+        return f"there is no such attribute; {op} has {', '.join(attributes) or 'none'}"
+    if kind == "missing":
+        return "it must be given"
+    said = re.sub("(Input|Tuple) should (be|have)", "expected", message)
+    return said.replace(" after validation", "").replace(" valid tuple", " tuple of integers")
+
+
 def _said(found: object) -> str:
-    """What was found, for people: its type, and its value where that is short."""
+    """An object in words: its type, and its value if that is short."""
     kind = type(found)
     name = kind.__name__ if kind.__module__ in ("builtins", "numpy") else f"{kind.__module__}.{kind.__name__}"
     short = found is None or isinstance(found, bool | int | float) or (isinstance(found, str) and len(found) < 40)

@@ -1,4 +1,4 @@
-"""What a file is, by what it begins with: models, files of cvm, and what people give to cvm by mistake."""
+"""The format of a file, recognised by its first bytes: models, files of cvm, and files given to cvm by mistake."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Literal, TypeAlias, cast
 
 from cvm.errors import CvmError, Invalid, Location, Malformed
 
-__all__ = ["FileFormat", "ModelFormat", "diagnosed", "model_format", "recognised"]
+__all__ = ["FileFormat", "ModelFormat", "diagnosed", "mistaken", "model_format", "recognised", "refuse_folder"]
 
 ModelFormat: TypeAlias = Literal["nnef", "onnx", "tflite"]
 
 _SAMPLE = 512
-"""Bytes of a file that are looked at."""
+"""How many bytes of a file are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A format: its key, what a file of it is called, and what to do with one."""
+    """A format: its key, the words for a file of it, and what to do with such a file."""
 
     key: str
     words: str
@@ -51,6 +51,7 @@ _FORMATS = {
         FileFormat("program", "a program of cvm", "`cvm run`, `cvm inspect` and `cvm check` take it (cvm.load)"),
         FileFormat("receipt", "a receipt", "`cvm receipt verify` and `cvm receipt show` take it"),
         FileFormat("trace", "a trace of a run", "`cvm dispute` takes it"),
+        FileFormat("step", "a proof of one step", "`cvm dispute verify-step` takes it"),
         FileFormat("vectors", "a file of vectors", "`cvm vectors check` takes its folder"),
         FileFormat("npy", "an array of NumPy", "give it to a command with -i"),
         FileFormat("npz", "an archive of arrays of NumPy", "give it to a command with -i"),
@@ -78,6 +79,7 @@ _MAGIC = (
     (0, b"\x93\xabcvm-program", "program"),
     (0, b"\x93\xabcvm-receipt", "receipt"),
     (0, b"\x93\xa9cvm-trace", "trace"),
+    (0, b"cvm1:step-proof\0", "step"),
     (0, b"\x94\xabcvm-vectors", "vectors"),
     (0, b"\x93NUMPY", "npy"),
     (0, b"N\xef", "tensor"),
@@ -94,7 +96,7 @@ _MAGIC = (
     (8, b"WEBP", "picture"),
     (0, b"version https://git-lfs", "lfs"),
 )
-"""Where in a file, which bytes, and the key of the format."""
+"""An offset in a file, the bytes there, and the key of the format that has them."""
 
 _ZIPS = (
     (b".npy", "npz"),
@@ -106,21 +108,24 @@ _ZIPS = (
     (b"config.json", "keras"),
     (b"model.weights.h5", "keras"),
 )
-"""How the name of a zip archive's first member ends, and the key of the format."""
+"""Endings of the name of a zip archive's first member, each with the key of the format."""
 
 _ONNX_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42"
-"""Tags of the fields of a ModelProto that may follow the version of the format."""
+"""Tags of the ModelProto fields that may follow the version of the format."""
 
 _SUFFIXES = {".onnx": "onnx", ".tflite": "tflite", ".mlmodel": "core_ml", ".pb": "tensorflow", ".cvm": "program"}
 
+_OF_CVM = frozenset({"program", "receipt", "trace", "step", "vectors"})
+"""Formats of which every file begins with the same bytes."""
+
 _READ_BY_NNEF = frozenset({"nnef", "archive", "tensor"})
-"""What the reader of NNEF is given: it has its own words for what is wrong there."""
+"""The formats that the reader of NNEF gets; it has its own messages for errors in them."""
 
 
 def recognised(path: str | os.PathLike[str]) -> FileFormat | None:
-    """The format of a file or folder by its first bytes, else by its suffix; None where neither says anything.
+    """The format of a file or folder by its first bytes, else by its suffix; None if neither tells it.
 
-    What cannot be read has the format of its name. Nothing is parsed, and nothing of the file is run.
+    A file that cannot be read has the format of its name. Nothing is parsed, and nothing of the file is run.
     """
     name = os.fspath(path)
     if os.path.isdir(name):
@@ -163,11 +168,11 @@ def _by_text(text: bytes) -> str | None:
 
 
 def model_format(path: str | os.PathLike[str]) -> ModelFormat:
-    """The format of a model: of TFLite or ONNX by what it begins with or its suffix, of NNEF otherwise.
+    """The format of a model: TFLite or ONNX by the first bytes or the suffix, otherwise NNEF.
 
-    A path that cannot be read has the format of its name; whoever reads it says what is wrong. Raises `Invalid`
-    (``format.other``) for a file that is known to be no model that cvm reads, with what it is and what to do, and
-    (``format.unknown``) for one that is no text and not known either.
+    A path that cannot be read has the format of its name; the reader then raises the error. Raises `Invalid`
+    (``format.other``) for a file of a known format that is no model for cvm, with what it is and what to do, and
+    (``format.unknown``) for a file that is neither text nor known.
     """
     found = recognised(path)
     if found is None:
@@ -189,15 +194,43 @@ def _require_text(path: str) -> None:
 
 
 def diagnosed(error: CvmError, path: str | os.PathLike[str], expected: str, keys: Collection[str]) -> CvmError:
-    """The same error, with a better message where the file could not be decoded because it is of another known format.
+    """The same error, with a better message if the file could not be decoded because it has another format.
 
-    ``expected`` says what was wanted, ``keys`` are the formats for which the message of ``error`` is right.
+    ``expected`` says what was wanted; ``keys`` are the formats for which the message of ``error`` is right.
     """
     if isinstance(error, Malformed):
-        found = recognised(path)
-        if found is not None and found.key not in keys:
-            return Malformed(error.code, _message(found, expected), Location(os.fspath(path)))
+        message = mistaken(path, expected, keys)
+        if message is not None:
+            return Malformed(error.code, message, Location(os.fspath(path)))
     return error
+
+
+def mistaken(path: str | os.PathLike[str], expected: str, keys: Collection[str]) -> str | None:
+    """What to say of a file or folder that is of another format than those of ``keys``; None if it may be of one.
+
+    A file of no known format is another one where those of ``keys`` are formats of cvm, which it does not begin as.
+    """
+    name = os.fspath(path)
+    found = recognised(name)
+    if found is not None and found.key not in keys:
+        return _message(found, expected)
+    start = _first_bytes(name)
+    if start and _OF_CVM.issuperset(keys) and not any(_begins(start, key) for key in keys):
+        return f"expected {expected}, and the file does not begin as one: look whether it is the right file"
+    return None
+
+
+def _begins(start: bytes, key: str) -> bool:
+    """Whether a file that begins with ``start`` is of a format of cvm, as far as it goes."""
+    return any(start[: len(magic)] == magic[: len(start)] for _, magic, of in _MAGIC if of == key)
+
+
+def refuse_folder(path: str | os.PathLike[str], expected: str) -> None:
+    """Raise `Invalid` (``format.other``) for a folder, with what it is and what to do, where a file is expected."""
+    if os.path.isdir(path):
+        found = recognised(path)
+        message = f"expected {expected}, found a folder" if found is None else _message(found, expected)
+        raise Invalid("format.other", message, Location(os.fspath(path)))
 
 
 def _message(found: FileFormat, expected: str) -> str:
@@ -205,7 +238,7 @@ def _message(found: FileFormat, expected: str) -> str:
 
 
 def _first_bytes(path: str) -> bytes:
-    """The first bytes of a regular file, none of anything else."""
+    """The first bytes of a regular file; no bytes for anything else."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return b""

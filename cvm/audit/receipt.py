@@ -1,15 +1,15 @@
 """Receipts: claims about runs, in a form that anyone can recompute.
 
-A claim binds a program to roots: those of its inputs, of the state before, of its outputs and of the state after, for
-every run; with the op-set version, the limits profile, the gas of one run and, if wished, the root of the trace. Its
-hash is the receipt's id. What the host says of itself (executor, version, machine, time) stands beside the claim: the
-id does not cover it, nobody vouches for it, and it never changes a verdict. ``docs/commitments.md`` gives every byte.
+A claim binds a program to roots: for every run, those of its inputs, of the state before it, of its outputs and of the
+state after it. It also holds the op-set version, the limits profile, the gas of one run and, if asked for, the root of
+the trace. Its hash is the receipt's id. What the host says of itself (executor, version, machine, time) is outside the
+claim: the id does not cover it, and it never changes a verdict. ``docs/commitments.md`` gives every byte.
 
 A valid program cannot fail at run time, so a claim has no status: a program that is refused leaves no receipt.
 
 A receipt file is the canonical msgpack (`cvm.program.wire`) of ``["cvm-receipt", 1, receipt]``. The maps mirror the
-data classes; what is None is a missing key. A reader refuses whatever does not encode to the same bytes, and no digest
-is carried along: identities are recomputed.
+data classes; a field that is None has no key. A reader refuses bytes that do not encode to themselves again. No digest
+is stored: identities are recomputed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from cvm.arguments import checked_path
 from cvm.audit.coding import VERSION, decoded, roots
 from cvm.errors import CvmError, Invalid
-from cvm.formats import diagnosed
+from cvm.formats import diagnosed, refuse_folder
 from cvm.limits import DEFAULT, Limits
 from cvm.program.commitments import list_root
 from cvm.program.files import read_bytes
@@ -129,13 +129,13 @@ class Claim:
         return b"cvm1:receipt\0" + self.program + u32(self.op_set) + text(self.limits) + u64(self.gas) + runs
 
     def id(self) -> bytes:
-        """The identity of the receipt, recomputed from the claim whenever it is asked for."""
+        """The identity of the receipt, recomputed from the claim at each access."""
         return sha256(self.preimage()).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The facts that a host states about itself: outside the claim, not authenticated, of no effect on any verdict."""
+    """The facts that a host states about itself: outside the claim, not authenticated, without effect on verdicts."""
 
     executor: str = ""
     version: str = ""
@@ -185,7 +185,7 @@ class Receipt:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the receipt to a file, whole or not at all. Raises OSError."""
-        save_receipt(path, self)
+        save_receipt(checked_path(path, "a file"), self)
 
     @property
     def id(self) -> str:
@@ -269,6 +269,7 @@ def _signature(reader: Reader) -> Signature:
 
 def load_receipt(path: str | PathLike[str], limits: Limits = DEFAULT) -> Receipt:
     """Read and decode a receipt file. Raises `CvmError` (with the file in its location) or OSError."""
+    refuse_folder(path, "a receipt")
     try:
         return decode_receipt(read_bytes(path, limits.receipt_bytes, "receipt"), limits)
     except CvmError as error:

@@ -8,7 +8,7 @@ from os import PathLike
 from cvm.audit.codec import decode_trace, encode_trace
 from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Invalid, Location
-from cvm.formats import diagnosed
+from cvm.formats import diagnosed, refuse_folder
 from cvm.limits import DEFAULT, Limits, require
 from cvm.program.files import read_bytes
 from cvm.writing import write_file
@@ -29,10 +29,11 @@ def write_trace(trace: Trace, path: str | PathLike[str], limits: Limits = DEFAUL
 def read_trace(path: str | PathLike[str], limits: Limits = DEFAULT) -> Trace:
     """Read and decode a trace file; nothing that it says is verified.
 
-    Raises `CvmError` with the file in its location: `Malformed` for what is not the canonical bytes of any trace,
-    `LimitExceeded` before anything too large is read, `Invalid` (``trace.unreadable``) for a file that is not there.
+    Raises `CvmError` with the file in its location: `Malformed` for bytes that are no trace in canonical form,
+    `LimitExceeded` before anything too large is read, `Invalid` (``trace.unreadable``) for a file that does not exist.
     """
     where = os.fspath(path)
+    refuse_folder(path, "a trace")
     try:
         return decode_trace(read_bytes(path, limits.receipt_bytes, "trace"), limits)
     except OSError as error:

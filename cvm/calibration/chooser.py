@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy.typing as npt
 
-from cvm.calibration.driver import Calibration, observed_histograms
+from cvm.calibration.driver import Calibration, FilterCache, observed_histograms
 from cvm.calibration.equalization import Rescaled, equalized
 from cvm.calibration.planning import Plan
 from cvm.calibration.sensitivity import Group
@@ -49,6 +49,7 @@ class Chooser(ABC):
         self.source = graph
         self.settings = settings
         self._inputs, self._cycles, self._on_run = inputs, cycles, on_run
+        self._filters: FilterCache = {}
         self._begin()
         self._equalize()
 
@@ -136,6 +137,6 @@ class Chooser(ABC):
         return self.graph.tensors[name].data is not None
 
     def _operation(self, error: Unsupported) -> GraphOperation | None:
-        """The operation that lowering refused: the one that computes the tensor of the error."""
+        """The operation that lowering refused, which computes the tensor of the error."""
         name = error.location.tensor
         return next((item for item in self.graph.operations if name in item.outputs), None)

@@ -63,7 +63,7 @@ class Corrected:
 
 @dataclass(slots=True)
 class _Site:
-    """A place for a correction: the result after the bias of a product, its axis of channels, and the bias tensor, if
+    """A site of a correction: the result after the bias of a product, its axis of channels, and the bias tensor, if
     any.
     """
 

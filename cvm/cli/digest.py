@@ -1,4 +1,4 @@
-"""``cvm digest``: the identity of a file: of a program, a receipt, a trace, or the tensors of an array file."""
+"""``cvm digest``: the digest of a program, the id of a receipt, the root of a trace or of arrays."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
+_EXPECTED = "a program, a receipt, a trace, or an array of integers (.npy, .npz)"
+
 
 def command(
     files: Annotated[
@@ -25,10 +27,10 @@ def command(
     ],
     as_json: Json = False,
 ) -> int:
-    """Print what a file is called by: the digest of a program, the id of a receipt, the roots of tensors and traces.
+    """Print the digest of a program, the id of a receipt, or the roots of tensors and traces.
 
-    Each is computed from the file; nothing that a file says of itself is believed. The root of a tensor is that of its
-    int32 codes, as receipts have it: arrays of real numbers have none. In a .npz file every array has its own.
+    Each is computed from the file; nothing that the file says of itself is believed. The root of a tensor is computed
+    from its int32 codes, as in receipts: arrays of real numbers have none. Every array of a .npz file has its own root.
     """
     with working("hashing"):
         found = [item for path in files for item in _identities(path)]
@@ -42,8 +44,9 @@ def _member(item: dict[str, Any]) -> str:
 
 def _identities(path: Path) -> list[dict[str, Any]]:
     from cvm.arrays import npz_members, read_npy, read_npz
-    from cvm.formats import recognised
+    from cvm.formats import recognised, refuse_folder
 
+    refuse_folder(path, _EXPECTED)
     format_found = recognised(path)
     key = None if format_found is None else format_found.key
     try:
@@ -60,6 +63,7 @@ def _identities(path: Path) -> list[dict[str, Any]]:
 def _identity(path: Path, key: str | None) -> tuple[str, str]:
     from cvm.api import load
     from cvm.audit import load_receipt, read_trace
+    from cvm.formats import diagnosed
 
     if key == "program":
         return "program", load(path).digest
@@ -67,9 +71,9 @@ def _identity(path: Path, key: str | None) -> tuple[str, str]:
         return "receipt", load_receipt(path).id
     if key == "trace":
         return "trace", read_trace(path).root.hex()
-    path.open("rb").close()  # what cannot be read says so
+    path.open("rb").close()  # raises the error of a file that cannot be read
     message = "expected a program, a receipt, a trace, or an array of integers (.npy, .npz)"
-    raise Malformed("digest.format", message, Location(str(path)))
+    raise diagnosed(Malformed("digest.format", message, Location(str(path))), path, _EXPECTED, ())
 
 
 def _root(array: Array, path: Path, member: str | None) -> str:

@@ -1,11 +1,11 @@
-"""``cvm dispute``: where two runs part, who is right, and proofs of one step."""
+"""``cvm dispute``: find where two runs first differ and who is right, and prove one step."""
 
 from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -14,7 +14,7 @@ import typer
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
 from cvm.cli.options import Codes, Cycles, ExecutorName, Inputs, Json
-from cvm.cli.output import say, show, table, working, write_file
+from cvm.cli.output import counted, say, show, table, working, write_file
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
@@ -33,12 +33,14 @@ _Program: TypeAlias = Annotated[
 ]
 _A: TypeAlias = Annotated[
     Path,
-    typer.Argument(metavar="A", help="What one side has: a trace file, or all tensors of the run in a .npz file."),
+    typer.Argument(
+        metavar="A", help="The evidence of one side: a trace file, or a .npz file of all tensors of the run."
+    ),
 ]
-_B: TypeAlias = Annotated[Path, typer.Argument(metavar="B", help="What the other side has.")]
+_B: TypeAlias = Annotated[Path, typer.Argument(metavar="B", help="The evidence of the other side.")]
 _State: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--state", metavar="FILE", help="The state that the run began with, if not the initial one."),
+    typer.Option("--state", metavar="FILE", help="The state before the run, if not the initial one."),
 ]
 _Run: TypeAlias = Annotated[
     int, typer.Option("--run", min=0, metavar="N", help="Which run of the inputs; the first one is 0.")
@@ -51,15 +53,18 @@ def locate(
     program: Annotated[
         Path | None, typer.Option("--program", metavar="PROGRAM", help="The program, or a model; .npz files need it.")
     ] = None,
-    run: _Run = 0,
+    run: Annotated[
+        int | None,
+        typer.Option("--run", min=0, metavar="N", help="Only this run of the inputs, of several; the first one is 0."),
+    ] = None,
     cycles: Cycles = False,
     as_json: Json = False,
 ) -> int:
-    """Say where two runs of one program on one input part. The exit code is 1 if they do.
+    """Say where two runs of one program on one input first differ. The exit code is 1 if they do.
 
-    Two traces tell the op; all tensors of both runs (`cvm run --codes --capture all -o FILE.npz`) also the first 1 KiB
-    and the first element, and what that is, computed from the operands on which both agree. Of a file of several runs,
-    --run says which one is compared.
+    Two traces tell only the op. All tensors of both runs (`cvm run --codes --capture all -o FILE.npz`) also tell the
+    first 1 KiB and the first element that differ, and the right value, computed from the operands on which both
+    agree. If the files hold several runs, the first run that differs is told, or the run that --run names.
     """
     from cvm.audit.dispute import OpenProgram
     from cvm.audit.dispute import locate as located
@@ -67,37 +72,67 @@ def locate(
 
     opened = None if program is None else OpenProgram(open_program(program).program)
     with working("comparing"):
-        difference = located(*(_given(path, opened, run, cycles) for path in (one, other)))
+        sides = [_side(path, opened, cycles) for path in (one, other)]
+        count = sides[0].runs
+        if run is None and count != sides[1].runs:
+            raise Usage(f"{one} is of {count} runs, {other} of {sides[1].runs}: say which one is meant, --run N")
+        compared = range(count) if run is None else (run,)
+        differences = ((number, located(*(side.read(number) for side in sides))) for number in compared)
+        number, difference = next((item for item in differences if item[1] is not None), (None, None))
     told = None if difference is None else _described(difference, opened)
-    document = {"equal": difference is None, "place": told}
-    return show(document, lambda console: _render_difference(console, told), as_json, 0 if difference is None else 1)
+    document = {"equal": difference is None, "run": number, "compared": list(compared), "place": told}
+    code = 0 if difference is None else 1
+    return show(document, lambda console: _render_difference(console, told, number, len(compared)), as_json, code)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What one side has: of how many runs, and the evidence or the trace of each."""
+
+    runs: int
+    read: Callable[[int], Evidence | Trace]
 
 
 def _given(
     path: Path, program: OpenProgram | None, run: int, cycles: bool, begin: Evidence | None = None
 ) -> Evidence | Trace:
     """The evidence or the trace of one side, read from its file, which may hold the tensors of several runs."""
+    return _side(path, program, cycles, begin).read(run)
+
+
+def _side(path: Path, program: OpenProgram | None, cycles: bool, begin: Evidence | None = None) -> _Side:
+    """What is in the file of one side. ``begin`` has the inputs and the state of the run where the file does not."""
     from cvm.audit.dispute import evidence_from
     from cvm.audit.trace_file import read_trace
     from cvm.cli.feeds import read_archive
 
     if not (path.is_file() and zipfile.is_zipfile(path)):
-        return read_trace(path)
+        trace = read_trace(path)
+        return _Side(1, lambda _: trace)
     if program is None:
         raise Usage(f"{path} holds tensors: expected --program PROGRAM, which says what they are")
     names = [item.value.name for item in program.program.inputs] + [item.value.name for item in program.program.state]
     known = {} if begin is None else {name: begin.values[name] for name in names}
+    opened = program
     try:
         arrays = read_archive(path)
-        layout = _layout(program, arrays, cycles)
-        # A file of one run needs no number; it is of the run that the inputs of the command have at that number.
-        return evidence_from(program, arrays, known, run=run if layout.runs > 1 or begin is None else 0, layout=layout)
+        layout = _layout(opened, arrays, cycles)
     except Invalid as error:
         raise error.at(file=str(path)) from None
 
+    def read(run: int) -> Evidence:
+        # A file of one run needs no number: it holds the run with that number of the command's inputs.
+        number = run if layout.runs > 1 or begin is None else 0
+        try:
+            return evidence_from(opened, arrays, known, run=number, layout=layout)
+        except Invalid as error:
+            raise error.at(file=str(path)) from None
+
+    return _Side(layout.runs, read)
+
 
 def _layout(program: OpenProgram, arrays: Mapping[str, Array], cycles: bool) -> Layout:
-    """How a file holds its runs, by the inputs in it; one run if they are not there, or fit no layout."""
+    """How a file holds its runs, judged by the inputs in it; one run if it holds none, or they fit no layout."""
     from cvm.inputs import Intake, Layout, arrange
 
     names = [item.value.name for item in program.program.inputs]
@@ -138,13 +173,15 @@ def _index(element: int, shape: tuple[int, ...]) -> list[int]:
     return [element // math.prod(shape[axis + 1 :]) % extent for axis, extent in enumerate(shape)]
 
 
-def _render_difference(console: Console, difference: dict[str, Any] | None) -> None:
+def _render_difference(console: Console, difference: dict[str, Any] | None, run: int | None, compared: int) -> None:
     if difference is None:
-        say(console, "EQUAL     every op gave the same")
+        say(console, "EQUAL     every op gave the same" + (f" in each of {compared} runs" if compared > 1 else ""))
         return
     name = "" if difference["name"] is None else f" {difference['name']}"
     tensor = "" if difference["tensor"] is None else f", tensor {difference['tensor']!r}"
     say(console, f"DIFFER    from op {difference['op']}{name} on, output {difference['output']}{tensor}")
+    if compared > 1:
+        say(console, f"run       {run} is the first that differs, of {compared}")
     for side, root in zip("AB", difference["roots"], strict=True):
         say(console, f"{side}         {'has no such tensor' if root is None else root}")
     if difference["element"] is None:
@@ -153,7 +190,7 @@ def _render_difference(console: Console, difference: dict[str, Any] | None) -> N
     say(console, f"leaf      {difference['leaf']}, 1 KiB each")
     say(console, f"element   {difference['element']}, index {difference['index']}: {first} (A) and {second} (B)")
     right = " and ".join(difference["right"]) or "neither"
-    say(console, f"follows   {difference['follows']}, in {difference['steps']} steps: {right} is right")
+    say(console, f"follows   {difference['follows']}, in {counted(difference['steps'], 'step')}: {right} is right")
 
 
 # Runs
@@ -162,7 +199,7 @@ def _render_difference(console: Console, difference: dict[str, Any] | None) -> N
 def _computed(
     program: Path, inputs: list[str], state: Path | None, run: int, cycles: bool, codes: bool, executor: str | None
 ) -> Evidence:
-    """The evidence that follows from program and inputs."""
+    """The evidence of the run that the program and the inputs determine."""
     from cvm.audit.dispute import computed
     from cvm.cli.feeds import read_archive, read_inputs
     from cvm.cli.models import open_program
@@ -190,8 +227,8 @@ def play(
 ) -> int:
     """Play a dispute to its end, both sides simulated from their files, and say who wins.
 
-    A side that has all tensors answers from them. One that has a trace can say on which op it differs, no more; unless
-    its trace is the true one: then it is taken for somebody who can compute everything again. The exit code is 1 if a
+    A side that has all tensors answers from them. A side that has only a trace can name the op on which it differs,
+    and no more. If this trace is the true one, cvm computes the tensors for this side. The exit code is 1 if a
     game was played and nobody won it.
     """
     from cvm.audit.dispute import most_rounds, settle, side_of, statement_of
@@ -283,7 +320,7 @@ def step(
     executor: ExecutorName = None,
     as_json: Json = False,
 ) -> int:
-    """Prove one step of a run: a file that `cvm dispute verify-step` or cvm.standalone.verify_step judges by itself."""
+    """Prove one step of a run. `cvm dispute verify-step` or cvm.standalone.verify_step judges the file by itself."""
     from cvm.audit.dispute import encode_proof
     from cvm.audit.dispute.targets import auxiliary_count
 
@@ -350,7 +387,7 @@ def _about(proof: StepProof, size: int) -> dict[str, Any]:
 
 
 def _name(record: bytes) -> str | None:
-    """The name of the op that a record is of, if it is the record of an op."""
+    """The name of the op in a record; None if these bytes are no record of an op."""
     from cvm.audit.dispute.records import read_op_record
     from cvm.errors import CvmError
 
@@ -380,22 +417,25 @@ def verify_step(
         typer.Option("--head", metavar="HEX", help="The state before the op that both sides agree on."),
     ] = None,
     program: Annotated[
-        Path | None, typer.Option("--program", metavar="PROGRAM", help="The program that it must be about, or a model.")
+        Path | None,
+        typer.Option("--program", metavar="PROGRAM", help="The program, or a model, that the proof must be about."),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Judge a proof of one step, from nothing but itself: ACCEPTED, or REFUSED (exit code 1).
+    """Judge a proof of one step from the proof alone: ACCEPTED, or REFUSED (exit code 1).
 
-    An accepted proof says that this step follows in runs with this head. Whoever relies on it knows the head, by --head
-    or from the game, and that the program is a valid one: with --program it is verified and its digest compared.
+    An accepted proof says that this step follows in runs with this head. Two things you must know yourself: the head,
+    by --head or from a game, and that the program is valid; --program verifies a program and compares its digest.
     """
     from cvm.audit.dispute import decode_proof
     from cvm.audit.dispute import verify_step as judged
     from cvm.audit.dispute.proof import PROOF_BYTES
     from cvm.cli.models import open_program
     from cvm.errors import CvmError
+    from cvm.formats import diagnosed, refuse_folder
     from cvm.program.files import read_bytes
 
+    refuse_folder(proof, "a proof of one step")
     try:
         data = read_bytes(proof, PROOF_BYTES, "proof")
         found = decode_proof(data)
@@ -403,7 +443,7 @@ def verify_step(
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("step.unreadable", message, Location(str(proof))) from None
     except CvmError as error:
-        raise error.at(file=str(proof)) from None
+        raise diagnosed(error.at(file=str(proof)), proof, "a proof of one step", ("step",)) from None
     verdict = judged(found.claim, found.witness)
     about = _about(found, len(data))
     reason = None if verdict.accepted else verdict.reason
@@ -421,7 +461,7 @@ def verify_step(
 
 
 GROUP = Group(
-    "Find where two runs part, settle who is right, prove and judge single steps.",
+    "Find where two runs first differ, settle who is right, prove and judge single steps.",
     {
         "locate": Command(
             locate,

@@ -51,7 +51,7 @@ class Repeat(_Transform):
     source = "Transform Operators, repeat"
 
     class Attributes(AttributeModel):
-        """Where and how often."""
+        """The axis and the number of repetitions."""
 
         axis: Integer = Field(default=0, description="the axis along which elements are repeated")
         repeats: Extent = Field(description="how many times each element is repeated")
@@ -75,7 +75,7 @@ class Tile(_Transform):
     source = "Transform Operators, tile"
 
     class Attributes(AttributeModel):
-        """How often."""
+        """The numbers of repetitions."""
 
         reps: PositiveTuple = Field(description="how many times the tensor is repeated along each axis")
 
@@ -126,7 +126,7 @@ class Concatenate(_Transform):
     inputs = (Input("I", "tensors of N dimensions", many=True),)
 
     class Attributes(AttributeModel):
-        """Where the tensors meet."""
+        """The axis along which tensors are joined."""
 
         axis: Integer = Field(description="the axis along which the tensors are joined")
 
@@ -252,7 +252,7 @@ class SliceLike(_Transform):
     )
 
     class Attributes(AttributeModel):
-        """Where to slice."""
+        """The axes to slice."""
 
         axes: IntTuple = Field(default=(), description="the axes that are sliced; empty: all")
 
@@ -298,7 +298,7 @@ class Take(_Transform):
     inputs = _TABLE
 
     class Attributes(AttributeModel):
-        """Where to take from."""
+        """The axis of the indices."""
 
         axis: Integer | None = Field(default=None, description="the axis; without it X is flattened")
 
@@ -324,7 +324,7 @@ class Take(_Transform):
 
 
 def _axis(call: Call) -> tuple[int, ...]:
-    """The axis of a take, if it has one."""
+    """The axis of a take, or no axis."""
     return () if call.attributes.axis is None else (call.attributes.axis,)
 
 
@@ -350,13 +350,13 @@ class CvmLut(_Transform):
 
 @register
 class ExpandDims(_Transform):
-    """New dimensions of extent 1, starting at axis; a negative axis counts from behind the last dimension."""
+    """X with new dimensions of extent 1, starting at axis. A negative axis counts from behind the last dimension."""
 
     name = "expand_dims"
     source = "Transform Operators, expand_dims"
 
     class Attributes(AttributeModel):
-        """Where and how many."""
+        """The position and the number of the new dimensions."""
 
         axis: Integer = Field(description="where the new dimensions start; N + 1 is added if it is negative")
         num_newaxis: Padding = Field(default=1, description="the number of new dimensions")
@@ -417,13 +417,13 @@ def _dropped(call: Call) -> tuple[int, ...]:
 
 @register
 class Squeeze(_Transform):
-    """Dimensions of extent 1 removed: the given ones, or all; one is left where nothing else would be."""
+    """X without dimensions of extent 1: the given ones, or all. If no dimension would be left, one is kept."""
 
     name = "squeeze"
     source = "Transform Operators, squeeze"
 
     class Attributes(AttributeModel):
-        """What to remove."""
+        """The axes to remove."""
 
         axes: IntTuple = Field(default=(), description="the axes to remove; empty: all of extent 1")
 
@@ -446,7 +446,7 @@ def _squeezed(call: Call, extents: Shape) -> Shape:
 
 @register
 class Where(_Transform):
-    """Elements of A where the condition is not 0, of B where it is; a vector of conditions selects rows."""
+    """The elements of A where the condition is not 0, and of B where it is. A vector of conditions selects rows."""
 
     name = "where"
     source = "Transform Operators, where"
@@ -472,7 +472,7 @@ class Where(_Transform):
 
 
 def _either(condition: Range, a: Range, b: Range) -> Range:
-    """Elements of ``a`` where the condition cannot be 0, of ``b`` where it must be, else of one of them."""
+    """The range of ``a`` where the condition cannot be 0, of ``b`` where it must be 0, else the hull of both."""
     never_a = (condition.lo == 0) & (condition.hi == 0)
     always_a = (condition.lo > 0) | (condition.hi < 0)
     both = a.union(b)

@@ -1,4 +1,4 @@
-"""How a program is written: its canonical bytes (`cvm.program.codec` says what they are), and the numbers of values."""
+"""Encoding of programs: canonical bytes, whose format `cvm.program.codec` describes, and the numbers of values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FORMAT", "FORMAT_NAME", "VERSION", "ValueNumbers", "encode", "encode
 FORMAT = "cvm-program"
 VERSION = 1
 FORMAT_NAME = "program"
-"""What error codes begin with."""
+"""The beginning of the codes of errors."""
 
 
 class ValueNumbers(dict[str, int]):
@@ -42,8 +42,8 @@ def encode(program: ProgramParts) -> bytes:
 def encoded(program: ProgramParts) -> tuple[bytes, ...]:
     """The canonical bytes of ``program`` in pieces, large constants among them without a copy.
 
-    Raises `Invalid` or `LimitExceeded` for what cannot be written at all: duplicate or undefined names, integers beyond
-    64 bits, constants beyond 2^32 - 1 bytes. It does not verify.
+    Raises `Invalid` or `LimitExceeded` for a program that cannot be written: one with duplicate or undefined names,
+    integers beyond 64 bits, or constants beyond 2^32 - 1 bytes. It does not verify the program.
     """
     return tuple(pieces(_file(program), FORMAT_NAME))
 

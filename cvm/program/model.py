@@ -1,9 +1,8 @@
 """The integer program as data, which is executed, stored, hashed and verified.
 
-A program is a list of nodes in execution order over named int32 tensors; each name is written once. Everything is
-immutable and plain: no kernels, no shapes to be found out, no reference to any front end. ``formal`` reads these
-classes and nothing else of cvm. What a program says of itself, its bytes and its digest, is added by
-`cvm.program.program`.
+A program is a list of nodes in execution order over named int32 tensors; each name is written once. All parts are
+immutable data: there are no kernels, all shapes are given, and nothing refers to a front end. ``formal`` reads these
+classes and nothing else of cvm. `cvm.program.program` adds the bytes and the digest of a program.
 """
 
 from __future__ import annotations
@@ -167,6 +166,9 @@ class Provenance:
     source: str = ""
     source_digest: str = ""
     exactness: tuple[Exactness, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Provenance({self.tool!r} from {self.source!r} {self.source_digest}; {len(self.exactness)} tensors)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

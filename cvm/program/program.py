@@ -1,4 +1,4 @@
-"""The integer program: its parts (`cvm.program.model`) with what they are as bytes, as a digest and in words."""
+"""The integer program: its parts (`cvm.program.model`), and methods for its bytes, its digest and its description."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 
+from cvm.arguments import checked_path
 from cvm.drawing import listed, network_html, steps_of
 from cvm.program.commitments import program_digest
 from cvm.program.encoding import encoded
@@ -17,10 +18,10 @@ __all__ = ["Program"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program(ProgramParts):
-    """A whole integer program. Programs are equal where their digests are; provenance does not count."""
+    """A whole integer program. Programs are equal if their digests are; provenance does not count."""
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have one digest: the same operations, constants, inputs, outputs and state."""
+        """Whether both have the same digest, that is, the same ops, constants, inputs, outputs and state."""
         if not isinstance(other, Program):
             return NotImplemented
         return self is other or self.digest == other.digest
@@ -33,7 +34,7 @@ class Program(ProgramParts):
         return f"Program({given} -> {listed([item.name for item in self.outputs])}; {len(self.nodes)} nodes)"
 
     def _repr_html_(self) -> str:
-        """The program for notebooks: its digest and a drawing."""
+        """The program as notebooks show it: its digest and a drawing."""
         return network_html(f"{self!r} {self.digest}", steps_of(self))
 
     @cached_property
@@ -50,5 +51,5 @@ class Program(ProgramParts):
         return encoded(self)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the canonical bytes to ``path``: a file is replaced whole or not at all. Raises OSError."""
-        write_file(path, *self.pieces())
+        """Write the canonical bytes to ``path``. A file is replaced as a whole or not at all. Raises OSError."""
+        write_file(checked_path(path, "a file"), *self.pieces())

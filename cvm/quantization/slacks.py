@@ -1,9 +1,9 @@
-"""The extreme slacks of the steps of a row with two accumulators, computed exactly only where they decide.
+"""The extreme slacks of the steps of a row with two accumulators. Only those slacks that matter are computed exactly.
 
-The gap lemma (`cvm.quantization.fixed_point`) asks for one extreme over all steps k of floor((base_k + factor * slack_k)
-/ divisor), where slack_k is the least or the greatest residue of an arithmetic progression. Bounds of every slack cost
-little (`modular.bounds_of_least_residue`). They leave few steps that could be the extreme one, mostly one; only the
-slacks of these are computed.
+The gap lemma (`cvm.quantization.fixed_point`) needs an extreme over all steps k of floor((base_k + factor * slack_k) /
+divisor), where slack_k is the least or the greatest residue of an arithmetic progression. Bounds of all slacks take
+little time (`modular.bounds_of_least_residue`). They leave few steps, mostly one, that could give the extreme. Only the
+slacks of these steps are computed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Integers = npt.NDArray[np.object_]
 class Slacks:
     """An extreme residue of (offset - k * denominator + step * i) mod modulus over 0 <= i < count, for each step k.
 
-    The greatest residue is modulus - 1 less the least one of the negated progression, which ``bounds`` and ``known``
-    are about then.
+    The greatest residue is modulus - 1 minus the least residue of the negated progression. With ``greatest``,
+    ``bounds`` and ``known`` (least residues by index) belong to the negated progression.
     """
 
     k: Integers
@@ -72,17 +72,17 @@ class Slacks:
         least = ((base + factor * self.upper()) // divisor).min()
         decisive = np.flatnonzero((base + factor * self.lower()) // divisor < least)
         quotients = (base[decisive] + factor * self.exact(decisive)) // divisor
-        return min([int(least), *quotients.tolist()])
+        return int(min([least, *quotients]))
 
     def greatest_quotient(self, base: Integers, factor: int, divisor: int) -> int:
         """The greatest floor((base + factor * slack) / divisor) over all steps; ``factor`` and ``divisor`` > 0."""
         greatest = ((base + factor * self.lower()) // divisor).max()
         decisive = np.flatnonzero((base + factor * self.upper()) // divisor > greatest)
         quotients = (base[decisive] + factor * self.exact(decisive)) // divisor
-        return max([int(greatest), *quotients.tolist()])
+        return int(max([greatest, *quotients]))
 
     def _slacks(self, bound: Integers) -> Integers:
-        """The slacks that have these least residues; those that are known have their own."""
+        """The slacks for these least residues. Residues that are known exactly replace the given ones."""
         for step, residue in self.known.items():
             bound[step] = residue
         return self.bounds.modulus - 1 - bound if self.greatest else bound

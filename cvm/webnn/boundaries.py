@@ -64,7 +64,7 @@ class Border:
             codes = quantize(shaped, self._quantizer(boundary), Location(tensor=boundary.name))
         elif boundary.grid is not None:
             codes = boundary.grid.codes(values, boundary.name) - _shift(boundary)
-            _require(boundary, codes, -INT32_MAX, INT32_MAX, "an integer beyond +-(2^31 - 1), which is too wide")
+            _require(boundary, codes, -INT32_MAX, INT32_MAX, "an integer beyond +-(2^31 - 1), the range of the machine")
         else:
             interval = boundary.interval
             assert interval is not None

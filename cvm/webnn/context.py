@@ -1,4 +1,4 @@
-"""`ML` and `MLContext`: the owner of tensors and graphs, and the place where graphs run (WebNN 8.2, 8.3)."""
+"""`ML` and `MLContext`: the owner of tensors and graphs, which runs the graphs (WebNN 8.2, 8.3)."""
 
 from __future__ import annotations
 
@@ -243,12 +243,12 @@ class MLContext(_CamelCase, Owner):
     def _require_graph(self, graph: MLGraph) -> None:
         self._require_alive("dispatch")
         if not isinstance(graph, MLGraph) or graph.context is not self:
-            raise type_error("dispatch", "graph", "no graph of this context")
+            raise type_error("dispatch", "graph", "the graph must be one that this context built")
 
     def _owned(self, tensor: Any, op: str) -> None:
         self._require_alive(op)
         if not isinstance(tensor, MLTensor) or tensor.context is not self:
-            raise type_error(op, "tensor", "no tensor of this context")
+            raise type_error(op, "tensor", "the tensor must be one that this context created")
         tensor.contents(op)
 
 

@@ -40,7 +40,6 @@ class Page:
 
     def write(self, measure: bool = False) -> None:
         """Write the file. Measured numbers are kept, unless ``measure`` asks for new ones or there are none."""
-
         text = self.text() + self.heading
         kept = self.written().partition(self.heading)[2] if self.heading else ""
         if self.measure is not None and (measure or not kept):

@@ -92,13 +92,13 @@ def plan_slice_like(call: Call) -> PlannedNode:
 def plan_take(call: Call) -> PlannedNode:
     """The elements, or the slices along an axis, at indices that are clipped to the extent."""
     axis = call.attributes.axis
-    return single(lambda X, indices: np.take(X, indices, axis, mode="clip"), "gather, indices clamped")
+    return single(lambda X, indices: np.take(X, indices, axis, mode="clip"), "gather, indices clipped")
 
 
 @plans("cvm_lut")
 def plan_cvm_lut(call: Call) -> PlannedNode:
     """`take` from the flattened table."""
-    return single(lambda X, indices: np.take(X, indices, mode="clip"), "gather, indices clamped")
+    return single(lambda X, indices: np.take(X, indices, mode="clip"), "gather, indices clipped")
 
 
 @plans("expand_dims")

@@ -140,7 +140,7 @@ class _Writer:
             node.output[:] = [f"{name}_real" if other == name else other for other in node.output]
             self._insert(f"{name}_real", name, grid, name)
         else:
-            message = "this tensor is inside of an operator, where the file has no place for a quantiser"
+            message = "this tensor is inside of an operator, where the file cannot hold a quantiser"
             raise Unsupported(
                 "export.onnx.tensor", f"{message}: keep the program (-o model.cvm)", Location(tensor=name)
             )

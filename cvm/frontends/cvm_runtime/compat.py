@@ -57,7 +57,7 @@ def _require_outputs(graph: Graph) -> None:
     for shape in shapes:
         rows, last = math.prod(shape[:-1]), shape[-1]
         if graph.postprocess == "argmax" and -(-rows // last) < rows:
-            raise _undefined(f"of {rows} rows argmax visits {-(-rows // last)}")
+            raise _undefined(f"argmax visits only {-(-rows // last)} of {rows} rows")
     first = shapes[0]
     if graph.postprocess == "detection" and (len(first) < 2 or math.prod(first[:-1]) != first[-2]):
         raise _undefined("the output of a detection has more rows than the length that the library states")

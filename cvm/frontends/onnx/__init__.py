@@ -12,6 +12,7 @@ from typing import Literal
 
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends.common.files import read_regular
+from cvm.frontends.onnx.embedding import embedded
 from cvm.frontends.onnx.inputs import Settings
 from cvm.frontends.onnx.model import Model, OnnxNode, Shape, refusal
 from cvm.frontends.onnx.reading import read_model
@@ -20,7 +21,7 @@ from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits, require
 
-__all__ = ["Loaded", "Settings", "load", "loads"]
+__all__ = ["Loaded", "Settings", "embedded", "load", "loads"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -39,7 +40,7 @@ class Loaded:
         advice = _ADVICE.get(error.code, "")
         operator = "" if node is None else (node.origin or node).op
         if node is not None and operator in _RECURRENT and error.code == _UNQUANTIZED:
-            message = f"the file has no quantiser for what this reads, and ONNX has no place for one in {operator}"
+            message = f"the file has no quantiser for a tensor that this reads, and {operator} cannot have one in ONNX"
             return refusal(node, message, _CALIBRATED + "; what the file quantises stays as it is", error.code)
         if node is None:
             return Unsupported(error.code, f"{message}; {advice}" if advice else message, error.location)

@@ -105,7 +105,9 @@ def _size(call: OnnxCall) -> Folded:
 def _constant_of_shape(call: OnnxCall) -> Folded:
     shape, item = _list(call, 0, "the shape"), call.tensor("value") or Tensor(np.zeros(1, np.float32), "float32")
     if any(extent < 0 for extent in shape) or item.values.size != 1:
-        raise call.invalid("shape", f"no constant of the shape {list(shape)}")
+        raise call.invalid(
+            "shape", f"a constant needs extents of 0 or more and a single value, found the shape {list(shape)}"
+        )
     elements(shape, DEFAULT, call.node.label)
     return np.full(shape, item.values.ravel()[0]), item.data_type
 
@@ -392,7 +394,7 @@ def parts_of_split(call: OnnxCall, extent: int) -> Sequence[int]:
         size = -(-extent // number)
         sizes = tuple(min(size, extent - i * size) for i in range(number))
     if sum(sizes) != extent or len(sizes) != len(call.node.outputs) or any(size < 1 for size in sizes):
-        raise call.invalid("shape", f"parts of {list(sizes)} items for {extent} items and {number} results")
+        raise call.invalid("shape", f"parts of {list(sizes)} items do not make {extent} items and {number} results")
     return sizes
 
 

@@ -61,7 +61,7 @@ def grid_of(call: OnnxCall, source: Operand, data_type: str) -> Grid:
     if scale.ndim == 1 and block == 0:
         axis = call.axis(axis, len(shape))
         if scale.size != shape[axis]:
-            raise call.invalid("shape", f"{scale.size} scales along axis {axis} of {list(shape)}")
+            raise call.invalid("shape", f"{scale.size} scales do not fit axis {axis} of {list(shape)}")
         along = [1] * len(shape)
         along[axis] = scale.size
         return Grid(scale.reshape(along), zeros.reshape(along), data_type)

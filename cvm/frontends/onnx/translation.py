@@ -467,7 +467,7 @@ class OnnxTranslation(OnnxScope):
         values = operand.values
         assert values is not None
         if not operand.real and values.size and max(-int(values.min()), int(values.max())) > INT32_MAX:
-            message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which is too wide"
+            message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), the range of the machine"
             if self._node is None:
                 raise Unsupported("onnx.range", message, Location(tensor=operand.name))
             raise refusal(self._node, message, "use smaller integers")

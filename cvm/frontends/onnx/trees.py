@@ -168,7 +168,7 @@ def _checked(
     width = features_of(call)
     unknown = sorted(set(modes) - set(MODES))
     if unknown:
-        raise call.refuse(f"a node of mode {unknown[0]}", "write it as nodes that compare")
+        raise call.refuse(f"a node has the mode {unknown[0]}, which is not computed", "write it as nodes that compare")
     if features.size and not 0 <= features.min() <= features.max() < width:
         raise call.invalid("attribute", f"nodes_featureids names a feature that is none of {width}")
     branches, depth = len(features), 0

@@ -63,7 +63,7 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
         shift += 7
-    raise _malformed(at, "a number ends too late" if shift >= 70 else "a number is cut off")
+    raise _malformed(at, "a number ends too late" if shift >= 70 else "the bytes end within a number")
 
 
 def require_few_messages(data: bytes) -> None:
@@ -92,4 +92,4 @@ def require_few_messages(data: bytes) -> None:
             else:  # groups have never been part of the format
                 raise _malformed(at, f"wire type {kind}")
             if number == 0 or at > end:
-                raise _malformed(min(at, end), "a field is cut off" if at > end else "field number 0")
+                raise _malformed(min(at, end), "the bytes end within a field" if at > end else "field number 0")

@@ -43,13 +43,13 @@ class Error(Invalid, RuntimeError):
 
 
 class NotImplementedKernel(Error):
-    """There is no such kernel."""
+    """OpenVX or its extension has no such kernel."""
 
     status = Status.VX_ERROR_NOT_IMPLEMENTED
 
 
 class NotSupported(Error, Unsupported):
-    """Valid, but not computed here; the message says why."""
+    """The request is valid, but not computed here; the message says why."""
 
     status = Status.VX_ERROR_NOT_SUPPORTED
 

@@ -103,7 +103,7 @@ class OpenvxNode(Reference):
         return [(parameter, value) for parameter, value in named if value is not None]
 
     def set(self, index: int, value: Any) -> None:
-        """Set the parameter with an index. Raises what `Parameter.accept` raises."""
+        """Set the parameter at an index. Raises what `Parameter.accept` raises."""
         parameters = self.declaration.parameters
         if not 0 <= index < len(parameters):
             raise InvalidValue(

@@ -245,4 +245,4 @@ def _listed(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     try:
         return np.array(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise type_error("constant", "buffer", f"no elements of {dtype}: {error}") from None
+        raise type_error("constant", "buffer", f"the buffer does not hold elements of {dtype}: {error}") from None

@@ -112,7 +112,7 @@ class PythonOperators:
 
     def _require_real(self) -> None:
         if not is_float(self.data_type):
-            message = f"a quotient of {self.data_type} is no integer; use div(), which truncates it"
+            message = f"a quotient of {self.data_type} need not be whole; div() truncates it"
             raise type_error("div", "data-type", message)
 
 

@@ -235,7 +235,7 @@ class WebnnTranslation(Emission):
         below = lo >= -INT32_MAX or all(_clips(node, -1) or self._indexes(node, operand) for node in readers)
         above = hi <= INT32_MAX or all(_clips(node, 1) or self._indexes(node, operand) for node in readers)
         if given or not (below and above):
-            message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), which is too wide"
+            message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), the range of the machine"
             raise refusal(operand, message, "promise a smaller value_range, or clip the input by clamp alone")
         return max(lo, -INT32_MAX), min(hi, INT32_MAX)
 
@@ -416,7 +416,7 @@ def _require_in_machine(node: WebnnNode, operand: MLOperand) -> None:
     if node.operands.get("indices") is operand and node.operands["input"] is not operand:
         return  # constants that are indices: gathers clamp them, scatters refuse them
     if int(values.min()) < -INT32_MAX or int(values.max()) > INT32_MAX:
-        message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which is too wide"
+        message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), the range of the machine"
         raise refusal(node.outputs[0], message, "use smaller integers")
 
 

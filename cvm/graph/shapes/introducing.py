@@ -35,7 +35,7 @@ def constant(call: ShapeCall) -> Results:
     shape = call.new_shape()
     count = len(call.attributes["value"])
     if count != 1 and count != math.prod(shape):
-        raise call.invalid("value", f"{count} values for {math.prod(shape)} elements")
+        raise call.invalid("value", f"expected 1 value or {math.prod(shape)}, one per element; found {count}")
     return (shape,)
 
 
@@ -54,5 +54,5 @@ def update(call: ShapeCall) -> Results:
     """The shape of the variable, which the value must have."""
     shape, value = call.shape("variable"), call.shape("value")
     if shape != value:
-        raise call.conflict("update", f"a value of shape {list(value)} for a variable of shape {list(shape)}")
+        raise call.conflict("update", f"a value of shape {list(value)} cannot update a variable of shape {list(shape)}")
     return (shape,)

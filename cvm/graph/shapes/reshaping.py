@@ -75,7 +75,7 @@ def transpose(call: ShapeCall) -> Results:
     """The first dimensions permuted by ``axes``; further dimensions keep their order."""
     shape, axes = call.shape("input"), call.integers("axes")
     if len(axes) > len(shape):
-        raise call.invalid("axes", f"{len(axes)} axes for an input of rank {len(shape)}")
+        raise call.invalid("axes", f"an input of rank {len(shape)} has at most that many axes, found {len(axes)}")
     if sorted(axes) != list(range(len(axes))):
         raise call.invalid("axes", f"{list(axes)} is not a permutation of 0..{len(axes) - 1}")
     return (tuple(shape[axis] for axis in axes) + shape[len(axes) :],)

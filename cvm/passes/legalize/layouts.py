@@ -35,7 +35,7 @@ def layouts(wanted: WeightedSum) -> list[tuple[int, Layout]]:
                 sizes = [
                     (_count(x, base, top), _count(m, base, room)) for x, m in zip(tensors, multipliers, strict=True)
                 ]
-                for last in _lasts(sizes, base, wanted.shift):
+                for last in _result_columns(sizes, base, wanted.shift):
                     layout = Layout(base, top, room, last)
                     found[(base, last, *sizes)] = (_estimate(sizes, last, len(wanted.constants)), layout)
     return sorted(found.values(), key=lambda item: (item[0], item[1].base, item[1].top, item[1].last))
@@ -46,7 +46,7 @@ def _count(size: int, base: int, top: int) -> int:
     return 1 + -(min(0, top - size) // base)
 
 
-def _lasts(sizes: Sequence[tuple[int, int]], base: int, shift: int) -> Iterator[int]:
+def _result_columns(sizes: Sequence[tuple[int, int]], base: int, shift: int) -> Iterator[int]:
     """The possible columns of the result: the one that the shift ends in, or the last column with products if that is
     lower and a shift by up to 32 bits suffices from there.
     """

@@ -55,7 +55,7 @@ def _absorb(draft: Draft, node: Node) -> bool:
     count = terms(len(node.inputs))
     here = frozenset({draft.facts.indices[output.name]})
     names = [draft.current(name) for name in node.inputs[:count]]
-    if _stays(draft, node, names, here):
+    if _absorbs_nothing(draft, node, names, here):
         return False
     parameters = [draft.array(draft.current(name)) for name in node.inputs[count:]]
     *factors, offset, shift = (array.astype(object) for array in parameters if array is not None)
@@ -84,7 +84,7 @@ def _absorb(draft: Draft, node: Node) -> bool:
     return True
 
 
-def _stays(draft: Draft, node: Node, names: Sequence[str], here: frozenset[int]) -> bool:
+def _absorbs_nothing(draft: Draft, node: Node, names: Sequence[str], here: frozenset[int]) -> bool:
     """Whether a requantize can absorb nothing, as is the case for most of them. Parameters are not expanded for it."""
     shape = node.outputs[0].shape
     ordered = sorted(names, key=lambda name: draft.shape(name) != shape)

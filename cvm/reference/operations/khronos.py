@@ -120,7 +120,9 @@ def gather(input: Array, indices: Array, axis: int = 0) -> Array:
     indices = indices if indices.dtype == np.int64 else round_half_up(indices).astype(np.int64)
     outside = (indices < 0) | (indices >= input.shape[axis])
     if outside.any():
-        raise Invalid("reference.index", f"an index of {indices[outside][0]} for an extent of {input.shape[axis]}")
+        raise Invalid(
+            "reference.index", f"index {indices[outside][0]} is outside of an axis of extent {input.shape[axis]}"
+        )
     result: Array = np.take(input, indices, axis)
     return result
 
@@ -133,7 +135,7 @@ def cast(input: Array) -> Array:
 
 @operation("4.9.5")
 def min_max_linear_quantize(x: Array, min: Array, max: Array, bits: int, signed: bool, symmetric: bool) -> Array:
-    """`linear_quantize` with one step less if the codes are signed and symmetric."""
+    """`linear_quantize` with one step fewer where the codes are signed and symmetric."""
     x, min, max = aligned(x, min, max)
     return quantized(x, min, max, 2**bits - 1 - (signed and symmetric))
 

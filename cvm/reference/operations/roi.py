@@ -27,7 +27,9 @@ def _regions(input: Array, rois: Array, batch_index: Array) -> Iterator[tuple[Ar
     batch = batch_index.reshape(-1)
     outside = (batch < 0) | (batch >= input.shape[0])
     if outside.any():
-        raise Invalid("reference.batch-index", f"a batch index of {batch[outside][0]} for {input.shape[0]} items")
+        raise Invalid(
+            "reference.batch-index", f"batch index {batch[outside][0]} is outside of a batch of {input.shape[0]}"
+        )
     for row, item in zip(rois, batch, strict=True):
         starts, ends = np.split(row, 2)
         yield input[item], starts, ends

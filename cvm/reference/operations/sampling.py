@@ -65,7 +65,7 @@ def _positions(index: Array, size: Integers, windows: Sequence[Window]) -> list[
     volume = math.prod(size)
     outside = (index < 0) | (index >= volume)
     if outside.any():
-        raise Invalid("reference.index", f"an index of {index[outside][0]} in a window of {volume} items")
+        raise Invalid("reference.index", f"index {index[outside][0]} is outside of a window of {volume} elements")
     offsets = np.unravel_index(index, tuple(size))
     return [
         along(np.arange(window.x) * window.s - window.p, axis, index.ndim) + offset * window.d

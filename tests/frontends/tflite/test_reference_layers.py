@@ -94,9 +94,9 @@ def test_sums_that_the_kernels_refuse_are_refused() -> None:
             tflite.loads(written(Graph(tensors, [operator], [0, 1], [2])), compat="tflite-reference")
         return str(caught.value)
 
-    assert "does not take its shapes, or its scales" in refused(0.25, 0.25, 0.5)
-    assert "does not take its shapes, or its scales" in refused(0.5, 1.0, 0.5)
-    assert "does not take its shapes, or its scales" in refused(0.5, 0.25, 0.5, extents=(4, 1))
+    assert "does not take its shapes or its scales" in refused(0.25, 0.25, 0.5)
+    assert "does not take its shapes or its scales" in refused(0.5, 1.0, 0.5)
+    assert "does not take its shapes or its scales" in refused(0.5, 0.25, 0.5, extents=(4, 1))
     assert "nearly a power of two" in refused(0.50001, 0.25, 0.5)
     assert "nearly a power of two" in refused(0.4999, 0.25, 0.5)
 

@@ -73,7 +73,7 @@ def unproven(verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> dic
         try:
             checker.check(claim)
         except Unproven as reason:
-            found[_about(claim)] = str(reason)
+            found[_subject(claim)] = str(reason)
             checker.suppose(claim)
     try:
         checker.check_whole()
@@ -82,7 +82,7 @@ def unproven(verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> dic
     return found
 
 
-def _about(claim: Claim) -> str:
+def _subject(claim: Claim) -> str:
     match claim:
         case Computes():
             return claim.root.outputs[0].name

@@ -273,11 +273,9 @@ def _require_same(
     bias: int,
     clip: tuple[int, int],
 ) -> None:
-    """Prove that a requantize is right in one channel.
-
-    ``node`` and ``kernel`` are the parameters m.., c and s of either. ``operands`` holds for each operand its least
-    value, its largest value, and the number by which the kernel's operand is larger. ``most`` is the largest sum of any
-    channel, which the neighbouring lane may hold.
+    """Prove one channel. ``node`` and ``kernel`` are the parameters m.., c and s of either; ``operands`` holds for each
+    operand its least value, its largest value, and the number by which the kernel's operand is larger. ``most`` is the
+    largest sum of any channel, which the neighbouring lane may hold.
     """
     *ms, c, s = node
     *Ms, C, S = kernel
@@ -297,9 +295,8 @@ def _require_same(
         require(rule.bits in range(20, 24) and 0 <= Ms[0] < 2**52, "a multiplier has more than 52 bits")
         require(lows[0] + more[0] >= 0 and most < 2**rule.bits, "the sums have more bits than the rule says")
         require(INT64[0] <= C <= INT64[1] - 2**52, "an offset has more than 64 bits")
-        # The instruction gives C + floor((x 2^(52 - b) + y) M / 2^52), of which the upper 32 bits are the result. The
-        # part y comes from the neighbouring lane and is below 2^(52 - b). So the result is floor((M x + 2^b C + e) /
-        # 2^(32 + b)) with 0 <= e <= slack.
+        # The upper half of C + floor((x 2^(52 - b) + y) M / 2^52) is the result; y < 2^(52 - b) comes from the
+        # neighbouring lane. So the result is floor((M x + 2^b C + e) / 2^(32 + b)) with 0 <= e <= slack.
         slack, total = -((most >> rule.bits - 20) * -Ms[0] >> 52 - rule.bits), 32 + rule.bits
         C <<= rule.bits
     else:

@@ -61,7 +61,7 @@ def fused_parameters(
     # For each result, the first x with this result or a larger one: from 0 to the largest x plus 1.
     first = (-((c - (results << s)) // m)).clip(0, most + 1)
     ideal, beside = m << -s + (32 + bits), most.hull[1] >> (bits - LEAST)
-    unit = (_beside(ideal, beside) << bits) // (first[:, -1:] - first[:, :1]).larger(1) + 1
+    unit = (_neighbour_bound(ideal, beside) << bits) // (first[:, -1:] - first[:, :1]).larger(1) + 1
     wide, addend = ideal.int64().copy(), np.zeros(ideal.shape, np.int64)
     left = np.arange(ideal.shape[0])
     for adjustment in ADJUSTMENTS:
@@ -77,7 +77,7 @@ def fused_parameters(
 def _bounds(first: Exact, results: Exact, most: Exact, wide: Exact, beside: int, bits: int) -> tuple[Exact, Exact]:
     """For each channel, the least and the largest C with which every result begins exactly at its first x."""
     least = where(first <= most, (results << 32) - _upper(first, wide, bits), -FAR)
-    before = _upper((first - 1).larger(0), wide, bits) + _beside(wide, beside)
+    before = _upper((first - 1).larger(0), wide, bits) + _neighbour_bound(wide, beside)
     highest = where(first >= 1, (results << 32) - 1 - before, FAR)
     return least.max(axis=1), highest.min(axis=1)
 
@@ -88,7 +88,7 @@ def _between(least: Exact, highest: Exact) -> Exact:
     return where(least <= -FAR, highest, where(highest >= FAR, least, middle))
 
 
-def _beside(wide: Exact, beside: int) -> Exact:
+def _neighbour_bound(wide: Exact, beside: int) -> Exact:
     """A bound of what the neighbouring lane adds to the product, plus one for the two roundings downward."""
     return (((wide >> 20) + 1) * beside >> 32) + 1
 

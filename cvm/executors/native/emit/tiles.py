@@ -405,9 +405,9 @@ class _Emitter:
         """
         addresses = [address for _, _, address in self.epilogue.addresses(self.image, y, x, self.target)]
         sums = self.code.at(room, self.code.mul(skipped, ROW_BYTES * self.segment.block.vectors))
-        self.epilogue.line(sums, count, list(zip(addresses, self.steps, strict=True)), self._awake)
+        self.epilogue.line(sums, count, list(zip(addresses, self.steps, strict=True)), self._keep_awake)
 
-    def _awake(self, pixel: Scalar) -> None:
+    def _keep_awake(self, pixel: Scalar) -> None:
         """Compute a product that is not needed once every `NAP` pixels.
 
         The multipliers of tiles sleep after half a microsecond without work, and take a fifth of a microsecond to wake.

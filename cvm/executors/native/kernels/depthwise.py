@@ -181,11 +181,11 @@ class _Emitter:
             for output, tap in uses:
                 if output not in sums:
                     sums[output] = starting(code, self.pointers, channel, self.segment.block)
-                sums[output] = self._added(sums[output], words, weights, tap)
+                sums[output] = self._with_column(sums[output], words, weights, tap)
                 if tap == kernel.window[1] - 1:
                     done[output] = sums.pop(output)
             if room is not None:
-                self._put(done, room)
+                self._spill(done, room)
             elif done and (len(done) >= TOGETHER or not sums):
                 addresses = [
                     [code.at(base, output * pixels.column * size) for pixels, size, base in every] for output in done
@@ -195,7 +195,7 @@ class _Emitter:
         if room is not None:
             epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])
 
-    def _put(self, done: dict[int, list[V]], room: V) -> None:
+    def _spill(self, done: dict[int, list[V]], room: V) -> None:
         """Store finished sums in memory, which frees their registers."""
         size = 4 * self.lane
         for output, totals in done.items():
@@ -215,7 +215,7 @@ class _Emitter:
                 uses.append((output, tap))
         return uses
 
-    def _added(self, sums: list[V], words: list[list[V]], weights: V, tap: int) -> list[V]:
+    def _with_column(self, sums: list[V], words: list[list[V]], weights: V, tap: int) -> list[V]:
         """Add the products of one column of the window to the sums of all four vectors."""
         code, kernel, lane = self.code, self.kernel, self.lane
         size = 4 * lane

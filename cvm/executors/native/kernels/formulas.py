@@ -227,7 +227,9 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     bounds = builder.attribute(node, "lo"), builder.attribute(node, "hi")
     plain = node.outputs[0].name in builder.planner.plain
     chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds, plain)
-    begun = _begun(builder, node, multipliers, offset, shift) if chosen.rule.arithmetic != "narrow" else None
+    begun = (
+        _offset_with_start(builder, node, multipliers, offset, shift) if chosen.rule.arithmetic != "narrow" else None
+    )
     if begun is not None and builder.sums is not None:
         magnitudes = [builder.sums.magnitude]
         chosen = terms(magnitudes, multipliers, begun, shift, rounding, *bounds)
@@ -265,7 +267,9 @@ def _fused(
     return Terms(rule, (wide,), addend, np.zeros(1, np.int64))
 
 
-def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array) -> Exact | None:
+def _offset_with_start(
+    builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array
+) -> Exact | None:
     """The offset that includes the start of the sums: m (x + start) + c = m x + (m start + c).
 
     None if x is not the sums of the contraction, if another node reads the sums, or if 64 bits might not suffice.

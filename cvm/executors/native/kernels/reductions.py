@@ -106,7 +106,7 @@ def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) 
     def result(pointers: list[V]) -> None:
         read, write = pointers
         if reduction.beside:
-            _beside(code, reduction, reduction.kept[-1], read, write, width)
+            _neighbouring_results(code, reduction, reduction.kept[-1], read, write, width)
         else:
             store(code, reduction.target, _taken(code, reduction, read, width), write)
 
@@ -115,7 +115,7 @@ def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) 
     code.finish()
 
 
-def _beside(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, width: int) -> None:
+def _neighbouring_results(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, width: int) -> None:
     """Write vectors of neighbouring results, whose elements lie side by side in the source."""
 
     def at(index: Scalar, count: int) -> None:

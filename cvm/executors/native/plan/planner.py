@@ -88,15 +88,15 @@ class Planner:
     def plan(self) -> Plan:
         """Plan all calls, then the offsets of all buffers."""
         for name in self._fed:
-            self._give(name)
+            self._copy_to_caller(name)
         for constant in self._arrays_by_name:
-            self._give(constant)
+            self._copy_to_caller(constant)
         for node in self.program.nodes:
             if node.outputs[0].name in self.groups.joined:
                 continue
             self._plans[node.op].plan(self, node)
             for value in node.outputs:
-                self._give(value.name)
+                self._copy_to_caller(value.name)
         offsets, size = arena.allocate(buffer for buffer in self._buffers if buffer.last >= 0)
         return Plan(
             self.functions,
@@ -121,7 +121,7 @@ class Planner:
                     roots[name] = roots.get(result, result)
         return roots
 
-    def _give(self, name: str) -> None:
+    def _copy_to_caller(self, name: str) -> None:
         """Copy a value that the caller wants into the caller's array."""
         if name in self._returned:
             home = self.home(name)
@@ -323,7 +323,7 @@ class Planner:
         for axis in range(len(target.view.axes)):
             found = refined([_spread(home.view, target.view, axis) for home in homes])
             if found is None:
-                self.nest(self._alike(reads, target), target, formula, what, note, made)
+                self.nest(self._readable(reads, target), target, formula, what, note, made)
                 return
             loops += [Loop(extent, strides) for extent, strides in found]
         if not loops:
@@ -360,7 +360,7 @@ class Planner:
         formula, note = Formula(0, (FormulaStep("immediate", (), (value,)),)), f"filled with {value}"
         self.nest([], target, formula, what, note, lambda kernel, _, call: Fills(target, value, kernel, call))
 
-    def _alike(self, reads: Sequence[Home], target: Home) -> list[Home]:
+    def _readable(self, reads: Sequence[Home], target: Home) -> list[Home]:
         """The reads, where a home whose axes have other factors than the target's is replaced by a row-major copy."""
         alike = [target]
         for home in reads:

@@ -78,7 +78,7 @@ class NativeExecutor:
             self.refusals.append(str(reason))
             return None
 
-    def _instead(self) -> Executor:
+    def _numpy_executor(self) -> Executor:
         """The NumPy executor, which runs the program if its machine code is not trusted."""
         if self._numpy is None:
             from cvm.executors.numpy import NumpyExecutor
@@ -96,19 +96,19 @@ class NativeExecutor:
         """See `cvm.executors.Executor.run`."""
         if self._unused:
             self._unused = False
-            _give_back()
+            _return_free_memory()
         names = returned(self._program, capture) if capture else self._outputs
         if watch is None:
             network = self._network(names) if capture else self._main
             if network is None:
-                return self._instead().run(inputs, state, capture)
+                return self._numpy_executor().run(inputs, state, capture)
             arrays = self._arrays(network, inputs, state)
             results = {name: np.empty(shape, np.int32) for name, shape in network.left}
             done = network.run([*arrays, *results.values()])
         else:
             watched = self._watched(names)
             if watched is None:
-                return self._instead().run(inputs, state, capture, watch)
+                return self._numpy_executor().run(inputs, state, capture, watch)
             network, shows = watched
             arrays = self._arrays(network, inputs, state)
             fed = {name: array for (name, _), array in zip(network.given, arrays, strict=True)}
@@ -142,7 +142,7 @@ class NativeExecutor:
         network = self._network(returned(self._program, frozenset()))
         if network is None:
             refusal = f"machine code is not used for this program: {self.refusals[0]}"
-            return (refusal, *self._instead().explain())
+            return (refusal, *self._numpy_executor().explain())
         return tuple(explained(self._verified, network.plan))
 
 
@@ -180,7 +180,7 @@ def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
     return lines
 
 
-def _give_back() -> None:
+def _return_free_memory() -> None:
     """Let the C library return free memory to the system.
 
     Verifying and planning allocate and free several times the size of the constants.

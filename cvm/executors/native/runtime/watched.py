@@ -54,13 +54,13 @@ class Watched:
         self._network, self.returned = network, returned
         self._groups = _groups(program)
         self._order = plan.arrays[plan.written :]
-        self._places: dict[str, tuple[int, Value]] = {}
+        self._offsets: dict[str, tuple[int, Value]] = {}
         self._size = 0
         for group in self._groups:
             start = 0
             for value in group:
                 if value.name not in returned:
-                    self._places[value.name] = (start, value)
+                    self._offsets[value.name] = (start, value)
                     start += -(-4 * math.prod(value.shape) // ALIGNMENT) * ALIGNMENT
             self._size = max(self._size, start)
         self._free: list[npt.NDArray[np.uint8]] = []
@@ -71,7 +71,7 @@ class Watched:
             memory = self._free.pop()  # atomic in the interpreter, so no lock is needed
         except IndexError:
             memory = np.empty(self._size, np.uint8)
-        held = {name: _tensor(memory, start, value) for name, (start, value) in self._places.items()}
+        held = {name: _tensor(memory, start, value) for name, (start, value) in self._offsets.items()}
         held.update(results)
 
         def after(done: int) -> None:

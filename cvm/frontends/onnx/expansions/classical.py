@@ -30,7 +30,7 @@ def _linear(w: Writer, targets: int) -> str:
     width = features_of(w.call)
     factors, offsets = w.call.numbers("coefficients") or (), w.call.numbers("intercepts")
     if len(factors) != targets * width or (offsets is not None and len(offsets) not in (1, targets)):
-        message = f"{len(factors)} coefficients and {len(offsets or ())} intercepts for {width} features"
+        message = f"{len(factors)} coefficients and {len(offsets or ())} intercepts do not fit {width} features"
         raise w.call.invalid("attribute", f"{message} and {targets} results")
     matrix = w.constant(np.array(factors, np.float32).reshape(targets, width).T, "float32")
     product = w.add("MatMul", [_rows(w), matrix])
@@ -63,7 +63,7 @@ def linear_classifier(w: Writer) -> None:
         if labels is None or texts is not None:
             raise w.call.refuse("its labels are strings", "end the model at its scores")
         if len(labels) != max(rows, 2):
-            raise w.call.invalid("attribute", f"{len(labels)} labels for {max(rows, 2)} classes")
+            raise w.call.invalid("attribute", f"{len(labels)} labels do not fit {max(rows, 2)} classes")
         number = w.add("ArgMax", [score], axis=1, keepdims=0)
         w.add("Gather", [w.integers(labels), number], w.node.outputs[0], axis=0)
     if w.wants(1):
@@ -76,7 +76,7 @@ def scaler(w: Writer) -> None:
     offset, scale = w.call.numbers("offset") or (0.0,), w.call.numbers("scale") or (1.0,)
     width = features_of(w.call)
     if not {len(offset), len(scale)} <= {1, width}:
-        raise w.call.invalid("attribute", f"{len(offset)} offsets and {len(scale)} scales for {width} features")
+        raise w.call.invalid("attribute", f"{len(offset)} offsets and {len(scale)} scales do not fit {width} features")
     x = w.add("Cast", w.required(0), to=1)
     w.add("Mul", [w.add("Sub", [x, _vector(w, offset)]), _vector(w, scale)], w.node.outputs[0])
 

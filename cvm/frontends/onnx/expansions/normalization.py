@@ -51,5 +51,7 @@ def global_norm(w: Writer) -> None:
     """GlobalLpPool: the norm of each channel."""
     source, p = w.call.operand(), w.call.integer("p", 2)
     if source.rank < 3 or p not in (1, 2):
-        raise w.call.refuse(f"a norm of order {p} of {list(source.shape)}", "use p 1 or 2, and at least one axis")
+        raise w.call.refuse(
+            f"a norm of order {p} over {list(source.shape)} is not computed", "use p 1 or 2, and at least one axis"
+        )
     w.result(f"ReduceL{p}", [source.name, w.integers(range(2, source.rank))])
