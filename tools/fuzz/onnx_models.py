@@ -3,8 +3,8 @@
     python -m tools.fuzz.onnx_models --count 20000 --seed 1
 
 A model that is read is lowered. A small model that compiles runs on the middle of its inputs' ranges, and two executors
-must give the same outputs. Every case is also read with floats, as `cvm quantize` reads it, calibrated on random data if
-it is small, and lowered.
+must give the same outputs. Every case is also read with floats, as `cvm quantize` reads it. If it is small, it is
+calibrated on random data and lowered.
 """
 
 from __future__ import annotations
