@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 
 import numpy as np
 import onnx
@@ -110,6 +111,18 @@ def test_the_quantised_model_leaves_as_onnx(cvm, model):
     assert "codes of 7 bits have no type in ONNX: use --bits 8 or 16" in outcome.err
     wrong = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "m.pt")
     assert "say -o FILE.cvm, or FILE.onnx for a quantised model of ONNX" in wrong.err
+
+
+def test_a_quantised_model_of_onnx_has_the_weights_that_its_source_keeps_in_a_file_beside_it(cvm, model):
+    """As torch.onnx.export writes them."""
+    one = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "one.onnx", "--json").document
+    (model / "apart").mkdir()
+    apart = onnx.load("float.onnx")
+    onnx.save(apart, "apart/float.onnx", save_as_external_data=True, location="float.data", size_threshold=0)
+    two = cvm("quantize", "apart/float.onnx", "-i", "x.npy", "-o", "two.onnx", "--json").document
+    assert (two["digest"], two["outputs"]) == (one["digest"], one["outputs"])
+    shutil.rmtree("apart")
+    assert cvm("compile", "two.onnx", "--json").document["digest"] == one["digest"]
 
 
 @pytest.mark.parametrize("option", ["--equalize", "--correct-bias"])

@@ -9,6 +9,7 @@ import pytest
 
 from cvm import ops
 from cvm.errors import CvmError, Invalid
+from cvm.ops.specification import STATEMENTS
 from cvm.program import Output, ProgramBuilder, decode, encode, verify
 from tests.program.mutations import mutations
 
@@ -55,7 +56,9 @@ CALLS = {
     "broadcast_greater": ([PLANE, (1,)], {}),
     "matmul": ([PLANE, (1, 1, 4, 3)], {"transpose_a": True}),
 }
-"""Input shapes and attributes of one call of each op."""
+"""Input shapes and attributes of one call of an op; the other ops are used as in their example."""
+for name in ops.REGISTRY.keys() - CALLS.keys():
+    CALLS[name] = ([item.shape for item in STATEMENTS[name].example.inputs], dict(STATEMENTS[name].example.attributes))
 
 
 def build(op: str):
@@ -69,10 +72,6 @@ def build(op: str):
     ]
     results = builder.add(op, names, attributes)
     return builder, builder.build([Output(f"out {name}", name) for name in results])
-
-
-def test_every_op_has_a_call():
-    assert CALLS.keys() == ops.REGISTRY.keys()
 
 
 @pytest.mark.parametrize("op", CALLS)
