@@ -50,8 +50,9 @@ X: its bounds, as [verifier.md](verifier.md#5-ranges) defines them, with the wor
 fit*. If lines of Python give the interval, `X.lo` and `X.hi` are the bounds of an element, and the lines hold for each
 bound of the operands' broadcast. Before that, the operands are made to fit 2^18 bounds, or as many as all operands
 have together if that is more; the bounds of their broadcast are counted. `clip(x, lo, hi)` is max(lo, min(x, hi)),
-`quotient(a, b)` the quotient truncated toward zero, and `rounded(v, s, rounding)` is v / 2^s and
-`ratio(a, b, rounding)` a / b, rounded as `requantize` and `quotient` say. If the result of the lines exceeds int32, the call is refused with `program.range`.
+`quotient(a, b)` the quotient truncated toward zero, `rounded(v, s, rounding)` is v / 2^s and
+`ratio(a, b, rounding)` a / b, rounded as `requantize` and `quotient` say. If the result of the lines exceeds int32, the
+call is refused with `program.range`.
 
 **Checks** are in order: the first one that fails is reported. Checks that all ops share are left out. After the arity,
 a verifier checks that inputs exist (`program.undefined`) and are tensors or parameters as declared (`program.kind`);
