@@ -1,4 +1,4 @@
-"""Programs of all ops that have kernels: native code gives NumPy's bytes, all tensors captured and none, from state to state."""
+"""Programs of all ops that have kernels: native code gives NumPy's bytes, all captured and none, with states."""
 
 from __future__ import annotations
 
