@@ -32,11 +32,11 @@ test-fast: $(VENV)/.installed-test ## a minute of tests that touch every package
 
 .PHONY: test-long-part
 test-long-part: $(VENV)/.installed-test ## the tenth of the long suites that is due today, five minutes at most
-	@$(PYTEST) -m long --long-day $$(($$(date -u +%s) / 86400)) --seconds 300 $(ARGS)
+	@$(PYTEST) -m "long or property" --long-day $$(($$(date -u +%s) / 86400)) --seconds 300 $(ARGS)
 
 .PHONY: test-long
 test-long: $(VENV)/.installed-test ## the suites that take minutes
-	@$(PYTEST) -m long $(ARGS)
+	@$(PYTEST) -m "long or property" $(ARGS)
 
 .PHONY: test-numpy-versions
 test-numpy-versions: $(VENV)/.installed ## the oldest and the newest NumPy give the same bytes (installs both)

@@ -1,6 +1,6 @@
 """cvm: deterministic, integer-only neural-network inference whose result is a fact.
 
-The public surface is what `__all__` names; each name is imported when it is first used.
+`__all__` names the public surface; each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cvm import errors
 if TYPE_CHECKING:
     from cvm.api import compile, load, quantize, quantize_program, run_op, verify
     from cvm.audit.receipt import Receipt
-    from cvm.program.model import Program
+    from cvm.program import Program
     from cvm.session import Result, Session
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Program": "cvm.program.model",
+    "Program": "cvm.program.program",
     "Receipt": "cvm.audit.receipt",
     "Result": "cvm.session",
     "Session": "cvm.session",

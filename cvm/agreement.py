@@ -1,10 +1,10 @@
-"""Agreement: do executors give the same integers for every tensor, and does FORMAL agree element by element?
+"""Agreement: whether executors give the same integers for every tensor, and whether FORMAL gives the same elements.
 
-`compare` runs whole programs side by side. `judge` lets FORMAL compute single elements of what another executor
-gave, each from the operands that it had: for programs too large for FORMAL to run whole.
+`compare` runs whole programs on several executors. `judge` lets FORMAL compute single elements of another executor's
+tensors, each from the operands that the executor had: for programs too large for FORMAL to run whole.
 
-An executor may use other kernels when it returns every tensor than when it returns the outputs alone, since it fuses
-ops then. So both functions run every executor but FORMAL in both ways, and compare what it leaves.
+An executor that returns every tensor may use other kernels than one that returns the outputs alone, which fuses
+ops. So both functions run every executor but FORMAL in both ways, and compare the results.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import formal.executor
 from cvm.errors import Mismatch
 from cvm.executors import Executor, Int32Array, RunResult, initial_state
 from cvm.inputs import Feed
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from formal.tensor import Stored
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ __all__ = [
 
 Index = tuple[int, ...]
 Progress = Callable[[int], None]
-"""A function that gets the number of each run that has been compared, from 1."""
+"""A function that receives the number of each run after it has been compared, counted from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,11 @@ class Difference:
 
     run: int
     op: str
-    """The op that computes the tensor; "input" or "state" for what the program was given."""
+    """The op that computes the tensor; "input" or "state" if the tensor is an input or a state."""
     tensor: str
     index: Index
     values: Mapping[str, int]
-    """The element by the name of the executor."""
+    """The values of the element, by the name of the executor."""
 
     def error(self) -> Mismatch:
         """The difference as an error."""
@@ -71,9 +72,9 @@ class Agreement:
 
     runs: int
     tensors: int
-    """Tensors of one run."""
+    """How many tensors one run has."""
     elements: int
-    """Elements compared, over all runs."""
+    """How many elements were compared, over all runs."""
     difference: Difference | None = None
 
 
@@ -85,7 +86,7 @@ def compare(
 ) -> Agreement:
     """Run all ``executors`` on every sample, each a sequence of cycles, and compare every tensor and the next state.
 
-    Each executor but FORMAL also runs without capture, and must leave the same outputs and the same state then. Every
+    Each executor but FORMAL also runs without capture, and must then give the same outputs and the same state. Every
     sample begins with the initial state. Stops at the first run that differs.
     """
     made_by = makers(program)
@@ -107,7 +108,7 @@ def compare(
 
 
 def makers(program: Program) -> dict[str, str]:
-    """The op that makes each tensor but the constants ("input" and "state" for those), in execution order."""
+    """The op that makes each tensor except constants, in execution order; "input" and "state" for inputs and states."""
     made_by = {item.value.name: "input" for item in program.inputs}
     made_by |= {item.value.name: "state" for item in program.state}
     return made_by | {value.name: node.op for node in program.nodes for value in node.outputs}
@@ -119,7 +120,7 @@ def laid_open(name: str) -> str:
 
 
 def first_difference(run: int, op: str, tensor: str, found: Mapping[str, Int32Array]) -> Difference | None:
-    """The first element on which a tensor differs between those who computed it; ``found`` is by their names."""
+    """The first element on which several results for one tensor differ; ``found`` holds them by executor."""
     (first_name, first), *others = found.items()
     for name, array in others:
         if not np.array_equal(first, array):
@@ -131,7 +132,7 @@ def first_difference(run: int, op: str, tensor: str, found: Mapping[str, Int32Ar
 def left_difference(
     program: Program, run: int, found: Mapping[str, RunResult], made_by: Mapping[str, str]
 ) -> Difference | None:
-    """The first difference in what runs leave: the outputs, then the next state. ``found`` is by their names."""
+    """The first difference in the results of runs: the outputs, then the next state. ``found`` is by executor."""
     for output in program.outputs:
         arrays = {name: result.values[output.value] for name, result in found.items()}
         difference = first_difference(run, made_by.get(output.value, "constant"), output.value, arrays)
@@ -167,7 +168,7 @@ def _difference_without_capture(
     state: Mapping[str, Int32Array],
     captured: RunResult,
 ) -> Difference | None:
-    """The first difference between ``captured`` and what the same executor leaves without capture.
+    """The first difference between ``captured`` and the results of the same executor without capture.
 
     FORMAL computes the same tensors in the same way whatever is returned, so it does not run again.
     """
@@ -186,11 +187,11 @@ def judge(
     state: Mapping[str, Int32Array] | None = None,
     salt: str = "",
 ) -> Agreement:
-    """Let FORMAL compute ``count`` elements of every output of every node from the operands that ``executor`` gave.
+    """Let FORMAL compute ``count`` elements of every output of every node from the operands of ``executor``.
 
-    The executor also runs without capture, and must leave the same outputs and the same state then. The first sample
-    begins with ``state``, if it is given; every other one with the initial state. Which elements are judged is a
-    function of the program's digest, ``salt``, the run and the node alone: SHA-256 says.
+    The executor also runs without capture, and must then give the same outputs and the same state. The first sample
+    begins with ``state``, if it is given; every other sample with the initial state. SHA-256 of the program's digest,
+    ``salt``, the run and the node determines the judged elements, and nothing else does.
     """
     program = verified.program
     constants: dict[str, npt.NDArray[Any]] = {constant.name: constant.array() for constant in program.constants}
@@ -219,7 +220,7 @@ def judge(
 def _judged(
     node: Node, known: Mapping[str, npt.NDArray[Any]], run: int, name: str, count: int, seed: str
 ) -> Iterator[Difference | None]:
-    """FORMAL's verdict on elements of the outputs of one node, one after the other: None is agreement."""
+    """Compare elements of the outputs of one node with FORMAL's, one after the other; yields None where they agree."""
     outputs = formal.executor.apply(node, [tensor_of(known[operand]) for operand in node.inputs])
     for number, (value, output) in enumerate(zip(node.outputs, outputs, strict=True)):
         array = known[value.name]
@@ -238,12 +239,12 @@ def tensor_of(array: npt.NDArray[Any]) -> Stored:
 
 
 def _positions(size: int, count: int, seed: str) -> list[int]:
-    """``count`` positions in a tensor of ``size`` elements, ascending; all of them if it has no more."""
+    """``count`` numbers of elements in a tensor of ``size``, ascending; all numbers if there are no more."""
     return list(range(size)) if size <= count else sorted(islice(drawn_indices(size, seed), count))
 
 
 def drawn_indices(size: int, seed: str) -> Iterator[int]:
-    """The numbers below ``size`` in the random order of ``seed``, by Fisher and Yates; only moved ones are held."""
+    """The numbers below ``size`` in the random order of ``seed``, by Fisher and Yates; only moved ones are stored."""
     moved: dict[int, int] = {}
     for first in range(size):
         draw = int.from_bytes(sha256(f"{seed}/{first}".encode()).digest(), "big")

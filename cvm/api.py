@@ -16,7 +16,7 @@ from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Location
 from cvm.formats import diagnosed, model_format
 from cvm.inputs import check_codes
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.timing import timed
 
 if TYPE_CHECKING:
@@ -50,21 +50,21 @@ def compile(
 
     ``quant`` is a file of quantisation information to use instead of the model's own graph.quant; False: none.
     ``optimize`` changes no code of any output, state or tensor of the document (docs/optimize.md); without it, the
-    program is the one that the lowering rules give. ``bit_order`` says from which end of a byte tensor files fill in
-    items that are no whole bytes: "lsb" or "msb"; ``variant`` is the further extension, as in ``filter.dat.q8``, of
-    the tensor files to use where there are such.
+    program is the one that the lowering rules give. ``bit_order`` says where the items of a tensor file begin within a
+    byte if they are no whole bytes: at the least significant bit ("lsb") or the most significant ("msb"). ``variant``
+    selects tensor files with a further extension, as in ``filter.dat.q8``, for variables that have such a file.
 
-    With ``params``, the ``.params`` file that belongs to it, ``path`` is a model of cvm-runtime. It is an integer
-    program already, and stays as it is; ``compat`` says whether its ops mean what they should ("correct") or what
-    that library computes ("cvm-1"). For a model of TFLite, "tflite-reference" computes the integers of TFLite's
+    With ``params``, the ``.params`` file that belongs to it, ``path`` is a model of cvm-runtime. Such a model is an
+    integer program already, and is not changed; ``compat`` says whether its ops mean what they should ("correct") or
+    what that library computes ("cvm-1"). For a model of TFLite, "tflite-reference" computes the integers of TFLite's
     reference kernels instead of the exact meaning (docs/tflite.md).
 
-    ``input_shapes`` are for inputs of a model of ONNX that leaves their extents open; a leading one is 1 otherwise.
-    ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi), which every run checks.
+    ``input_shapes`` give the shapes of inputs whose extents a model of ONNX leaves open; an open first extent is 1
+    without it. ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi); every run checks it.
     ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes.
-    ``op_set`` is the latest version of the op-set whose ops the program may have: with 2, products of computed tensors
-    are one `matmul` each. The codes are the same; op-set 1 gives the programs and digests that it always gave.
-    Raises `CvmError` with the file, line and column of what is wrong.
+    ``op_set`` is the latest version of the op-set whose ops the program may use: with 2, each product of computed
+    tensors is one `matmul`. The codes are the same; op-set 1 gives the programs and digests that it always gave.
+    Raises `CvmError` with the file, line and column of the error.
     """
     at = Location(checked_path(path, "a model"))
     kind = "cvm_runtime" if params is not None else model_format(path)
@@ -85,7 +85,7 @@ def compile(
 
 
 def _check_op_set(op_set: int, kind: str, at: Location) -> None:
-    """Require an op-set that there is, for a model that is lowered."""
+    """Require op-set 1 or 2, and a model that is lowered. Raises `Invalid`."""
     if op_set not in (1, 2):
         raise Invalid("lowering.op_set", f"expected op-set 1 or 2, found {op_set!r}", at)
     if kind == "cvm_runtime" and op_set != 1:
@@ -140,11 +140,11 @@ def _of_onnx(
 
 
 _COMMAND = "`cvm quantize MODEL.onnx -i DATA -o model.cvm`"
-"""What refusals of the reader of ONNX say, which does not know the file."""
+"""The command in refusals of the ONNX reader, which does not know the name of the file."""
 
 
 def _offered(error: CvmError, path: str | PathLike[str]) -> CvmError:
-    """The refusal of a float value, with the command that quantises it."""
+    """The refusal of a float value, with the command that would quantise it."""
     if error.code in ("onnx.float", "tflite.float", "lowering.unquantized"):
         command = f"cvm quantize {shlex.quote(os.fspath(path))} -i DATA -o model.cvm"
         if _COMMAND in error.message:
@@ -201,14 +201,14 @@ def verify(
     signers: Sequence[str] = (),
     judging: Judging | None = None,
 ) -> Verdict:
-    """Recompute what a receipt claims; the answer says REPRODUCED, DIVERGED or CANNOT_RECOMPUTE (docs/receipts.md).
+    """Recompute the claim of a receipt; the answer is REPRODUCED, DIVERGED or CANNOT_RECOMPUTE (docs/receipts.md).
 
     ``receipt`` and ``program`` may be paths. ``inputs``, ``cycles`` and ``codes`` are those of `Session.run`; without
-    inputs no more than the structure is compared. ``outputs`` must be those of the receipt, codes or real numbers;
-    ``state`` is what the first run began with, if not the initial one. ``level`` says how far to go: "structure",
+    inputs only the structure is compared. ``outputs`` must be those of the receipt, codes or real numbers;
+    ``state`` is the state before the first run, if not the initial one. ``level`` says how far to go: "structure",
     "roots", "outputs", "trace", "formal" (None: as far as the receipt claims anything). ``signers`` are keys that must
-    have signed the claim, in hexadecimal or PEM. ``judging`` (`cvm.audit.Judging`) is how much FORMAL judges of the
-    executor. Raises `CvmError` for what cannot be read, and for arrays that no run can have.
+    have signed the claim, in hexadecimal or PEM. ``judging`` (`cvm.audit.Judging`) says how much FORMAL judges of the
+    executor. Raises `CvmError` for files that cannot be read, and for arrays that no run can have.
     """
     from cvm import audit
     from cvm.audit.signatures import public_key
@@ -249,16 +249,16 @@ def quantize(
     codes: bool = False,
     on_run: Callable[[int], None] | None = None,
 ) -> Calibration:
-    """Quantisers for an NNEF model with float weights, chosen for what it computes from ``data``, in float64.
+    """Quantisers for an NNEF model with float weights, for the numbers that it computes from ``data`` in float64.
 
     ``data`` holds an array for every input of the model, as for `Session.run`. ``bits`` are those of activations and,
-    up to 8, of filters, unless ``weight_bits`` says otherwise. ``method`` finds the ranges: "minmax", "percentile" (of
-    which ``percentile`` is kept), "mse" or "entropy"; ``form`` is "linear", "zero-point" or "logarithmic" (filters
-    only). Quantisation that the model has already is ignored, but that integers for an input with a quantiser are its
-    codes, if ``codes`` says so. ``on_run`` is told how many runs are done.
+    up to 8, of filters, unless ``weight_bits`` says otherwise. ``method`` finds the ranges: "minmax", "percentile"
+    (which keeps ``percentile`` percent), "mse" or "entropy"; ``form`` is "linear", "zero-point" or "logarithmic"
+    (filters only). The quantisation of the model is ignored, with one exception: if ``codes`` is set, integers for an
+    input with a quantiser are its codes. ``on_run`` receives the number of finished runs.
 
     The result holds the quantisers by tensor, the ``text`` of a graph.quant, and saves the quantised model.
-    Raises `CvmError` with the file or the tensor of what is wrong.
+    Raises `CvmError` with the file or the tensor of the error.
     """
     from cvm.calibration import Settings, calibrate
     from cvm.frontends import nnef
@@ -291,9 +291,9 @@ def quantize_program(
 ) -> Quantized:
     """The integer program of a model with float weights, NNEF, ONNX or TFLite, with quantisers chosen for ``data``.
 
-    ``data`` and ``codes`` as for `quantize`. A model of ONNX or TFLite may be quantised in part: what it has stays,
-    and quantisers are added where the program needs one (docs/calibration.md). ``settings``
-    (`cvm.calibration.Settings`) are 8 bits if not given, and for these `Settings.measured`; ``input_shapes`` and
+    ``data`` and ``codes`` are as for `quantize`. A model of ONNX or TFLite may be quantised in part: its quantisers are
+    kept, and others are added where the program needs them (docs/calibration.md). ``settings``
+    (`cvm.calibration.Settings`) are 8 bits by default, `Settings.measured` for ONNX and TFLite. ``input_shapes`` and
     ``input_ranges`` are for ONNX, as for `compile`, and so are ``states``, with which data have a cycle axis. A
     ``goal`` (`cvm.quantizing.Goal`) gives tensors more bits until the outputs have an SQNR, or the program a size.
     The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
@@ -325,7 +325,7 @@ def quantize_program(
 
 
 def _check_codes(graph: QuantizedGraph, data: Mapping[str, npt.ArrayLike], codes: bool) -> None:
-    """Refuse integers for inputs with a quantiser unless they are said to be codes, as `Session.run` does."""
+    """Refuse integers for inputs with a quantiser unless they are declared to be codes, as `Session.run` does."""
     for name in graph.inputs:
         if name in data and not codes:
             check_codes(name, graph.tensors[name].quantizer, np.asarray(data[name]))
@@ -342,8 +342,8 @@ def run_op(
 ) -> list[npt.NDArray[np.int32]]:
     """The outputs of one op on integer arrays, which count with their true values, like constants.
 
-    Values of any integer dtype are taken that int32 holds, int64 for a parameter (`requantize`). Raises `Invalid`
-    where an array, an attribute or a constraint of the op is violated.
+    The arrays may have any integer dtype; int32 must hold their values, or int64 those of a parameter (`requantize`).
+    Raises `Invalid` if an array, an attribute or a constraint of the op is violated.
     """
     from cvm import ops
     from cvm.executors import create

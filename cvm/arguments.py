@@ -1,4 +1,4 @@
-"""Arguments of callers that are of another type than expected: refused with what to give instead."""
+"""Errors for arguments of the wrong type; each says what to pass instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def expected(name: str, what: str, found: object) -> Invalid:
 
 
 def checked_path(path: object, what: str) -> str:
-    """The path as text. Raises `Invalid` (``argument.path``) for what is none."""
+    """The path as text. Raises `Invalid` (``argument.path``) for an object that is no path."""
     if not isinstance(path, str | os.PathLike):
         raise expected("path", f"the path of {what}", path)
     return os.fsdecode(path)
@@ -32,7 +32,7 @@ def checked_arrays(arrays: object, names: list[str]) -> Mapping[str, Any]:
 
 
 def _said(found: object) -> str:
-    """What was found, for people: its type, and its value where that is short."""
+    """An object in words: its type, and its value if that is short."""
     kind = type(found)
     name = kind.__name__ if kind.__module__ in ("builtins", "numpy") else f"{kind.__module__}.{kind.__name__}"
     short = found is None or isinstance(found, bool | int | float) or (isinstance(found, str) and len(found) < 40)

@@ -1,9 +1,8 @@
 """Array files: ``.npy`` and ``.npz`` in and out, read as if an enemy had written them.
 
-The kind of a file is told by its first bytes. A header is parsed, with a grammar of its own and not by evaluating it,
-before anything is allocated; then the sizes it claims are held against the limits and against the bytes that are
-there. There is no pickle, no object and no structured type. What is written is the same for the same arrays,
-bit for bit.
+The first bytes of a file tell its kind. A header is parsed with a grammar of its own, never evaluated, before anything
+is allocated. Then the sizes that it claims are compared with the limits and with the bytes of the file. Pickles,
+objects and structured types are not read. The same arrays are always written as the same bytes.
 
 Source: numpy.lib.format, versions 1.0 to 3.0.
 """
@@ -42,14 +41,14 @@ _ITEM = re.compile(r"'(descr|fortran_order|shape)' *: *('[^'\n]*'|True|False|\([
 _DESCR = re.compile(r"'([<>|])([a-z][0-9])'", re.ASCII)
 _EXTENT = re.compile(r"[0-9]{1,19}", re.ASCII)
 _SMALL = 16 * 2**20
-"""Bytes of an archive below which its ratio does not matter: an array of zeros deflates to almost nothing."""
+"""Below this many inflated bytes the ratio does not matter: an array of zeros deflates to almost nothing."""
 
 
 @contextmanager
 def opened(path: str | PathLike[str]) -> Iterator[IO[bytes]]:
-    """A regular file, open for reading; every error that arises while it is open names it.
+    """A regular file, open for reading; every error inside the block names the file.
 
-    Raises `Invalid` (``array.unreadable``) for what cannot be opened or is no regular file.
+    Raises `Invalid` (``array.unreadable``) for a file that cannot be opened or is not regular.
     """
     name = os.fspath(path)
     try:
@@ -87,7 +86,7 @@ def npz_members(path: str | PathLike[str], limits: Limits = DEFAULT) -> tuple[st
 
 
 def read_npz(path: str | PathLike[str], member: str, limits: Limits = DEFAULT) -> Array:
-    """One array of a ``.npz`` file. Raises as `read_npy`, and `Invalid` (``array.member``) if it is not there."""
+    """One array of a ``.npz`` file. Raises as `read_npy`, and `Invalid` (``array.member``) for an unknown name."""
     with opened(path) as file, _archive(file, os.fstat(file.fileno()).st_size, limits) as archive:
         members = _members(archive)
         if member not in members:
@@ -111,7 +110,7 @@ def _inflated(archive: zipfile.ZipFile, member: str, info: zipfile.ZipInfo, limi
 
 @contextmanager
 def _archive(file: IO[bytes], size: int, limits: Limits) -> Iterator[zipfile.ZipFile]:
-    """An archive whose directory says that it is within the limits (what it then inflates to is never more)."""
+    """An archive whose directory states sizes within the limits; no member inflates to more than it states."""
     require("archive_bytes", size, limits.archive_bytes, "bytes of the archive")
     require_directory(file, size, limits)
     try:
@@ -185,7 +184,7 @@ def _header(raw: bytes) -> tuple[np.dtype[Any], bool, tuple[int, ...]]:
 
 
 _OTHER_TYPES = {"O": "Python objects", "U": "text", "S": "bytes", "c": "complex numbers", "M": "dates", "m": "times"}
-"""What the letters of the types of NumPy stand for that are not read."""
+"""The names of NumPy's types that are not read, by their letters."""
 
 
 def _dtype(text: str) -> np.dtype[Any]:
@@ -198,7 +197,7 @@ def _dtype(text: str) -> np.dtype[Any]:
 
 
 def npz_bytes(arrays: Mapping[str, Array]) -> bytes:
-    """A ``.npz`` file with these arrays, not compressed; no time and no machine enters it."""
+    """A ``.npz`` file with these arrays, not compressed; it contains neither time nor machine."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():

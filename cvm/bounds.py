@@ -1,7 +1,7 @@
-"""Bounds of arithmetic in integers of fixed width, which NumPy does not check: what it computes wraps in silence.
+"""Bounds of arithmetic in integers of fixed width. NumPy does not check it: its results wrap silently.
 
-A function that adds or multiplies such integers states how large a result can become, in Python integers, and calls
-`require_fits` or `holding` with that before it computes. `tools/lint_arithmetic.py` finds those that do not.
+A function that adds or multiplies such integers first states how large a result can become, in Python integers, by a
+call of `require_fits` or `holding`. `tools/lint_arithmetic.py` finds functions that do not.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Integers: TypeAlias = npt.NDArray[Any]
 
 
 def magnitude(items: Integers) -> int:
-    """The largest absolute value of integers of any type, as a Python integer; 0 where there are none."""
+    """The largest absolute value of integers of any type, as a Python integer; 0 if there are none."""
     return max(-int(items.min()), int(items.max())) if items.size else 0
 
 
 def bits_of(items: Integers) -> int | None:
-    """The bits of signed elements that hold a magnitude, or of unsigned ones; None for Python integers, any number."""
+    """The bits of a magnitude that the elements' type holds; None for Python integers, which have no limit."""
     if items.dtype == object:
         return None
     if items.dtype.kind not in "iu":
@@ -31,11 +31,11 @@ def bits_of(items: Integers) -> int | None:
 
 
 def require_fits(bound: int, bits: int | None, what: str) -> None:
-    """Raise OverflowError unless a magnitude of at most ``bound`` is less than 2^bits. None is any number of bits."""
+    """Raise OverflowError unless a magnitude of at most ``bound`` is less than 2^bits; ``bits`` None means no limit."""
     if bits is not None and bound >> bits:
         raise OverflowError(f"{what}: {bound} does not fit in {bits} bits")
 
 
 def holding(items: Integers, bound: int) -> Integers:
-    """The integers in 64 bits if these hold them and magnitudes up to ``bound``, else as Python integers."""
+    """The integers as int64 if that holds them and magnitudes up to ``bound``, else as Python integers."""
     return items.astype(np.int64 if max(bound, magnitude(items)) < 2**63 else object, copy=False)

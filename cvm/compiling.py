@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cvm.graph import QuantizedGraph
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.repeated import remembering
 from cvm.timing import timed
 
@@ -11,7 +11,7 @@ __all__ = ["program_of"]
 
 
 def program_of(graph: QuantizedGraph, optimize: bool = True, op_set: int = 1) -> Program:
-    """The program of a graph, of ops of op-sets up to ``op_set``. Raises what `cvm.lowering.lower` raises."""
+    """The program of a graph, with ops of op-sets up to ``op_set``. Raises the errors of `cvm.lowering.lower`."""
     with timed("importing"):
         from cvm.lowering import lower
         from cvm.passes.optimize import optimize_built

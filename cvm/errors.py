@@ -1,7 +1,7 @@
 """The errors of cvm: one class per verdict, each with a stable code and a location.
 
-A caller tells the verdicts apart by class, a program by ``code`` (which never changes once released), a person by
-the message: what was found, what was expected, and where.
+A caller distinguishes verdicts by class, a program by ``code`` (which never changes once released), a person by the
+message: what was found, what was expected, and where.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CvmError(ValueError):
         self.message = message
         self.location = location or Location()
         self.expected: tuple[str, ...] = ()
-        """What could have stood there instead, where that is known."""
+        """The names that would be valid there, if they are known."""
         self.trace: tuple[Location, ...] = ()
         """The invocations that led to the error, innermost first: ``op`` is what was invoked there."""
         self.others: tuple[CvmError, ...] = ()
@@ -74,7 +74,7 @@ class CvmError(ValueError):
 
 
 class Malformed(CvmError):
-    """Bytes or text that are not of the format at all."""
+    """Bytes or text that do not have the format."""
 
 
 class Invalid(CvmError):
@@ -82,11 +82,11 @@ class Invalid(CvmError):
 
 
 class Unsupported(CvmError):
-    """Valid, but outside what this version does."""
+    """Valid, but not supported by this version."""
 
 
 class LimitExceeded(CvmError):
-    """Within the rules, but larger than the limits profile admits; found before anything is allocated."""
+    """Within the rules, but larger than the limits profile allows; detected before anything is allocated."""
 
     exit_code = 4
 
@@ -98,4 +98,4 @@ class Mismatch(CvmError):
 
 
 class ClampWarning(UserWarning):
-    """Real numbers for an input were out of the range of its quantiser and were clamped to it."""
+    """Real numbers for an input were outside the range of its quantiser and were clipped to it."""

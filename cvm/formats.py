@@ -1,4 +1,4 @@
-"""What a file is, by what it begins with: models, files of cvm, and what people give to cvm by mistake."""
+"""The format of a file, recognised by its first bytes: models, files of cvm, and files given to cvm by mistake."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["FileFormat", "ModelFormat", "diagnosed", "model_format", "recognised
 ModelFormat: TypeAlias = Literal["nnef", "onnx", "tflite"]
 
 _SAMPLE = 512
-"""Bytes of a file that are looked at."""
+"""How many bytes of a file are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A format: its key, what a file of it is called, and what to do with one."""
+    """A format: its key, the words for a file of it, and what to do with such a file."""
 
     key: str
     words: str
@@ -94,7 +94,7 @@ _MAGIC = (
     (8, b"WEBP", "picture"),
     (0, b"version https://git-lfs", "lfs"),
 )
-"""Where in a file, which bytes, and the key of the format."""
+"""An offset in a file, the bytes there, and the key of the format that has them."""
 
 _ZIPS = (
     (b".npy", "npz"),
@@ -106,21 +106,21 @@ _ZIPS = (
     (b"config.json", "keras"),
     (b"model.weights.h5", "keras"),
 )
-"""How the name of a zip archive's first member ends, and the key of the format."""
+"""Endings of the name of a zip archive's first member, each with the key of the format."""
 
 _ONNX_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42"
-"""Tags of the fields of a ModelProto that may follow the version of the format."""
+"""Tags of the ModelProto fields that may follow the version of the format."""
 
 _SUFFIXES = {".onnx": "onnx", ".tflite": "tflite", ".mlmodel": "core_ml", ".pb": "tensorflow", ".cvm": "program"}
 
 _READ_BY_NNEF = frozenset({"nnef", "archive", "tensor"})
-"""What the reader of NNEF is given: it has its own words for what is wrong there."""
+"""The formats that the reader of NNEF gets; it has its own messages for errors in them."""
 
 
 def recognised(path: str | os.PathLike[str]) -> FileFormat | None:
-    """The format of a file or folder by its first bytes, else by its suffix; None where neither says anything.
+    """The format of a file or folder by its first bytes, else by its suffix; None if neither tells it.
 
-    What cannot be read has the format of its name. Nothing is parsed, and nothing of the file is run.
+    A file that cannot be read has the format of its name. Nothing is parsed, and nothing of the file is run.
     """
     name = os.fspath(path)
     if os.path.isdir(name):
@@ -163,11 +163,11 @@ def _by_text(text: bytes) -> str | None:
 
 
 def model_format(path: str | os.PathLike[str]) -> ModelFormat:
-    """The format of a model: of TFLite or ONNX by what it begins with or its suffix, of NNEF otherwise.
+    """The format of a model: TFLite or ONNX by the first bytes or the suffix, otherwise NNEF.
 
-    A path that cannot be read has the format of its name; whoever reads it says what is wrong. Raises `Invalid`
-    (``format.other``) for a file that is known to be no model that cvm reads, with what it is and what to do, and
-    (``format.unknown``) for one that is no text and not known either.
+    A path that cannot be read has the format of its name; the reader then raises the error. Raises `Invalid`
+    (``format.other``) for a file of a known format that is no model for cvm, with what it is and what to do, and
+    (``format.unknown``) for a file that is neither text nor known.
     """
     found = recognised(path)
     if found is None:
@@ -189,9 +189,9 @@ def _require_text(path: str) -> None:
 
 
 def diagnosed(error: CvmError, path: str | os.PathLike[str], expected: str, keys: Collection[str]) -> CvmError:
-    """The same error, with a better message where the file could not be decoded because it is of another known format.
+    """The same error, with a better message if the file could not be decoded because it has another known format.
 
-    ``expected`` says what was wanted, ``keys`` are the formats for which the message of ``error`` is right.
+    ``expected`` says what was wanted; ``keys`` are the formats for which the message of ``error`` is right.
     """
     if isinstance(error, Malformed):
         found = recognised(path)
@@ -205,7 +205,7 @@ def _message(found: FileFormat, expected: str) -> str:
 
 
 def _first_bytes(path: str) -> bytes:
-    """The first bytes of a regular file, none of anything else."""
+    """The first bytes of a regular file; no bytes for anything else."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return b""

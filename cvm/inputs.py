@@ -1,12 +1,12 @@
-"""Convert the arrays of a caller to the codes of single runs, and results back to arrays of the caller's layout.
+"""Convert the arrays of a caller to the codes of single runs, and results to arrays of the caller's layout.
 
-The rules, everywhere the same: an array has the shape of the external; or that with a leading batch axis; or N in
-place of a leading 1. With cycles it has one axis more, after the batch axis.
+The rules are the same everywhere. An array has the shape of the external, or that shape with a leading batch axis, or
+with N in place of a leading 1. With cycles it has one more axis, after the batch axis.
 
-An input with a quantiser takes real numbers, which are quantised as the document says: rounded once, exactly, and
-clamped to the range of the quantiser. What becomes of numbers out of range is the caller's to say (`Intake`). It takes
-integers only where the caller says that they are codes, or where each code stands for itself. An input without a
-quantiser takes integers, which are its values. Nothing else is clamped, cast or guessed: what does not fit is
+An input with a quantiser takes real numbers. They are quantised as the document says: rounded once, exactly, and
+clipped to the range of the quantiser; the caller decides about numbers out of range (`Intake`). Such an input takes
+integers only if the caller says that they are codes, or if each code stands for itself. An input without a
+quantiser takes integers, which are its values. Nothing else is clipped, cast or guessed: any other array is
 `Invalid`.
 """
 
@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import ClampWarning, Invalid, Location
-from cvm.program.model import Input, Program, Shape
+from cvm.program import Program
+from cvm.program.model import Input, Shape
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 
 __all__ = ["Clamped", "Feed", "Intake", "Layout", "OutOfRange", "ambiguous", "arrange", "check_codes", "stream"]
@@ -32,27 +33,27 @@ Feed: TypeAlias = dict[str, npt.NDArray[np.int32]]
 """The codes of one run, by the names of the inputs."""
 
 OutOfRange: TypeAlias = Literal["refuse", "warn", "clamp"]
-"""What becomes of real numbers beyond the range of an input's quantiser."""
+"""What to do with real numbers outside the range of an input's quantiser."""
 
 _PART = 2**20
-"""Elements that `stream` converts at once, or those of one sample."""
+"""How many elements `stream` converts at once; at least one sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clamped:
-    """The real numbers of one input that were clamped, because they round to no code of its quantiser."""
+    """The real numbers of one input that were clipped, because they round to no code of its quantiser."""
 
     tensor: str
     count: int
     of: int
-    """How many real numbers there were."""
+    """How many real numbers the input has."""
     value: float
-    """The one of them that is farthest from the range."""
+    """The number that is farthest from the range."""
     index: tuple[int, ...]
-    """Where it is in the array of the caller."""
+    """The index of that number in the array of the caller."""
     lo: float
     hi: float
-    """The range of the input, in real numbers; that of the channel of ``value`` where channels have their own."""
+    """The range of the input, in real numbers; if channels have ranges of their own, that of ``value``'s channel."""
 
     @property
     def excess(self) -> float:
@@ -69,18 +70,18 @@ class Clamped:
 
 @dataclass(slots=True)
 class Intake:
-    """What a caller says of the arrays of one call, and what was clamped of them.
+    """What a caller says about the arrays of one call, and which numbers were clipped.
 
-    ``codes``: whether integers for an input with a quantiser are its codes; otherwise they are refused unless each code
-    stands for itself, since they may as well be meant as numbers. ``out_of_range`` says what becomes of real numbers
-    that are rounded to no code: "clamp" takes the nearest code, as the document says; "warn" also notes them for
+    ``codes``: whether integers for an input with a quantiser are its codes; without it they are refused unless each
+    code stands for itself, since they may be meant as numbers. ``out_of_range`` is for real numbers that round to no
+    code: "clamp" takes the nearest code, as the document says; "warn" also records them for
     `report`; "refuse" raises. Raises `Invalid` (``input.options``) for another word.
     """
 
     codes: bool = False
     out_of_range: OutOfRange = "clamp"
     clamped: list[Clamped] = field(default_factory=list)
-    """What was clamped, in the order of the runs; noted under "warn" only."""
+    """The clipped numbers, in the order of the runs; recorded under "warn" only."""
 
     def __post_init__(self) -> None:
         if self.out_of_range not in get_args(OutOfRange):
@@ -88,7 +89,7 @@ class Intake:
             raise Invalid("input.options", f"out_of_range is one of {known}, found {self.out_of_range!r}")
 
     def report(self, stacklevel: int = 2) -> None:
-        """Warn of what was clamped: one `ClampWarning` for the whole call, with a part for each input."""
+        """Warn about clipped numbers: one `ClampWarning` for the whole call, with a part for each input."""
         if not self.clamped:
             return
         parts = [_together([item for item in self.clamped if item.tensor == name]) for name in self._names()]
@@ -100,7 +101,7 @@ class Intake:
 
 
 def _together(parts: Sequence[Clamped]) -> Clamped:
-    """What was clamped of one input in several arrays: all counted, and the farthest number of all."""
+    """The clipped numbers of one input in several arrays: their total count, and the farthest number of all."""
     farthest = max(parts, key=lambda item: item.excess)
     return replace(farthest, count=sum(item.count for item in parts), of=sum(item.of for item in parts))
 
@@ -112,7 +113,7 @@ class Layout:
     samples: int | None = None
     """The extent of the batch axis; None: one sample, without such an axis."""
     in_place: bool = False
-    """Whether the batch takes the place of a leading 1, where there is one."""
+    """Whether the batch takes the place of a leading 1, if there is one."""
     cycles: int | None = None
     """The extent of the cycle axis; None: one cycle, without such an axis."""
 
@@ -132,12 +133,12 @@ class Layout:
         return (self.samples or 1) * (self.cycles or 1)
 
     def run(self, joined: Array, shape: Shape, number: int) -> Array:
-        """The tensor of ``shape`` of one run, from what `join` gives; runs are counted from 0."""
+        """The tensor of ``shape`` of one run, from the result of `join`; runs are counted from 0."""
         found: Array = joined.reshape(self.runs, *shape)[number]
         return found
 
     def quantizer(self, quantizer: Quantizer, shape: Shape) -> Quantizer:
-        """The quantiser of a tensor of ``shape`` as one of the joined array."""
+        """The quantiser of a tensor of ``shape``, as a quantiser of the joined array."""
         axis = quantizer.axis
         if isinstance(quantizer, LogarithmicQuantizer) or axis is None:
             return quantizer
@@ -162,9 +163,9 @@ def arrange(
 def stream(
     program: Program, arrays: Mapping[str, Any], cycles: bool = False, intake: Intake | None = None
 ) -> tuple[Layout, Iterator[list[Feed]]]:
-    """As `arrange`, for data of any size: the codes are made as the samples are asked for.
+    """As `arrange`, for data of any size: the codes of a sample are made when it is asked for.
 
-    Names, types and shapes are checked at once, the numbers when their sample comes.
+    Names, types and shapes are checked at once, the numbers of a sample when it is asked for.
     """
     rules = intake or Intake()
     layout, given = _opened(program, arrays, cycles, rules)
@@ -179,7 +180,7 @@ def ambiguous(quantizer: Quantizer | None) -> bool:
 
 
 def check_codes(name: str, quantizer: Quantizer | None, array: Array) -> None:
-    """Refuse integers that may be codes of an input or numbers: the caller has to say which.
+    """Refuse integers that may be codes of an input or numbers: the caller has to say which they are.
 
     Raises `Invalid` (``input.integers``).
     """
@@ -209,7 +210,7 @@ def _streamed(program: Program, given: Mapping[str, Array], layout: Layout, inta
 def _opened(
     program: Program, arrays: Mapping[str, Any], cycles: bool, intake: Intake
 ) -> tuple[Layout, dict[str, Array]]:
-    """The layout of a call, and its arrays, of which names, types and shapes are in order."""
+    """The layout of a call, and its arrays with checked names, types and shapes."""
     if cycles and not program.state:
         raise Invalid("input.cycles", "the program keeps no state from run to run: it has no cycles")
     _check_names(program, arrays)
@@ -220,7 +221,7 @@ def _opened(
 def _feeds(
     program: Program, given: Mapping[str, Array], layout: Layout, intake: Intake, first: int = 0
 ) -> list[list[Feed]]:
-    """The codes of all runs of the samples from number ``first`` on, which ``given`` holds as ``layout`` says."""
+    """The codes of all runs of the samples from number ``first`` on; ``given`` holds them in ``layout``."""
     samples, length = layout.samples or 1, layout.cycles or 1
     feeds: list[list[Feed]] = [[{} for _ in range(length)] for _ in range(samples)]
     for item in program.inputs:
@@ -268,9 +269,9 @@ def _plain(item: Input, found: Any, intake: Intake) -> Array:
 
 
 def _common_layout(inputs: Sequence[tuple[Input, Shape]], cycles: bool) -> Layout:
-    """The one layout that the arrays of all inputs have."""
+    """The layout that the arrays of all inputs share. Raises `Invalid` if they share none."""
     layouts = [_layout(item, found, cycles) for item, found in inputs]
-    if Layout(samples=1) in layouts:  # then a leading 1 that is there is a batch of 1 in its place
+    if Layout(samples=1) in layouts:  # then a leading 1 of another array is a batch of 1
         alike = Layout(samples=1, in_place=True)
         layouts = [alike if layout == Layout() else layout for layout in layouts]
     common = next((layout for layout in layouts if layout.in_place), layouts[0] if layouts else Layout())
@@ -329,7 +330,7 @@ def _codes(item: Input, array: Array, layout: Layout, intake: Intake, first: int
 
 
 def _quantised(array: Array, quantizer: Quantizer, intake: Intake, first: int, where: Location) -> Array:
-    """The codes of real numbers; those out of range become what the caller says."""
+    """The codes of real numbers; the intake says what to do with numbers out of range."""
     from cvm.quantization.exact import quantize
 
     if intake.out_of_range == "clamp":
@@ -350,10 +351,10 @@ def _quantised(array: Array, quantizer: Quantizer, intake: Intake, first: int, w
 
 
 def _unclamped(array: Array, quantizer: Quantizer, where: Location) -> tuple[Array, Array | None]:
-    """The codes of real numbers, and which of these round to no code (None: all round to one).
+    """The codes of real numbers, and which of these round to no code (None: all round to a code).
 
-    A quantiser with one more step at each end says so exactly: what rounds to the further steps, or is clamped to them,
-    rounds to no code. Powers of two have one more at the far end, which moves the codes of all others by one.
+    A quantiser with one more step at each end finds this exactly: a number that rounds to a further step, or is clipped
+    to it, rounds to no code. Powers of two get one more step at the far end, which moves all other codes by one.
     """
     from cvm.quantization.exact import quantize
 
@@ -362,7 +363,7 @@ def _unclamped(array: Array, quantizer: Quantizer, where: Location) -> tuple[Arr
         outside = (codes < quantizer.lo) | (codes > quantizer.hi)
         return codes, outside if outside.any() else None
     codes = quantize(array, quantizer, where)
-    if quantizer.top >= _MOST_POWER:  # float64 has no greater numbers
+    if quantizer.top >= _MOST_POWER:  # there are no greater numbers in float64
         return codes, None
     further = quantize(array, LogarithmicQuantizer(quantizer.top + 1, quantizer.bits), where)
     outside = (further == quantizer.hi) | (further == quantizer.lo)
@@ -373,7 +374,7 @@ _MOST_POWER = 1024
 
 
 def _described(array: Array, outside: Array, quantizer: Quantizer, first: int, tensor: str) -> Clamped:
-    """What is out of range, for people: float64 is good enough."""
+    """The numbers out of range, for a message: float64 is precise enough."""
     indices, values = np.argwhere(outside), array[outside].astype(np.float64)
     channels = np.zeros(len(values), np.int64) if quantizer.axis is None else indices[:, quantizer.axis]
     count = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
@@ -396,5 +397,5 @@ def _ends(quantizer: Quantizer, channel: int) -> tuple[float, float]:
 
 
 def _counted(index: list[int], first: int) -> list[int]:
-    """The position among all samples, for a position counted from sample ``first``."""
+    """The index among all samples, for an index counted from sample ``first``."""
     return [first + index[0], *index[1:]] if index else index

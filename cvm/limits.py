@@ -41,33 +41,33 @@ class Limits:
     extent: int = INT32_MAX
     """Largest extent of a tensor."""
     elements: int = 2**28
-    """Elements of one tensor."""
+    """The most elements of one tensor."""
     constants: int = 2**32
-    """Bytes of all constants of a program, expanded."""
+    """The most bytes of all constants of a program, expanded."""
     nodes: int = 1_000_000
-    """Operations of a document, items of one list of a program."""
+    """The most operations of a document, and items of one list of a program."""
     entries: int = 25_000
-    """Inputs, constants, states, nodes, outputs, scales, offsets and exactness records of a program, together; a node
-    counts once more for every 16 operands."""
+    """The most inputs, constants, states, nodes, outputs, scales, offsets and exactness records of a program, together;
+    a node counts once more for every 16 operands."""
     program_bytes: int = 2**32
-    """Bytes of a program file."""
+    """The most bytes of a program file."""
     receipt_bytes: int = 2**26
-    """Bytes of a receipt or of a trace."""
+    """The most bytes of a receipt or of a trace."""
     name_bytes: int = 1_024
-    """UTF-8 bytes of one name."""
+    """The most UTF-8 bytes of one name."""
     text_bytes: int = 16 * 2**20
-    """Bytes of a document's text."""
+    """The most bytes of a document's text."""
     nesting: int = 64
-    """Depth of nested expressions, arrays and fragment invocations."""
+    """The greatest depth of nested expressions, arrays and fragment invocations."""
     expansion: int = 65_536
-    """Operations produced by expanding fragments; items produced by one compile-time expression."""
+    """The most operations made by expanding fragments; the most items made by one compile-time expression."""
     archive_members: int = 4_096
     archive_bytes: int = 2 * 2**30
-    """Bytes of all members of an archive, inflated."""
+    """The most bytes of all members of an archive, inflated."""
     archive_ratio: int = 200
-    """Inflated bytes per compressed byte."""
+    """The most inflated bytes per compressed byte."""
     work: int = 2**40
-    """Gas of one run."""
+    """The most gas of one run."""
 
 
 DEFAULT = Limits("default")

@@ -1,6 +1,6 @@
-"""The operations of NNEF 1.0.1 chapter 4 and of the Khronos dialect, and what is claimed of each.
+"""The operations of NNEF 1.0.1 chapter 4 and of the Khronos dialect, with the claim about each.
 
-``cvm ops --nnef`` shows it, and ``docs/nnef-operations.md`` is made from it.
+``cvm ops --nnef`` prints them, and ``docs/nnef-operations.md`` is generated from them.
 """
 
 from __future__ import annotations

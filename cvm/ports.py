@@ -1,4 +1,4 @@
-"""Inputs and outputs of a program in words: what to give, and what comes."""
+"""Inputs and outputs of a program in words: what to pass, and what a run returns."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Port:
     name: str
     shape: Shape
     dtype: Literal["real", "int32"]
-    """"real" where codes stand for real numbers, which an input takes and `Result.real` gives; else "int32"."""
+    """"real" if codes stand for real numbers, which an input takes and `Result.real` returns; else "int32"."""
     codes: tuple[int, int]
-    """The interval of the integers: of an input what it takes, of an output what is proven."""
+    """The interval of the integers: for an input the allowed one, for an output the proven one."""
     real: tuple[float, float] | None
-    """The real numbers that the least and the greatest code stand for, each the nearest float64; None without any."""
+    """The real numbers of the least and the greatest code, each the nearest float64; None without a quantiser."""
     quantizer: str | None
     """The quantiser in words."""
 
@@ -50,7 +50,7 @@ def inputs_of(verified: VerifiedProgram) -> tuple[Port, ...]:
 
 
 def outputs_of(verified: VerifiedProgram) -> tuple[Port, ...]:
-    """The outputs of a program, in its order, with what is proven of their integers."""
+    """The outputs of a program, in its order, with the proven intervals of their integers."""
     found = []
     for item in verified.program.outputs:
         proven = verified.ranges[item.value]
@@ -67,7 +67,7 @@ def _port(name: str, shape: Shape, codes: tuple[int, int], quantizer: Quantizer 
 
 
 def _values(quantizer: Quantizer, code: int) -> Iterator[Fraction]:
-    """What a code stands for, in every channel."""
+    """The real number of a code, in every channel."""
     if isinstance(quantizer, LinearQuantizer):
         yield from (quantizer.value(code, channel) for channel in range(len(quantizer.scale)))
     else:

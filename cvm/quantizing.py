@@ -1,7 +1,7 @@
-"""From any model and data to an exact integer program: quantisers are found, and the graph is lowered.
+"""From a model and data to an exact integer program: quantisers are chosen, and the graph is lowered.
 
-A model of NNEF has the quantisers of the page calibration.md, on every tensor; what one of ONNX or TFLite has
-stays, and what is missing is added where lowering refuses to go on without it, and nowhere else.
+In a model of NNEF every rounded tensor gets a quantiser (docs/calibration.md). A model of ONNX or TFLite keeps its
+quantisers; others are added only where lowering refuses without them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Unsupported
-from cvm.program.model import Program
+from cvm.program import Program
 
 if TYPE_CHECKING:
     from cvm.calibration import Calibration, Chooser, Settings, Trial, Widened
@@ -38,34 +38,34 @@ __all__ = [
 ]
 
 _MOST_REMEDIES = 64
-"""How often a graph is lowered again, with one more tensor rounded."""
+"""How often a graph is lowered again, each time with one more rounded tensor."""
 
 _WORTH_COMPILING = 100
-"""A program of more nodes than this for each sample is run by NumPy."""
+"""NumPy runs a program that has more nodes than this for each sample."""
 
 _WIDE = 2**16
-"""Codes of an integer input that are more are counts or indices."""
+"""An integer input with more codes than this holds counts or indices."""
 
 Data = Mapping[str, npt.ArrayLike]
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Quantized:
-    """A program, the quantisers that it was made with, and the graph as the file has it."""
+    """A program, the quantisers that it was made with, and the graph of the file."""
 
     program: Program
     calibration: Calibration
     source: QuantizedGraph
     remedies: tuple[str, ...] = ()
-    """What lowering refused before further tensors were rounded."""
+    """The refusals of lowering that led to further rounded tensors."""
     widened: tuple[Widened, ...] = ()
-    """What got more bits to reach a goal, what costs the outputs most first."""
+    """The tensors that got more bits to reach a goal, the most expensive for the outputs first."""
     settings: Settings = field(kw_only=True)
-    """The settings with what was chosen of what they left open."""
+    """The settings, with everything chosen that they left open."""
     trials: tuple[Trial, ...] = ()
-    """What was tried to choose that."""
+    """The trials behind these choices."""
     halves: tuple[str, ...] = ()
-    """Averages whose halves the file of ONNX that was made (`graph_onnx`) rounds to even, and the model does not."""
+    """Averages whose halves the written ONNX file (`graph_onnx`) rounds to even, and the model rounds otherwise."""
 
     def __repr__(self) -> str:
         return f"Quantized({self.program!r}, {self.calibration!r})"
@@ -73,16 +73,16 @@ class Quantized:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What more bits are to reach: an SQNR of every output, in decibels, and a size of the program file, in bytes.
+    """The goal of more bits: an SQNR of every output, in decibels, and a size of the program file, in bytes.
 
-    Activations get 16 bits and filters 12, those first that cost the outputs most. Without ``sqnr``, as many do as
-    ``most_bytes`` leaves room for.
+    Activations get 16 bits and filters 12, those first whose rounding costs the outputs most. Without ``sqnr``, as many
+    tensors get them as ``most_bytes`` allows.
     """
 
     sqnr: float | None = None
     most_bytes: int | None = None
     on_step: Callable[[str], None] | None = None
-    """Is told what is being done."""
+    """Receives a description of the current step."""
 
 
 class Loaded(Protocol):
@@ -108,8 +108,8 @@ def quantize_nnef(
 ) -> Quantized:
     """The program of a model of NNEF with the quantisers of `cvm.calibration.calibrate`.
 
-    With a ``goal``, tensors that cost the outputs most get more bits. Raises as `calibrate` and `lower`, and `Invalid`
-    (``calibration.goal``) where the goal cannot be reached.
+    With a ``goal``, the tensors whose rounding costs the outputs most get more bits. Raises as `calibrate` and `lower`,
+    and `Invalid` (``calibration.goal``) if the goal cannot be reached.
     """
     from cvm.calibration import Recalibrator
 
@@ -127,7 +127,7 @@ def calibrated_nnef(
 ) -> tuple[Calibration, Settings, tuple[Trial, ...]]:
     """The quantisers of `quantize_nnef` alone, for a model that need not become a program.
 
-    Beside them the settings with everything chosen that they leave open, and what was tried for it.
+    Also returns the settings with everything chosen that they leave open, and the trials behind these choices.
     """
     from cvm.calibration import Recalibrator
 
@@ -148,9 +148,9 @@ def quantize_completed(
 ) -> Quantized:
     """The program of a model of ONNX or TFLite that is quantised in part, or not at all.
 
-    ``data`` holds an array for every input, as for `cvm.reference.Reference.run`. With a ``goal``, tensors that cost
-    the outputs most get more bits. Raises as calibration does, `Unsupported` with the file where lowering refuses an
-    operation however its operands are quantised, and `Invalid` (``calibration.goal``) where the goal cannot be reached.
+    ``data`` holds an array for every input, as for `cvm.reference.Reference.run`. With a ``goal``, the tensors whose
+    rounding costs the outputs most get more bits. Raises as calibration does, `Unsupported` with the file if lowering
+    refuses an operation with all its operands quantised, and `Invalid` (``calibration.goal``) for an unreachable goal.
     """
     from cvm.calibration import Completer
 
@@ -162,7 +162,7 @@ def quantize_completed(
 
 
 def _chosen(first: Chooser, data: Data, cycles: bool) -> tuple[Chooser, tuple[Trial, ...]]:
-    """The chooser with everything chosen that its settings leave open, and what was tried for that."""
+    """The chooser with everything chosen that its settings leave open, and the trials behind these choices."""
     from cvm.calibration import chosen_settings
 
     tried: dict[Settings, Chooser] = {}
@@ -183,7 +183,7 @@ def _quantised(first: Chooser, data: Data, goal: Goal | None, *, optimize: bool,
 
 
 def _completed(chooser: Chooser, optimize: bool) -> Quantized:
-    """The program with the quantisers that are chosen, after as many remedies as lowering asks for."""
+    """The program with the chosen quantisers, after as many remedies as lowering needs."""
     remedies: list[str] = []
     while True:
         found = chooser.calibration()
@@ -197,7 +197,7 @@ def _completed(chooser: Chooser, optimize: bool) -> Quantized:
 
 
 class _Widening:
-    """Finds the fewest tensors that have to get more bits, in the order of what they cost the outputs."""
+    """Finds the fewest tensors that need more bits, in the order of what their rounding costs the outputs."""
 
     def __init__(
         self, chooser: Chooser, made: Quantized, data: Data, goal: Goal, *, optimize: bool, cycles: bool
@@ -210,7 +210,7 @@ class _Widening:
         self._sensitivity = Sensitivity(chooser.graph, real, cycles)
 
     def reached(self) -> Quantized:
-        """The program that reaches the goal. Raises `Invalid` where none does."""
+        """The program that reaches the goal. Raises `Invalid` if none does."""
         if self._is_good(self._made) and self._goal.sqnr is not None:
             return self._within(self._made)
         groups = self._chooser.groups()
@@ -235,7 +235,7 @@ class _Widening:
             count = min(len(order), count + max(1, len(order) // 8))
 
     def _estimate(self, order: list[Widened], count: int) -> float:
-        """The SQNR of the float graph with the quantisers of a count, on the runs that sensitivities are taken from."""
+        """The SQNR of the float graph when ``count`` tensors have more bits, on the runs that measure sensitivities."""
         from cvm.calibration.sensitivity import decibels_of
 
         self._say(f"trying more bits for {count} of {len(order)}")
@@ -290,7 +290,7 @@ class _Widening:
 
 
 def _finite_ratios(ratios: Mapping[str, float | None]) -> list[float]:
-    """The ratios that say something: none where an output is zero in the float graph."""
+    """The ratios that are finite numbers or infinite; an output that is zero in the float graph has none."""
     return [ratio for ratio in ratios.values() if ratio is not None]
 
 
@@ -305,8 +305,8 @@ def quantized_onnx(
 ) -> tuple[bytes, Quantized]:
     """The model of ONNX at ``path`` with the quantisers of ``made``, and the program that `cvm.compile` makes of it.
 
-    ONNX has scales of its own kind (`cvm.export.onnx`), so that it is another program than that of ``made``. Raises
-    `Unsupported` where the file has no place for a quantiser, or for changed weights, and as `cvm.compile`.
+    ONNX has scales of its own kind (`cvm.export.onnx`), so this is another program than that of ``made``. Raises
+    `Unsupported` if the file cannot hold a quantiser or changed weights, and as `cvm.compile`.
     """
     from cvm.export.onnx import quantized_model
     from cvm.frontends import onnx
@@ -330,7 +330,7 @@ def quantized_onnx(
 def graph_onnx(made: Quantized, *, optimize: bool = True) -> tuple[bytes, Quantized]:
     """The quantised graph of ``made``, from NNEF or TFLite, as a model of ONNX, and the program of that model.
 
-    Raises `Unsupported` where an operation has no mapping, and as `cvm.compile`.
+    Raises `Unsupported` if an operation has no mapping, and as `cvm.compile`.
     """
     from cvm.export.onnx import graph_model, halves_rounded_otherwise
     from cvm.frontends import onnx
@@ -347,10 +347,10 @@ def graph_onnx(made: Quantized, *, optimize: bool = True) -> tuple[bytes, Quanti
 def random_inputs(
     graph: QuantizedGraph, count: int, seed: int, low: float = -1.0, high: float = 1.0
 ) -> dict[str, npt.NDArray[Any]]:
-    """So many samples for every input of a graph.
+    """``count`` random samples for every input of a graph.
 
-    Real numbers are drawn evenly from [``low``, ``high``), codes evenly from those there are; of integers of more than
-    16 bits, which are counts or indices, those from 0 to 9.
+    Real numbers are drawn uniformly from [``low``, ``high``), codes uniformly from all codes. Integers of more than
+    16 bits are counts or indices, and are drawn from 0 to 9.
     """
     generator = np.random.default_rng(seed)
     found: dict[str, npt.NDArray[Any]] = {}
@@ -367,10 +367,10 @@ def random_inputs(
 
 
 def decibels(made: Quantized, data: Data, *, cycles: bool = False) -> dict[str, float | None]:
-    """The signal-to-quantisation-noise ratio of every real output: the program beside the graph of the file in float64.
+    """The SQNR of every real output: the program against the graph of the file in float64.
 
-    In decibels, over all elements of all runs: 10 log10(sum x^2 / sum (x - y)^2), x being the number of the graph and y
-    that of the program; infinite where all are equal, None where all x are zero and not all y.
+    In decibels, over all elements of all runs: 10 log10(sum x^2 / sum (x - y)^2), where x is the number of the graph
+    and y that of the program. Infinite if all are equal, None if all x are zero and not all y.
     """
     from cvm.reference import Reference
     from cvm.session import Session
@@ -379,23 +379,23 @@ def decibels(made: Quantized, data: Data, *, cycles: bool = False) -> dict[str, 
     real = {name: _numbers(made.source, name, array) for name, array in data.items()}
     wanted = reference.run_cycles(real) if cycles else reference.run(real)
     samples = max((len(array) for array in real.values()), default=1)
-    # Machine code takes as long to make for a node as NumPy computes the node for a hundred samples or more.
+    # Making machine code for a node takes as long as NumPy computes this node for a hundred samples or more.
     executor = "numpy" if len(made.program.nodes) > _WORTH_COMPILING * samples else None
-    session = Session(made.program, executor=executor, threads=1)  # one executor, since each has to be compiled
+    session = Session(made.program, executor=executor, threads=1)  # one executor, since each must be compiled
     given = session.run(_as_real(made, real), cycles=cycles, codes=True, out_of_range="clamp")
     names = [name for name in made.source.outputs if given.has_real(name)]
     return {name: _ratio(wanted[name], given.real(name)) for name in names}
 
 
 def _numbers(graph: QuantizedGraph, name: str, array: npt.ArrayLike) -> npt.NDArray[Any]:
-    """An input as both take it: integers given to a float input are the numbers that they are, not codes."""
+    """An input as both take it: integers given to a float input are numbers, not codes."""
     found = np.asarray(array)
     tensor = graph.tensors[name]
     return found.astype(np.float64) if tensor.quantizer is None and tensor.dtype == "scalar" else found
 
 
 def _as_real(made: Quantized, data: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
-    """Inputs as numbers, not codes, where the program has other codes for them than the model (`graph_onnx`)."""
+    """Inputs as numbers instead of codes, if the program has other codes for them than the model (`graph_onnx`)."""
     from cvm.reference.values import decoded
 
     found = dict(data)

@@ -1,8 +1,8 @@
-"""Proofs of equal applications of ops, made once within a block: blocks of a network that repeat prove the same.
+"""Proofs of equal applications of ops, made once within a block: repeated blocks of a network need the same proofs.
 
-What an op proves of its results is a function of its attributes and of the shapes and ranges of its operands
-(`cvm.ops.Op.prove`). Within `remembering` the result for equal ones, compared item by item, is the result found before.
-Lowering and optimisation build programs with it. Verification (`cvm.program.verify`) proves everything anew.
+What an op proves about its results is a function of its attributes and of the shapes and ranges of its operands
+(`cvm.ops.Op.prove`). Within `remembering`, equal applications, compared item by item, get the result found before.
+Lowering and optimisation use this. Verification (`cvm.program.verify`) does not: it proves everything anew.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from cvm.ops.ranges import Bounds, Range, Stored
 __all__ = ["Remembered", "proven", "remembering"]
 
 MOST = 2**22
-"""The most bounds that are remembered, some 32 MiB; what was not asked for the longest time is forgotten."""
+"""The most bounds that are remembered, some 32 MiB; the least recently used proof is dropped first."""
 ITEMS = 2**12
 """Proofs with more bounds than this are not remembered."""
 OVERHEAD = 2**8
-"""Bounds that an entry counts besides its own."""
+"""How many bounds an entry counts in addition to its own."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Remembered:
         return self._proofs[key][0]
 
     def keep(self, key: Hashable, proof: tuple[Range, ...], size: int) -> None:
-        """Remember a proof of ``size`` bounds, as long as there is room."""
+        """Remember a proof of ``size`` bounds, if there is room."""
         if size > ITEMS:
             return
         self._proofs[key] = proof, size + OVERHEAD
@@ -70,7 +70,7 @@ def remembering() -> Iterator[Remembered]:
 
 
 def proven(op: Op, call: Call, location: Location | None) -> tuple[Range, ...]:
-    """What the op proves of its results. Raises `Invalid` as `cvm.ops.Op.prove`, which is never remembered."""
+    """What the op proves about its results. Raises `Invalid` as `cvm.ops.Op.prove`; errors are never remembered."""
     memory = _current.get()
     size = 2 * sum(bounds.size for bounds in call.ranges)
     if memory is None or size > ITEMS:
@@ -85,7 +85,7 @@ def proven(op: Op, call: Call, location: Location | None) -> tuple[Range, ...]:
 
 
 def _content(bounds: Range) -> Hashable:
-    """Everything that a range is: its kind, and its bounds item by item."""
+    """The whole content of a range: its kind, and its bounds item by item."""
     ends = (bounds.least, bounds.largest) if isinstance(bounds, Stored) else (bounds.lo, bounds.hi)
     return type(bounds), *((end.shape, end.dtype.str, _items(end)) for end in ends)
 

@@ -24,7 +24,7 @@ Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an executor gave, on one case, every integer that FORMAL gives."""
+    """Whether an executor gave every integer that FORMAL gives, on one case."""
 
     executor: str
     op: str
@@ -65,7 +65,7 @@ def run_selftest(executors: Sequence[str]) -> list[Verdict]:
 
 
 def _pattern(*shape: int, lo: int = -127, hi: int = 127) -> Array:
-    """Integers in [lo, hi] that follow no short period."""
+    """Integers in [lo, hi] without a short period."""
     count = int(np.prod(shape))
     items = (np.arange(count, dtype=np.int64) * 7919 + (np.arange(count) ** 2) % 1009) % (hi - lo + 1) + lo
     items[0], items[-1] = lo, hi

@@ -25,7 +25,7 @@ from cvm.executors import (
 )
 from cvm.formats import diagnosed
 from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange
-from cvm.program.model import Program
+from cvm.program import Program
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -41,14 +41,14 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 SHARES = 8
-"""Shares of the inputs of one call for each thread: none waits long for the last one."""
+"""How many shares of the inputs of one call each thread gets, so that no thread waits long for the last one."""
 
 
 class Result(Mapping[str, Int32Array]):
-    """What a run gave: int32 codes by the name of the output, then by the name of each captured tensor.
+    """The result of a run: int32 codes by the name of the output, then by the name of each captured tensor.
 
-    Arrays are stacked as the inputs were. Where an output and another captured tensor share a name, the name is the
-    output's.
+    Arrays are stacked as the inputs were. If an output and another captured tensor have one name, the name means the
+    output.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Result(Mapping[str, Int32Array]):
 
 
 class Observer(Protocol):
-    """What a witness uses to observe one run."""
+    """Observes one run for a witness."""
 
     @property
     def watch(self) -> Watch | None:
@@ -114,7 +114,7 @@ class Witness(Protocol):
 
 
 def _verified(program: object) -> VerifiedProgram:
-    """The verified program that a caller means. Raises `CvmError`, and `Invalid` (``argument.program``)."""
+    """The verified program that a caller passed. Raises `CvmError`, and `Invalid` (``argument.program``)."""
     from cvm.program.files import load_verified
     from cvm.program.verifier import VerifiedProgram, verify
 
@@ -132,7 +132,7 @@ def _verified(program: object) -> VerifiedProgram:
 
 
 def _several(inputs: object) -> Iterable[Any]:
-    """The inputs of many runs. Raises `Invalid` (``argument.inputs``) for what holds none."""
+    """The inputs of many runs. Raises `Invalid` (``argument.inputs``) for an argument that holds none."""
     if isinstance(inputs, Mapping | np.ndarray) or not isinstance(inputs, Iterable):
         raise expected("inputs", "several inputs, each arrays by name: [{...}, {...}]; `run` takes one", inputs)
     return inputs
@@ -142,9 +142,9 @@ class Session:
     """A program ready to run, with the state that it keeps between runs.
 
     ``program`` is a program, or the path of a program file. ``executor`` names one of `cvm.executors.EXECUTORS` (None:
-    the fastest that this machine has); ``threads`` is for the executor to use and never changes a byte. The program is
-    verified once, here, unless it comes verified. Raises `Invalid` or `LimitExceeded` for a program that is not valid,
-    and for a file as `cvm.load` does.
+    the fastest that this machine has). ``threads`` is the number of threads for the executor; it never changes a byte.
+    The program is verified once, here, unless it was verified already. Raises `Invalid` or `LimitExceeded` for one
+    that is not valid, and for a file the errors of `cvm.load`.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Session:
         return f"Session({self.program!r} on {self._name})"
 
     def _repr_html_(self) -> str:
-        """The program for notebooks, with what it takes and gives."""
+        """The program as HTML for notebooks, with its inputs and outputs."""
         from html import escape
 
         rows = [*(f"input {port!r}" for port in self.inputs), *(f"output {port!r}" for port in self.outputs)]
@@ -181,14 +181,14 @@ class Session:
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """What the program takes: name, shape, dtype, codes, real range and quantiser of each input."""
+        """The inputs: name, shape, dtype, codes, real range and quantiser of each."""
         from cvm.ports import inputs_of
 
         return inputs_of(self._verified)
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """What the program gives: the same of each output."""
+        """The outputs: name, shape, dtype, codes, real range and quantiser of each."""
         from cvm.ports import outputs_of
 
         return outputs_of(self._verified)
@@ -205,15 +205,15 @@ class Session:
 
     @property
     def state(self) -> dict[str, Int32Array]:
-        """What the program keeps for the next run, by name, as copies."""
+        """The state that the program keeps for the next run, by name, as copies."""
         return {name: array.copy() for name, array in self._state.items()}
 
     def reset(self) -> None:
-        """Forget the runs so far: the state is the initial one."""
+        """Set the state to the initial one."""
         self._state = initial_state(self.program)
 
     def explain(self) -> tuple[str, ...]:
-        """Which executor and why, then one line per node: the method chosen for it, and what justifies it."""
+        """The executor and the reason for it, then one line per node: the chosen method, and its justification."""
         return (f"{self._name}: {self._reason}", *self._executor.explain())
 
     def run(
@@ -229,19 +229,19 @@ class Session:
     ) -> Result:
         """Run on arrays by the names of the inputs.
 
-        An input with a quantiser takes real numbers, and integers only with ``codes``: then they are its codes. (Where
-        each code stands for itself, integers need no ``codes``.) An input without a quantiser takes integers.
-        ``out_of_range`` says what becomes of real numbers beyond the range of an
-        input: "clamp" takes the nearest code, as the document says, "warn" does so with one `ClampWarning` for the
-        call, "refuse" raises `Invalid` (``input.range``).
+        An input with a quantiser takes real numbers. It takes integers only with ``codes``, which says that they are
+        its codes. (If each code stands for itself, integers need no ``codes``.) An input without a quantiser takes
+        integers. ``out_of_range`` is for real numbers outside the range of an input: "clamp" takes the nearest code, as
+        the document says, "warn" does so with one `ClampWarning` for the call, "refuse" raises `Invalid`
+        (``input.range``).
 
-        ``capture`` names what to return besides the outputs: values of the program, or tensors of the document, whose
-        codes a value of another name may hold (`Exactness.value`); or it is "all", for all values. With ``cycles`` the
-        arrays have a cycle axis, before the tensor's and after the batch's. Without a batch axis, runs begin with the
-        state that the last one left and leave theirs; with one, every sample begins with the initial state and the
-        session's stays as it is. ``witness`` is shown every single run, with all tensors if it asks for
-        them. ``receipt`` leaves a receipt of the call in the result; "trace" lets it commit to every tensor of every
-        run. Raises `Invalid`.
+        ``capture`` names tensors to return besides the outputs: values of the program, or tensors of the document,
+        whose codes a value of another name may hold (`Exactness.value`). "all" returns all values. With ``cycles`` the
+        arrays have a cycle axis, before the tensor's axes and after the batch's. Without a batch axis, a run begins
+        with the state that the last run left, and leaves its own; with one, every sample begins with the initial
+        state, and the session's state does not change. ``witness`` observes every single run, with all tensors if it
+        asks for them. ``receipt`` puts a receipt of the call into the result; "trace" lets it commit to every tensor of
+        every run. Raises `Invalid`.
         """
         if receipt:
             return self._with_receipt(inputs, capture, cycles, witness, receipt == "trace", codes, out_of_range)
@@ -283,7 +283,7 @@ class Session:
         return result
 
     def _are_plain(self, inputs: Mapping[str, Any]) -> bool:
-        """Whether the inputs are int32 codes of one run in the shapes of the program: nothing is to be arranged."""
+        """Whether the inputs are int32 codes of one run in the shapes of the program and need no arranging."""
         if not isinstance(inputs, Mapping) or len(inputs) != len(self._plain):
             return False
         for name, shape in self._plain:
@@ -296,7 +296,7 @@ class Session:
         try:
             result = self._executor.run(inputs, self._state)
         except Invalid:
-            arrange(self.program, inputs, intake=Intake(codes=True))  # says which code of which input it is
+            arrange(self.program, inputs, intake=Intake(codes=True))  # raises an error that names the wrong code
             raise
         self._state = result.state
         codes = {output.name: result.values[output.value] for output in self.program.outputs}
@@ -311,10 +311,10 @@ class Session:
         codes: bool = False,
         out_of_range: OutOfRange = "warn",
     ) -> list[Result]:
-        """Run on each of ``inputs`` by itself, as many at once as the session has threads; results in their order.
+        """Run on each of ``inputs`` separately, as many at once as the session has threads; results in their order.
 
-        Every one begins with the initial state, and the session's state stays as it is. ``progress`` is called, from
-        this thread, with the number of inputs done. ``codes`` and ``out_of_range`` are those of `run`; there is one
+        Every run begins with the initial state, and the session's state does not change. ``progress`` is called, from
+        this thread, with the number of finished inputs. ``codes`` and ``out_of_range`` are those of `run`; there is one
         warning for all inputs. Raises `Invalid` for the first input that is not valid, with its number.
         """
         wishes, names = self._wished(capture)
@@ -339,7 +339,7 @@ class Session:
     def _each(
         self, compute: Callable[[_T], _R], items: Sequence[_T], progress: Callable[[int], None] | None = None
     ) -> list[_R]:
-        """``compute`` of every item, of several at once where the executor gains by it."""
+        """``compute`` for every item, for several at once if the executor gains by it."""
         threads = min(self._threads, len(items)) if self._name in CONCURRENT else 1
         results: list[_R] = []
         size = max(1, len(items) // (SHARES * threads))
@@ -359,24 +359,24 @@ class Session:
             return results
         if self._single is None:
             self._single = create(self._name, self._verified, 1)
-        from concurrent.futures import ThreadPoolExecutor  # which imports much, and few sessions need
+        from concurrent.futures import ThreadPoolExecutor  # imported here: it imports much, and few sessions need it
 
         with ThreadPoolExecutor(threads, thread_name_prefix="cvm-run") as pool:
             collect(pool.map(share, shares))
         return results
 
     def _sample(self, feeds: Sequence[Feed], capture: Capture, witness: Witness | None) -> list[tuple[RunResult, Any]]:
-        """The runs of one sample, from the initial state on; other samples may go on at the same time."""
+        """The runs of one sample, from the initial state on; other samples may run at the same time."""
         executor = self._single or self._executor
         return self._sequence(feeds, initial_state(self.program), capture, executor, witness)[0]
 
     def _wished(self, capture: str | Iterable[str] | None) -> tuple[dict[str, str] | Literal["all"], Capture]:
-        """What is asked for by name, and the values to capture for it."""
+        """The tensors asked for by name, and the values to capture for them."""
         wishes = self._captured(capture)
         return wishes, wishes if wishes == "all" else frozenset(wishes.values())
 
     def _captured(self, capture: str | Iterable[str] | None) -> dict[str, str] | Literal["all"]:
-        """The value that stands for each name that is asked for."""
+        """For each name that is asked for, the value that holds its codes."""
         if capture == "all":
             return "all"
         names = [] if capture is None else [capture] if isinstance(capture, str) else capture
@@ -399,7 +399,7 @@ class Session:
         executor: Executor,
         witness: Witness | None,
     ) -> tuple[list[tuple[RunResult, Any]], dict[str, Int32Array]]:
-        """Runs that hand their state on, each with the note of the witness, and the state that the last one leaves."""
+        """Runs that pass their state on, each with the note of the witness; and the state after the last one."""
         seen: list[tuple[RunResult, Any]] = []
         for feed in feeds:
             if witness is None:

@@ -1,7 +1,7 @@
-"""Where the time of a computation goes, for whoever asks.
+"""Where the time of a computation goes, for a caller that asks.
 
-What takes long says so with `timed`. Nothing is recorded, and next to nothing computed, unless somebody listens
-(`recorded`). Times are exclusive: those of a part within another one are not counted for the outer one.
+Code that takes long marks its parts with `timed`. Nothing is recorded, and next to nothing computed, unless a caller
+listens (`recorded`). Times are exclusive: the time of an inner part does not count for the outer one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Part", "Times", "recorded", "timed"]
 
 @dataclass(slots=True)
 class Part:
-    """The seconds of all parts of one stage and name, and how many these were."""
+    """The seconds of all parts with one stage and name, and how many parts these were."""
 
     stage: str
     name: str
@@ -30,10 +30,10 @@ class Times:
     """The times of the parts of a computation, in the order in which they first began."""
 
     began: Callable[[str, str], None]
-    """Is told the stage and the name of each part that begins."""
+    """Receives the stage and the name of each part that begins."""
     parts: dict[tuple[str, str], Part] = field(default_factory=dict)
     _inner: list[float] = field(default_factory=list)
-    """For each part that is open, the seconds of the parts within it."""
+    """For each open part, the seconds of the parts within it."""
 
     def _begin(self, stage: str, name: str) -> tuple[Part, float]:
         self.began(stage, name)
@@ -54,7 +54,7 @@ _listening: ContextVar[Times | None] = ContextVar("listening", default=None)
 
 @contextmanager
 def timed(stage: str, name: str = "") -> Iterator[None]:
-    """A part of a computation, for the recording that is going on."""
+    """A part of a computation, for the current recording."""
     times = _listening.get()
     if times is None:
         yield
@@ -68,7 +68,7 @@ def timed(stage: str, name: str = "") -> Iterator[None]:
 
 @contextmanager
 def recorded(began: Callable[[str, str], None] = lambda stage, name: None) -> Iterator[Times]:
-    """Record the times of the parts within the block. ``began`` is told each part that begins."""
+    """Record the times of the parts within the block. ``began`` receives each part that begins."""
     times = Times(began)
     token = _listening.set(times)
     try:

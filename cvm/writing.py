@@ -1,8 +1,8 @@
 """Writing results to files, pipes and devices.
 
-A regular file is replaced whole or not at all. A link stands for the file that it leads to. What is there and is no
-regular file is never replaced: bytes go into a pipe or a character device, such as ``/dev/null`` and ``/dev/stdout``,
-and everything else is refused.
+A regular file is replaced whole or not at all. A link stands for its target. Anything that is no
+regular file is never replaced: bytes are written into a pipe or a character device, such as ``/dev/null`` and
+``/dev/stdout``, and everything else is refused.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _REFUSED = ((stat.S_ISSOCK, "a socket"), (stat.S_ISBLK, "a block device"))
 def write_atomically(
     path: str | PathLike[str], *data: bytes | memoryview, mode: int = 0o666, lasting: bool = True
 ) -> None:
-    """Write ``data``, one after the other, to ``path``: there is the old content or the new, never a part of it.
+    """Write ``data``, one after the other, to ``path``: a reader sees the old content or the new, never a part of it.
 
-    A file of its own in the same folder is written, with ``mode`` as far as the process' mask allows, and renamed.
-    ``lasting``: it is flushed to the disk before, so that this holds even where the system stops. Raises OSError.
+    A temporary file in the same folder is written, with ``mode`` as far as the process' mask allows, and renamed.
+    ``lasting``: it is flushed to the disk before, so that this holds even if the system stops. Raises OSError.
     """
     target = Path(path)
     if not target.name:
@@ -47,12 +47,12 @@ def write_atomically(
 
 
 def write_file(path: str | PathLike[str], *data: bytes | memoryview) -> None:
-    """Write ``data``, one after the other, to what ``path`` leads to. Raises OSError.
+    """Write ``data``, one after the other, to the target of ``path``. Raises OSError.
 
-    A pipe waits for its reader. A file or a device that another process puts there meanwhile is not protected.
+    Writing to a pipe waits for its reader. A file or a device that another process puts there meanwhile may be lost.
     """
     try:
-        status = os.stat(path)  # of what a link leads to; the kernel refuses links that others left in a shared folder
+        status = os.stat(path)  # of a link's target; the kernel refuses links that others left in a shared folder
     except FileNotFoundError:
         write_atomically(os.path.realpath(path), *data)
         return
@@ -69,7 +69,7 @@ def write_file(path: str | PathLike[str], *data: bytes | memoryview) -> None:
 
 
 def _named(path: str | PathLike[str], status: os.stat_result) -> Path | None:
-    """The name, without links, of a file; None if it has none, as one that is open but deleted (``/proc/self/fd``)."""
+    """The name of a file, without links; None if it has none, like an open but deleted file (``/proc/self/fd``)."""
     target = Path(os.path.realpath(path))
     try:
         return target if os.path.samestat(os.stat(target), status) else None

@@ -1,10 +1,9 @@
-"""The directory of a zip archive, held against the limits before `zipfile` reads it.
+"""The directory of a zip archive, compared with the limits before `zipfile` reads it.
 
 `zipfile` makes an object of every entry of the directory, some 40 microseconds each, whatever the number of entries
-that the archive claims. So the directory is found, its size is bounded, and its entries are counted first. That is only
-worth something if `zipfile` finds the same directory; so what could be understood in two ways is refused: a comment at
-the end, bytes before the archive or between its parts, more than one disk, further data in a zip64 record. No .npz file
-has them.
+that the archive claims. So the directory is found, its size is bounded, and its entries are counted first. This only
+helps if `zipfile` finds the same directory. Therefore anything ambiguous is refused: a comment at the end, bytes before
+the archive or between its parts, more than one disk, further data in a zip64 record. No .npz file has them.
 
 Source: PKWARE APPNOTE.TXT, sections 4.3.12, 4.3.14 to 4.3.16.
 """
@@ -24,7 +23,7 @@ _END = struct.Struct("<4s4H2LH")
 _LOCATOR = struct.Struct("<4sLQL")
 _END_64 = struct.Struct("<4sQ2H2L4Q")
 _NAME_BYTES = 1_024
-"""Bytes of the name, the extra fields and the comment of an entry, on average over a directory, at most."""
+"""The most bytes of the name, the extra fields and the comment of an entry, on average over a directory."""
 
 
 def require_directory(file: IO[bytes], size: int, limits: Limits) -> None:
@@ -40,7 +39,7 @@ def require_directory(file: IO[bytes], size: int, limits: Limits) -> None:
 
 
 def _end(file: IO[bytes], size: int) -> tuple[int, int, int, int]:
-    """Entries, bytes and offset of the directory, and where the records behind it begin."""
+    """The entries, bytes and offset of the directory, and the offset of the records behind it."""
     end = size - _END.size
     signature, disk, first, here, entries, length, start, comment = _END.unpack(_read(file, end, _END.size))
     if signature != b"PK\x05\x06" or comment:
@@ -56,7 +55,7 @@ def _end(file: IO[bytes], size: int) -> tuple[int, int, int, int]:
 
 
 def _end_64(file: IO[bytes], offset: int, locator: tuple[bytes, int, int, int]) -> tuple[int, int, int, int]:
-    """The same from a zip64 record, which counts wherever there is one."""
+    """The same from a zip64 record, which takes precedence where it exists."""
     _, disk, found, disks = locator
     if found != offset or disk != 0 or disks > 1:
         raise _odd("its zip64 record is not where it is said to be")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from operator import index as exact_integer
 from typing import TypeAlias
 
-from cvm.program.model import Constant, Node, Program, Value
+from cvm.program.model import Constant, Node, ProgramParts, Value
 from formal.registry import OPS
 from formal.tensor import Index, Stored, Tensor, elements, flatten_index, indices, stored
 
@@ -26,7 +26,7 @@ class FormalError(ArithmeticError):
 
 
 def run(
-    program: Program, inputs: Mapping[str, Sequence[int]], state: Mapping[str, Sequence[int]] | None = None
+    program: ProgramParts, inputs: Mapping[str, Sequence[int]], state: Mapping[str, Sequence[int]] | None = None
 ) -> dict[str, Tensor]:
     """Every tensor of the program by name: inputs, constants, state and what the nodes compute, in this order.
 
@@ -42,13 +42,13 @@ def run(
     return {name: tensors[name] for name in program.value_names()}
 
 
-def next_state(program: Program, tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
+def next_state(program: ProgramParts, tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
     """The state for the next run, from all ``tensors`` of this one: each state takes the value of its update."""
     return {state.value.name: elements(tensors[state.update]) for state in program.state}
 
 
 def apply(node: Node, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The outputs of one node for given operands; nothing is computed before an element is asked for.
+    """The outputs of one node for given operands. An element is computed when it is read.
 
     Raises `FormalError` if an output has not the declared shape.
     """
@@ -61,7 +61,7 @@ def apply(node: Node, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def element(
-    program: Program,
+    program: ProgramParts,
     inputs: Mapping[str, Sequence[int]],
     tensor_name: str,
     index: Index,
@@ -69,10 +69,10 @@ def element(
 ) -> int:
     """The element at ``index`` of the tensor ``tensor_name``. Raises `FormalError`.
 
-    An element is computed with operands that answer 0 where they do not know better yet and note what they were asked
-    for. If nothing unknown was asked for, the result stands. Otherwise those elements come first, and then it is
-    computed again: most ops need two passes, those that index by data need one more. A stack of elements instead of
-    recursion, so that the depth of a program does not matter.
+    An element is computed from operands whose unknown elements read as 0 and are recorded when they are read. If the
+    computation reads no unknown element, its result is right. Otherwise the recorded elements are computed first, and
+    then the computation is repeated: most ops need two passes, and ops that index by data need one more. A stack of
+    elements replaces recursion, so that the depth of a program does not matter.
     """
     given: dict[str, Tensor] = dict(_provided(program, inputs, state))
     given.update({constant.name: _encoded(constant) for constant in program.constants})
@@ -90,7 +90,7 @@ def element(
             stack.pop()
             continue
         node, number = makers[name]
-        unknown: dict[Element, None] = {}  # in the order of asking, each element once
+        unknown: dict[Element, None] = {}  # in the order of reading, each element once
         operands = [
             given[operand] if operand in given else _asking(makers[operand], known, unknown) for operand in node.inputs
         ]
@@ -104,7 +104,7 @@ def element(
 
 
 def _asking(maker: tuple[Node, int], known: Mapping[Element, int], unknown: dict[Element, None]) -> Tensor:
-    """A tensor of which some elements are ``known``; it answers 0 for the others, which it enters into ``unknown``."""
+    """A tensor of which some elements are ``known``. The others read as 0, and are entered into ``unknown``."""
     node, index = maker
     value = node.outputs[index]
 
@@ -118,9 +118,9 @@ def _asking(maker: tuple[Node, int], known: Mapping[Element, int], unknown: dict
 
 
 def _provided(
-    program: Program, inputs: Mapping[str, Sequence[int]], state: Mapping[str, Sequence[int]] | None
+    program: ProgramParts, inputs: Mapping[str, Sequence[int]], state: Mapping[str, Sequence[int]] | None
 ) -> dict[str, Stored]:
-    """The tensors that come from outside: the inputs, and the state or its initial values."""
+    """The tensors that no node computes and that are no constants: the inputs, and the state or its initial values."""
     kept = state or {}
     unexpected = [name for name in inputs if name not in [given.value.name for given in program.inputs]]
     unexpected += [name for name in kept if name not in [held.value.name for held in program.state]]

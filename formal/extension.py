@@ -12,7 +12,7 @@ def rounded(v: int, s: int, rounding: str) -> int:
     """The integer that v / 2^s is rounded to, for s >= 0."""
     power: int = 2**s
     floor = v // power
-    if rounding == "half_up":  # floor(v / 2^s + 1/2), both terms over 2^(s+1)
+    if rounding == "half_up":  # floor(v / 2^s + 1/2), with the common denominator 2^(s+1)
         return (2 * v + power) // (2 * power)
     if rounding == "half_even":  # the nearest integer; of two equally near ones, the even one
         twice_remainder = 2 * (v - floor * power)
@@ -41,5 +41,5 @@ def requantize(*tensors: Tensor, rounding: str, lo: int, hi: int) -> Tensor:
 
 
 def broadcast_greater(A: Tensor, B: Tensor) -> Tensor:
-    """OP is 1 if a > b, else 0; all else as in the broadcast ops."""
+    """OP is 1 if a > b, else 0. The rest is as in the broadcast ops."""
     return broadcast(A, B, lambda a, b: 1 if a > b else 0)

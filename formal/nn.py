@@ -86,8 +86,8 @@ def max_pool2d(
     ceil_func rounds up if ceil_mode is true, else down;
     pad(n, i, p, q) = X[n, i, p, q] if p in [0, H) and q in [0, WD), else INT32_MIN.
 
-    PSH > PH, PSW > PW and last windows that start inside the image (E18) make every window hold an element of X, and
-    all of those exceed INT32_MIN: the padding never wins (E17).
+    Since PSH > PH, PSW > PW, and the last windows start inside the image (E18), every window holds an element of X.
+    All elements exceed INT32_MIN, so the padding is never the maximum (E17).
     """
     N, C, H, WD = X.shape
     PSH, PSW = pool_size

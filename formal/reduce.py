@@ -38,10 +38,10 @@ def reduce(
 
     # 3. Case keepdims is false.
     def Z(d_I: Index) -> Iterator[int]:
-        d = dict(zip(I, d_I, strict=False))  # nothing is kept: d_I is (0,) and I is empty
+        d = dict(zip(I, d_I, strict=False))  # if no axis is kept, d_I is (0,) and I is empty
         return (X[d] for d in product(*(range(n[i]) if i in R else (d[i],) for i in U)))
 
-    # With no axis left Y has one element; its shape is (1,), for rank 0 does not exist (E6).
+    # If no axis is left, Y has one element, and its shape is (1,), since rank 0 does not exist (E6).
     Y = Tensor([n[i] for i in I] or [1], lambda d_I: REDUCE_FUNC(Z(d_I)))
     if not keepdims:
         return Y
@@ -56,5 +56,5 @@ def sum_(X: Tensor, *, axes: tuple[int, ...], keepdims: bool, exclude: bool) -> 
 
 
 def max_(X: Tensor, *, axes: tuple[int, ...], keepdims: bool, exclude: bool) -> Tensor:
-    """REDUCE_FUNC(Z) = max Z: a true element of Z, never an initial value."""
+    """REDUCE_FUNC(Z) = max Z. It is an element of Z; there is no initial value."""
     return reduce(X, axes, keepdims, exclude, max)

@@ -16,8 +16,8 @@ Index: TypeAlias = tuple[int, ...]
 class Tensor:
     """A tensor: its shape, and the rule that gives the element at an index.
 
-    ``X[d]`` is the document's X[d_0, d_1, ..]. An index outside the range of the shape is an error of the formula that
-    made it, never a value.
+    ``X[d]`` is the document's X[d_0, d_1, ..]. An index outside the shape raises IndexError: the formula that made it
+    is wrong.
     """
 
     __slots__ = ("rule", "shape")
@@ -54,7 +54,7 @@ class Stored(Tensor):
         self.elements = elements
 
     def __getitem__(self, index: Index) -> int:
-        # The same element as by the rule: bounds and position in one pass, because FORMAL spends most of its time here.
+        # The same element as by the rule. Bounds and position take one pass, since FORMAL spends most of its time here.
         if len(index) != len(self.shape):
             raise IndexError(f"index {index} is outside the shape {self.shape}")
         position = 0

@@ -183,7 +183,7 @@ def squeeze(X: Tensor, *, axes: tuple[int, ...]) -> Tensor:
     def Y(y: Index) -> int:
         return X[tuple(y[I.index(i)] if i in I else 0 for i in range(N))]
 
-    # With no axis left Y has one element; its shape is (1,), for rank 0 does not exist (E6).
+    # If no axis is left, Y has one element, and its shape is (1,), since rank 0 does not exist (E6).
     return Tensor([n[i] for i in I] or [1], Y)
 
 

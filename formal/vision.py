@@ -1,6 +1,6 @@
 """Vision ops, FORMAL: the document's section "Vision Operators", in its order and with its index names.
 
-What belongs to a whole batch - which rows are valid, kept - is found once per batch and remembered.
+Facts about a whole batch - which rows are valid, which are kept - are computed once per batch and remembered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def get_valid_count(X: Tensor, *, score_threshold: int) -> tuple[Tensor, Tensor]
 
     @cache
     def valid(b: int) -> Sequence[int]:
-        """The valid n in increasing order: the one at index idx has idx valid ones before it."""
+        """The valid n in increasing order. So the row with index idx has idx valid rows before it."""
         return [n for n in range(N) if X[b, n, 1] > score_threshold]
 
     def Y(d: Index) -> int:
@@ -37,9 +37,9 @@ def get_valid_count(X: Tensor, *, score_threshold: int) -> tuple[Tensor, Tensor]
 def overlaps(r: Sequence[int], s: Sequence[int], iou_threshold: int) -> bool:
     """OLR(r, s) >= iou_threshold, with OLR in percent: 100 * intersection / union, compared exactly (E42).
 
-    A row is (id, score, x1, y1, x2, y2). Areas are signed: a box whose corners are swapped on one axis has a negative
-    one. A sum of areas, or a union, that is not positive counts as no overlap (E43). The intersection is never greater
-    than the union, hence a threshold of 101 or more is never reached.
+    A row is (id, score, x1, y1, x2, y2). Areas have a sign: a box whose corners are swapped on one axis has a negative
+    area. If the sum of the areas, or the union, is not positive, the boxes do not overlap (E43). The intersection is
+    never greater than the union, so a threshold of 101 or more is never reached.
     """
     _, _, r_x1, r_y1, r_x2, r_y2 = r
     _, _, s_x1, s_y1, s_x2, s_y2 = s
@@ -69,7 +69,7 @@ def non_max_suppression(
     IDX numbers the elements of U in increasing order.
     """
     B, N, K = X.shape
-    # No set of rows has more than N elements: N is as good as infinity.
+    # No set of rows has more than N elements, so N has the same effect as infinity.
     TK = N if top_k < 0 else top_k
     MOS = N if max_output_size < 0 else max_output_size
 

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import settings
 
 # Machines are noisy and proofs take as long as they take: a test fails for what it finds, never for its duration.
-settings.register_profile("cvm", deadline=None)
-settings.load_profile("cvm")
+settings.register_profile("all", deadline=None)
+settings.register_profile("few", deadline=None, max_examples=25)
 
 
 PARTS = 10
 """The long tests are run in so many parts, one on each day."""
 
-SWEPT = 3
+SWEPT = 5
 """One of so many cases of a sweep is always run."""
 
 _FAST_OF_A_FILE = 2
@@ -38,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The usual run tries few examples of the properties that do not say how many, other ones in every run."""
+    settings.load_profile("few" if config.option.markexpr == "not long" else "all")
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     day = config.getoption("--long-day")
     return [] if day is None else [f"part {day % PARTS} of {PARTS} (day {day} since 1970): --long-day {day}"]
@@ -46,6 +51,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.hookimpl(tryfirst=True)  # before pytest itself deselects by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_sweeps(items)
+    for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.property)
     day = config.getoption("--long-day")
     if config.getoption("--fast"):
         chosen = _fast(items)
@@ -66,7 +74,7 @@ def pytest_collection_finish() -> None:
 
 
 def mark_sweeps(items: list[pytest.Item]) -> None:
-    """Of each function marked ``sweep``, leave every third case, and at least one, and mark the others ``long``.
+    """Of each function marked ``sweep``, leave every fifth case, and at least one, and mark the others ``long``.
 
     The choice depends on the names of the cases alone, so that it is the same on every day and machine.
     """

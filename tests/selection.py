@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-__all__ = ["mostly_long"]
+__all__ = ["examples", "mostly_long"]
 
 
 def mostly_long(items: Iterable[Any], always: Collection[Any]) -> list[Any]:
@@ -17,3 +18,11 @@ def mostly_long(items: Iterable[Any], always: Collection[Any]) -> list[Any]:
     if missing:
         raise ValueError(f"no such parameters: {missing}")
     return [item if item in always else pytest.param(item, marks=pytest.mark.long) for item in listed]
+
+
+def examples(count: int) -> int:
+    """The examples of a property that needs ``count`` of them: all in the long suites, a quarter in the usual run.
+
+    A hundred is what properties have that do not say how many; the profiles of conftest.py scale all others by it.
+    """
+    return max(1, count * settings().max_examples // 100)

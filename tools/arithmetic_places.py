@@ -1,4 +1,4 @@
-"""The places of ``cvm`` whose fixed-width arithmetic `tools/lint_arithmetic.py` lets stand, and what bounds them.
+"""The functions of ``cvm`` whose fixed-width arithmetic `tools/lint_arithmetic.py` accepts, each with its bound.
 
 An entry names a module, a function, method or class of it (and all in it; ``*`` is the whole module), and the reason.
 """
@@ -46,14 +46,14 @@ REALS: Table = {
     ("cvm/report/ruler.py", "_PerChannel.values"): "numbers of codes are float64",
     ("cvm/report/plots.py", "histogram"): "edges are float64",
 }
-"""Real numbers in float64, positions of pixels among them; arrays of them have no annotation of their own."""
+"""Real numbers in float64, and positions of pixels; arrays of either have no annotation of their own."""
 
 SIZES: Table = {
     ("cvm/executors/native/checker/__init__.py", "_Checker._require_table"): "offsets in a table of constants",
     (
         "cvm/executors/native/checker/__init__.py",
         "_Checker._offsets",
-    ): "places in the arena; attributes are at most 4096",
+    ): "offsets in the arena; attributes are at most 4096",
     ("cvm/executors/native/checker/__init__.py", "_Checker._coefficients"): "offsets in the arena",
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
     ("cvm/executors/native/checker/addresses.py", "decoded"): "offsets in the arena",
@@ -77,7 +77,7 @@ SIZES: Table = {
     ): "positions within padded extents, all of which are arrays",
     ("cvm/frontends/common/decompositions/movement.py", "clipped_indices"): "indices that are clipped to an extent",
     ("cvm/frontends/onnx/rules/movement.py", "_around"): "positions within padded extents, all of which are arrays",
-    ("cvm/frontends/onnx/rules/ordering.py", "top_k"): "places in a tensor",
+    ("cvm/frontends/onnx/rules/ordering.py", "top_k"): "indices in a tensor",
     (
         "cvm/frontends/tflite/rules/movement.py",
         "gather_nd",
@@ -87,9 +87,9 @@ SIZES: Table = {
     (
         "cvm/frontends/openvx/rules/sample.py",
         "convolution",
-    ): "places in an image; paddings and steps are a size_t of its extents",
-    ("cvm/frontends/openvx/rules/sample.py", "deconvolution"): "places in an image",
-    ("cvm/frontends/openvx/rules/sample.py", "pooling"): "places in an image",
+    ): "indices in an image; paddings and steps are a size_t of its extents",
+    ("cvm/frontends/openvx/rules/sample.py", "deconvolution"): "indices in an image",
+    ("cvm/frontends/openvx/rules/sample.py", "pooling"): "indices in an image",
     ("cvm/frontends/webnn/rules/movement.py", "_last_written"): "numbers of updates, fewer than 2^22",
     ("cvm/lowering/parts/axis_sums.py", "AxisSum.totals"): "weights of resampling are factors of extents",
     (
@@ -97,44 +97,44 @@ SIZES: Table = {
         "AxisSum.of_items",
     ): "weights of resampling, 0 where nothing is read; products are Python integers",
     ("cvm/lowering/parts/axis_sums.py", "_value_sum"): "weights of resampling, 0 where nothing is read",
-    ("cvm/lowering/parts/correlation.py", "_folded"): "places on a line (limit.elements)",
-    ("cvm/lowering/rules/exact_softmax.py", "_proven_bits"): "places in a list of numbers",
-    ("cvm/lowering/rules/functions_of_sums.py", "_proven_bits"): "places in a list of numbers",
+    ("cvm/lowering/parts/correlation.py", "_folded"): "indices along a line (limit.elements)",
+    ("cvm/lowering/rules/exact_softmax.py", "_proven_bits"): "indices into a list of numbers",
+    ("cvm/lowering/rules/functions_of_sums.py", "_proven_bits"): "indices into a list of numbers",
     ("cvm/lowering/forms/gather.py", "_selected"): "indices along an axis",
-    ("cvm/lowering/rules/maxima.py", "_winners"): "places on a line (limit.elements)",
+    ("cvm/lowering/rules/maxima.py", "_winners"): "indices along a line (limit.elements)",
     ("cvm/lowering/rules/pooling.py", "_counts"): "taps of a window",
     ("cvm/lowering/rules/region_maximum.py", "_cells"): "numbers of cells",
-    ("cvm/lowering/rules/region_maximum.py", "_greatest"): "places in a tensor",
+    ("cvm/lowering/rules/region_maximum.py", "_greatest"): "indices in a tensor",
     (
         "cvm/lowering/rules/resampling.py",
         "_interpolation",
-    ): "places and weights of at most extent * factor, the extent of the result",
+    ): "indices and weights of at most extent * factor, the extent of the result",
     ("cvm/lowering/rules/shape.py", "_reflected"): "positions within padded extents, all of which are arrays",
-    ("cvm/lowering/proofs/staircase.py", "_looked_up"): "places in a table of at most _MOST_ENTRIES entries",
-    ("cvm/lowering/proofs/staircase.py", "_searched"): "places in a table of at most _MOST_THRESHOLDS entries",
-    ("cvm/lowering/proofs/table.py", "_Table._enclosed"): "places in a table, and codes of 32 bits in 64",
-    ("cvm/lowering/proofs/table.py", "_index"): "places in a table whose entries are a list",
-    ("cvm/lowering/proofs/table.py", "quantize_table"): "places in a table whose entries are a list",
-    ("cvm/lowering/forms/windows.py", "Axis.line"): "places on a line (limit.elements)",
-    ("cvm/lowering/forms/windows.py", "Axis.bordered"): "places on a line (limit.elements)",
-    ("cvm/lowering/forms/windows.py", "Axis.sources"): "places on a line (limit.elements)",
+    ("cvm/lowering/proofs/staircase.py", "_looked_up"): "indices into a table of at most _MOST_ENTRIES entries",
+    ("cvm/lowering/proofs/staircase.py", "_searched"): "indices into a table of at most _MOST_THRESHOLDS entries",
+    ("cvm/lowering/proofs/table.py", "_Table._enclosed"): "indices into a table, and codes of 32 bits in 64",
+    ("cvm/lowering/proofs/table.py", "_index"): "indices into a table whose entries are a list",
+    ("cvm/lowering/proofs/table.py", "quantize_table"): "indices into a table whose entries are a list",
+    ("cvm/lowering/forms/windows.py", "Axis.line"): "indices along a line (limit.elements)",
+    ("cvm/lowering/forms/windows.py", "Axis.bordered"): "indices along a line (limit.elements)",
+    ("cvm/lowering/forms/windows.py", "Axis.sources"): "indices along a line (limit.elements)",
     ("cvm/ops/movement.py", "_hulls"): "positions along an axis",
     ("cvm/ops/nn.py", "_window_sums"): "numbers of channels and groups",
     ("cvm/ops/nn.py", "Dense.range.sums"): "numbers of channels",
     ("cvm/ops/windows.py", "valid_taps"): "positions and taps: extents below 2^31, attributes at most 4096",
     ("cvm/calibration/equalization.py", "_channel_of_items"): "indices of channels",
     ("cvm/calibration/equalization.py", "_rescaled"): "exponents of at most 16",
-    ("cvm/quantization/calibration/histogram.py", "Histogram.of"): "places of bins and counts of items",
+    ("cvm/quantization/calibration/histogram.py", "Histogram.of"): "indices of bins and counts of items",
     ("cvm/quantization/calibration/histogram.py", "Histogram.__add__"): "counts of items",
     ("cvm/quantization/calibration/histogram.py", "Histogram.count"): "counts of items",
     ("cvm/quantization/calibration/histogram.py", "Histogram.share_outside"): "counts of items",
-    ("cvm/quantization/calibration/histogram.py", "Histogram._at"): "places of bins and counts of items",
+    ("cvm/quantization/calibration/histogram.py", "Histogram._at"): "indices of bins and counts of items",
     ("cvm/quantization/calibration/ranges.py", "_percentile"): "counts of items",
     ("cvm/quantization/calibration/ranges.py", "divergence"): "counts of items",
     ("cvm/report/measures.py", "Meter._add"): "counts of items; codes of 32 bits less the least of them, in 64",
-    ("cvm/report/measures.py", "Meter._bins"): "places of bins, which are cut to those that there are",
-    ("cvm/report/ruler.py", "_Tabulated.values"): "places in the table of all codes, of which these are some",
-    ("cvm/report/ruler.py", "_PerChannel._channels"): "places in a tensor",
+    ("cvm/report/measures.py", "Meter._bins"): "indices of bins, clipped to the existing bins",
+    ("cvm/report/ruler.py", "_Tabulated.values"): "indices into the table of all codes",
+    ("cvm/report/ruler.py", "_PerChannel._channels"): "indices in a tensor",
 }
 """Sizes, indices, addresses and counts: bounded by the limits profile (2^31 elements), far below 63 bits."""
 
@@ -225,7 +225,7 @@ PROVEN: Table = {
     (
         "cvm/executors/numpy/elemwise.py",
         "plan_cvm_left_shift.run",
-    ): "program.range and shift_bit <= 32: below 2^63; then cut to a precision of at most 32",
+    ): "program.range and shift_bit <= 32: below 2^63; then clipped to a precision of at most 32",
     (
         "cvm/executors/numpy/extension.py",
         "plan_requantize.run",

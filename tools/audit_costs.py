@@ -1,11 +1,11 @@
-"""What evidence costs: the time of receipts and traces of a program, and their share of the machine's SHA-256 rate.
+"""The costs of evidence: the time of receipts and traces of a program, and their share of the machine's SHA-256 rate.
 
     python tools/audit_costs.py PROGRAM [--executor E] [--threads N] [--repeat N]
 
-PROGRAM is a program file or a model. Inputs are the middles of their intervals. "rate" is how fast `hashlib` hashes one
-long message per thread, all threads at once; "share" is the bytes of the trace per second over that, once for tensors
-that are in memory and once for what a traced run takes beyond one whose tensors are shown and not hashed. Processor
-time is printed beside the clock's, since on a busy machine only the former says what the code costs.
+PROGRAM is a program file or a model. Inputs are the middles of their intervals. "rate" is the speed of `hashlib` on one
+long message per thread, all threads at once. "share" is the bytes of the trace per second divided by that rate: once
+for tensors that are in memory, and once for the time that hashing adds to a run that shows its tensors. Processor time
+is printed beside the clock's, because on a busy machine only processor time says what the code costs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cvm.executors import EXECUTORS, Int32Array, choose_executor, cores, create,
 
 
 def best(action: Callable[[], object], repeat: int) -> tuple[float, float]:
-    """The least time of the clock and of the processors, in seconds."""
+    """The least clock time and the least processor time of an action, in seconds."""
     clock, processors = [], []
     for _ in range(repeat):
         start = time.perf_counter(), time.process_time()
@@ -96,7 +96,7 @@ def main() -> int:
         print(f"by the {kind}: rate {streamed / 1e9:.2f} GB/s")
         beyond = measured["run, all tensors hashed"][index] - measured["run, all tensors shown"][index]
         for what, seconds in (("in memory", measured["roots of all tensors"][index]), ("as they are made", beyond)):
-            hashed = size / max(seconds, 1e-9)  # so small a program that the clock sees no difference
+            hashed = size / max(seconds, 1e-9)  # the clock shows no difference for a very small program
             print(f"    tensors {what}: {hashed / 1e9:.2f} GB/s, share {hashed / streamed:.0%}")
     return 0
 

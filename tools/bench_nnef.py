@@ -1,6 +1,6 @@
-"""How fast documents are read: ``python -m tools.bench_nnef`` prints the seconds that each of a few large ones takes.
+"""The speed of reading documents: ``python -m tools.bench_nnef`` prints the seconds that each large document takes.
 
-Each is checked as ``cvm nnef check`` does it, in a process of its own. The tests hold the first two to their bounds.
+Each is checked as ``cvm nnef check`` checks it, in a process of its own. The tests limit the first two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _document(body: str, extensions: str = "", fragments: str = "") -> str:
 
 
 def operations(count: int) -> str:
-    """A flat document of so many operations, of all kinds of arguments."""
+    """A flat document of ``count`` operations, with all kinds of arguments."""
     kinds = ("relu({0})", "add({0}, x)", "mul({0}, 0.5)", "clamp({0}, -1.0, 1.0)", "softmax({0}, axes = [1])")
     names = ["x", *(f"t{index}" for index in range(1, count)), "y"]
     lines = (
@@ -35,19 +35,19 @@ def operations(count: int) -> str:
 
 
 def literals(count: int) -> str:
-    """A constant of so many scalars."""
+    """A constant of ``count`` scalars."""
     numbers = ", ".join(f"{index % 1000}.{index % 7}e-{index % 5}" for index in range(count))
     return _document(f"    c = constant(shape = [{count}], value = [{numbers}]);\n    y = add_n([x, x]);\n")
 
 
 def integers(count: int) -> str:
-    """A constant of so many integers, negative ones among them."""
+    """A constant of ``count`` integers, some of them negative."""
     numbers = ",".join(str(index % 2001 - 1000) for index in range(count))
     return _document(f"    c = constant<integer>(shape = [{count}], value = [{numbers}]);\n    y = relu(x);\n")
 
 
 def expansions(count: int) -> str:
-    """A fragment of ten operations, invoked so many times."""
+    """A fragment of ten operations, invoked ``count`` times."""
     extensions = "extension KHR_enable_fragment_definitions KHR_enable_operator_expressions;"
     chain = "".join(f"t{index + 1} = t{index} * 0.5 + x; " for index in range(5))
     fragment = f"fragment f( x: tensor<scalar> ) -> ( y: tensor<scalar> )\n{{ t0 = x; {chain}y = t5; }}\n"

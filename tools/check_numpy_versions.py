@@ -1,11 +1,11 @@
-"""Check that the oldest and the newest NumPy that the project admits give the same bytes as the one installed here.
+"""Check that the oldest and the newest NumPy that the project allows give the same bytes as the installed NumPy.
 
     python tools/check_numpy_versions.py [--numpy VERSION ..] [MODEL ..]
 
 For each version a virtual environment is made in a temporary folder, with the project installed from a copy of the
-tree, and ``tests/determinism/fingerprint.py`` is run in it on the models (default: the one that comes with cvm, and
-those of ``../shared/models/digits``, where they are). Prints a table of all environments; exits 1 if one differs from
-this one, 2 if one cannot be made. Needs a package index; the oldest version is the bound in pyproject.toml.
+tree. ``tests/determinism/fingerprint.py`` runs in it on the models (default: the one that comes with cvm, and those of
+``../shared/models/digits`` that exist). Prints a table of all environments; exits with 1 if one differs from the
+installed one, with 2 if one cannot be made. Needs a package index; pyproject.toml has the oldest version.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ DIGITS = ROOT.parent / "shared" / "models" / "digits"
 MODELS = [ROOT / "cvm" / "demo" / "lenet_digits", DIGITS / "lenet_digits", DIGITS / "mobilenet_digits"]
 
 NEWEST = "newest"
-"""In place of a version: whatever the index has."""
+"""Used as a version: the newest that the index has."""
 
 PARTS = ("bytes", "digest", "numpy", "formal")
 """The hashes of a fingerprint, in the order of the table."""
 
 _SOURCES = ("cvm", "formal", "pyproject.toml", "README.md", "LICENSE")
-"""What an installation is made from."""
+"""The files that an installation is made from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Row:
     document: dict[str, Any]
 
     def differences(self, reference: Row) -> dict[str, list[str]]:
-        """The models that are not as in ``reference``, and which of their hashes differ."""
+        """The models that differ from ``reference``, and which of their hashes differ."""
         mine, theirs = self.document["models"], reference.document["models"]
         parts = {model: [part for part in PARTS if mine[model][part] != theirs[model][part]] for model in theirs}
         return {model: different for model, different in parts.items() if different}
@@ -63,7 +63,7 @@ def oldest(pyproject: str) -> str:
 
 
 def run(*command: str | Path, folder: Path | None = None) -> str:
-    """The standard output of a command that inherits nothing of this Python's packages. Raises CalledProcessError."""
+    """The standard output of a command that sees none of this Python's packages. Raises CalledProcessError."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith(("PYTHON", "OPENBLAS_"))}
     process = subprocess.run(
         command, cwd=folder, env=environment, check=True, capture_output=True, text=True, encoding="utf-8"
@@ -72,7 +72,7 @@ def run(*command: str | Path, folder: Path | None = None) -> str:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of what an installation is made from, so that building leaves nothing in the tree."""
+    """A copy of the files that an installation is made from, so that building leaves nothing in the tree."""
     for name in _SOURCES:
         source, target = ROOT / name, folder / name
         if source.is_dir():
@@ -94,18 +94,18 @@ def installed(folder: Path, source: Path, version: str) -> Path:
 
 
 def fingerprint(python: Path, models: Sequence[Path], folder: Path) -> dict[str, Any]:
-    """What ``fingerprint.py`` prints, run from ``folder``."""
+    """The output of ``fingerprint.py``, run from ``folder``."""
     document: dict[str, Any] = json.loads(run(python, SCRIPT, *models, folder=folder))
     return document
 
 
 def label(model: str) -> str:
-    """A model's folder and the one that it is in."""
+    """The name of a model's folder and of its parent."""
     return "/".join(Path(model).parts[-2:])
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Rows of one line each: where, versions, and the first digits of every hash; models one after the other."""
+    """One row per line: the environment, the versions, the first digits of every hash; one model after the other."""
     head = ["environment", "Python", "NumPy", "BLAS", "model", *PARTS, "same"]
     lines = [head]
     for row in rows:
@@ -119,7 +119,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def rows(versions: Sequence[str], models: Sequence[Path]) -> list[Row]:
-    """The fingerprint here, then that with each version. Raises CalledProcessError."""
+    """The fingerprint of this environment, then one for each version. Raises CalledProcessError."""
     with tempfile.TemporaryDirectory(prefix="cvm-numpy-") as name:
         folder = Path(name)
         found = [Row("this one", fingerprint(Path(sys.executable), models, ROOT))]

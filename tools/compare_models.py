@@ -1,4 +1,4 @@
-"""Run the networks of a folder and compare: with their exact codes, with what TFLite gives, with the labels.
+"""Run the networks of a folder and compare them with their exact codes, with TFLite's codes, and with the labels.
 
     python tools/compare_models.py [FOLDER]             print the tables (default: ../shared/models)
     python tools/compare_models.py [FOLDER] --write     write them to docs/models.md
@@ -36,10 +36,10 @@ Codes = npt.NDArray[Any]
 INTRODUCTION = """\
 # Networks
 
-Written by `tools/compare_models.py --write`, which says where the networks lie; do not edit. The tests compare the
-tables with what the networks give, where they are there.
+Written by `tools/compare_models.py --write`, whose help says where the networks lie; do not edit. Where the networks
+exist, the tests compare the tables with their results.
 
-## Real networks, and what TFLite makes of them
+## Real networks, compared with TFLite
 
 Four int8 networks as the Khronos converter writes them from TFLite files: scales per channel, automatic padding,
 transposes between layouts. Each result is compared with the exact codes, which an evaluator computes in rational
@@ -50,23 +50,23 @@ with its reference kernels. A step is one code; the class of an input is the fir
 ACCURACY = """
 ## Trained networks and their labels
 
-Small networks for the digits (8 x 8 pixels) and breast-cancer data of scikit-learn: how many inputs have their label as
-the class, by the codes that `cvm` gives and by the float model that the network was quantised from. The recurrent
-network reads a digit row by row, in 8 cycles, and is asked after the last. Every code of every tensor of these networks
-is that of the exact evaluator, softmax within its bound of one code.
+Small networks for the digits (8 x 8 pixels) and breast-cancer data of scikit-learn. The table counts the inputs whose
+label is the class by the codes of `cvm`, and by the float model that the network was quantised from. The recurrent
+network reads a digit row by row, in 8 cycles, and its class is read after the last. Every code of every tensor of these
+networks equals the exact evaluator's, softmax within its bound of one code.
 """
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far codes are from the exact ones."""
+    """The distance of codes from the exact ones."""
 
     codes: int
     differing: int
     steps: int
     inputs: int
     classes: int
-    """Inputs of another class; of a network with one output there are none."""
+    """How many inputs have another class; 0 for a network with one output."""
 
     @staticmethod
     def between(found: Codes, exact: Codes) -> Difference:
@@ -76,13 +76,13 @@ class Difference:
         return Difference(apart.size, int(np.count_nonzero(apart)), int(apart.max()), len(apart), classes)
 
     def cells(self) -> tuple[str, str, str]:
-        """Share of codes that differ, by how many steps, inputs of another class."""
+        """The share of codes that differ, by how many steps at most, and the inputs with another class."""
         return f"{100 * self.differing / self.codes:.1f} %", str(self.steps), f"{self.classes} of {self.inputs}"
 
 
 @lru_cache
 def real(folder: Path, name: str) -> dict[str, Difference]:
-    """Of one real network: "cvm", "TFLite optimised" and "TFLite reference" against the exact codes."""
+    """The difference from the exact codes of "cvm", "TFLite optimised" and "TFLite reference", for one real network."""
     with np.load(folder / "real" / name / "expected.npz") as file:
         arrays = {key: file[key] for key in file.files}
     program = cvm.compile(folder / "real" / name)
@@ -100,13 +100,13 @@ def real(folder: Path, name: str) -> dict[str, Difference]:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Inputs of a network with labels: how many there are, how many are right, and how many by the float model."""
+    """The numbers of labelled inputs of a network: all, those that it gets right, those that the float model does."""
 
     inputs: int
     right: int
     right_float: int
     same: int
-    """Inputs of the class that the float model gives."""
+    """How many inputs have the class that the float model gives."""
 
 
 @lru_cache
@@ -128,7 +128,7 @@ def accuracy(folder: Path, name: str) -> Accuracy:
 
 
 def page(folder: Path) -> str:
-    """docs/models.md."""
+    """The text of docs/models.md."""
     return "\n".join([INTRODUCTION, *_real_table(folder), ACCURACY, *_accuracy_table(folder), ""])
 
 

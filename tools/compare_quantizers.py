@@ -3,12 +3,12 @@
     python tools/compare_quantizers.py --other PYTHON [--samples N] [--seed S] [--json] MODEL.onnx ..
 
 ``PYTHON`` is the interpreter of an environment that has onnx and onnxruntime (``python -m venv E; E/bin/pip install
-onnx onnxruntime``); that of cvm needs neither. Both get N samples (16) drawn evenly from [-1, 1), integers from 0 to 9,
-and both use 8 bits, a scale per output channel of weights. ONNX Runtime (`quantize_static`, QDQ, all graph
-optimisations off, so that what it computes is what the file says) takes MinMax and Percentile in turn. SQNR is 10
-log10(sum x^2 / sum (x - y)^2) beside the float outputs of ONNX Runtime, of the output where it is least: once on the
-data of the calibration, once on as many further samples of the same kind. Outputs that ONNX Runtime's network gives
-as they are, since it rounds nothing on the way to them, are left out.
+onnx onnxruntime``); cvm's own environment needs neither. Both get N samples (16) drawn uniformly from [-1, 1), integers
+from 0 to 9. Both use 8 bits and a scale per output channel of weights. ONNX Runtime (`quantize_static`, QDQ, all graph
+optimisations off, so that it computes what the file says) uses MinMax and Percentile in turn. SQNR is 10 log10(sum x^2
+/ sum (x - y)^2) against the float outputs of ONNX Runtime, for the output where it is least: once on the data of the
+calibration, and once on as many further samples of the same kind. Outputs that ONNX Runtime's network leaves unchanged,
+because it rounds nothing on the way to them, are left out.
 
 It prints a table for docs/calibration.md; `--json` one line for each network instead.
 """
@@ -33,7 +33,7 @@ _WAYS = ("minmax", "percentile")
 
 
 def _ratio(wanted: npt.NDArray[Any], given: npt.NDArray[Any]) -> float:
-    """SQNR in decibels; infinite where all numbers are equal."""
+    """SQNR in decibels; infinite if all numbers are equal."""
     x, y = wanted.astype(np.float64).ravel(), given.astype(np.float64).ravel()
     noise, signal = float(np.square(x - y).sum()), float(np.square(x).sum())
     if noise == 0.0:
@@ -45,7 +45,7 @@ def _ratio(wanted: npt.NDArray[Any], given: npt.NDArray[Any]) -> float:
 
 
 def _other(model: Path, folder: Path, samples: int, seed: int) -> None:
-    """Write the data, the float outputs and what ONNX Runtime's quantised networks give into a folder."""
+    """Write the data, the float outputs and the outputs of ONNX Runtime's quantised networks into a folder."""
     import onnx
     import onnxruntime as ort
 
@@ -62,12 +62,12 @@ def _other(model: Path, folder: Path, samples: int, seed: int) -> None:
         try:
             quantised = _quantised(source, folder / f"{way}.onnx", way, feeds[:samples])
             _save(folder / f"{way}.npz", names, quantised, feeds)
-        except Exception as error:  # whatever the other tool raises is its result
+        except Exception as error:  # an error of the other tool is its result
             (folder / f"{way}.txt").write_text(f"{type(error).__name__}: {error}")
 
 
 def _prepared(onnx: Any, model: Any) -> Any:
-    """The model in opset 13 at least, which scales per channel need, with a batch of one."""
+    """The model in opset 13 or later, which scales per channel need, with a batch of one."""
     opset = next(item.version for item in model.opset_import if item.domain in ("", "ai.onnx"))
     if opset < 13:
         model = onnx.version_converter.convert_version(model, 13)
@@ -132,7 +132,7 @@ def _write(path: Path, arrays: dict[str, Any]) -> None:
 
 
 def _compared(model: Path, python: Path, samples: int, seed: int) -> dict[str, Any]:
-    """The ratios of one network: of each way on the data of the calibration and on further data."""
+    """The ratios of one network, for each way: on the data of the calibration, and on further data."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = [python, __file__, "--into", folder, "--samples", str(samples), "--seed", str(seed), model]
@@ -205,7 +205,7 @@ def main() -> int:
     for model in arguments.models:
         try:
             found = _compared(model.resolve(), arguments.other, arguments.samples, arguments.seed)
-        except Exception as error:  # one network that fails is no reason to lose the others
+        except Exception as error:  # one failing network must not lose the results of the others
             print(f"{model}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             code = 1
             continue

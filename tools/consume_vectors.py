@@ -1,9 +1,9 @@
 """A consumer of the test vectors that uses nothing of the project: plain Python, no third-party package.
 
-With a folder (default: spec_vectors) it runs what it implements and prints what passed and what is skipped;
-with --serve it is an external program of the protocol (spec_vectors/README.md).
-It verifies nothing, and skips what it has not: the vision ops, upsampling, whole programs, cases without a value.
-A file that breaks it, or needs more than MEMORY bytes or SECONDS, has failed, and it goes on with the next one.
+With a folder (default: spec_vectors) it runs the cases that it implements, and prints how many passed and were skipped.
+With --serve it is an external program of the protocol (spec_vectors/README.md).
+It has no verifier, and skips what it does not have: the vision ops, upsampling, whole programs, cases without a value.
+If a file breaks it, or needs more than MEMORY bytes or SECONDS, that file has failed, and it goes on with the next one.
 """
 
 # One page, to be read in one go.
@@ -230,7 +230,7 @@ def answer(op, case):
     return [["int32", y.shape, pack(f"<{len(y.at)}i", *y.at.values())]]
 
 def seconds(limit):
-    """From now on it may take so many seconds, where there are signals; 0 ends this."""
+    """Allow ``limit`` seconds from now on, if the system has signals; 0 ends the limit."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, limit)
 

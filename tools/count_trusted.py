@@ -1,10 +1,10 @@
-"""Count the lines that docs/trust.md asks to be believed, and write the counts into its tables.
+"""Count the lines of code that docs/trust.md asks readers to believe, and write the counts into its tables.
 
     python tools/count_trusted.py [--check]
 
-A row begins with file patterns in backquotes, then maybe ``without`` and more of them; its second cell is their lines.
-The row ``together`` is the sum of its table, which its last cell limits. With ``--check`` nothing is written: a count
-that is not so, a pattern without a file, and a sum above its limit are printed, and the exit code is 1.
+A row begins with file patterns in backquotes, optionally followed by ``without`` and more patterns; its second cell is
+the number of lines. The row ``together`` is the sum of its table, which its last cell limits. With ``--check`` nothing
+is written: a wrong count, a pattern without a file, and a sum above its limit are printed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _matched(root: Path, patterns: str) -> set[Path]:
 
 
 def counted(root: Path, text: str) -> tuple[str, list[str]]:
-    """The page with the counts that are so, and the sums that are above their limits."""
+    """The page with correct counts, and a message for each sum above its limit."""
     total, made, above = 0, [], []
     for line in text.splitlines():
         row = _ROW.fullmatch(line)

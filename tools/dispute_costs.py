@@ -1,11 +1,11 @@
-"""What one-step proofs cost: their sizes and what they open, for every op of a program, as tables.
+"""The costs of one-step proofs: their sizes and the leaves that they open, for every op of a program, as tables.
 
     python tools/dispute_costs.py [MODEL..] [--wide] [--elements N]
 
-A MODEL is a program file or a model; --wide is a program of ops on tensors that are awkward to cut: rows longer than a
-leaf, strides across many leaves, many operands. Inputs are drawn. Of every target of every op, the first, the last and
-N other elements are proven, each at its first, second, middle and last step; the tables have the largest numbers found,
-by op, and the bytes that no proof of any step can exceed. Every proof is judged.
+A MODEL is a program file or a model; --wide is a program of ops on tensors that are hard to split: rows longer than a
+leaf, strides across many leaves, many operands. Inputs are drawn. For every target of every op, the first, the last and
+N other elements are proven, each at its first, second, middle and last step. The tables have the largest numbers found,
+by op, and a bound on the bytes of the proof of any step. Every proof is judged.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Cost:
     steps: int
     """Of the element."""
     read: int
-    """Elements of the operand of which most are read: not fewer than there are multiply-adds."""
+    """How many elements are read of the operand that is read most: not fewer than the multiply-adds."""
     leaves_of_one: int
     leaves: int
     size: int
-    """Bytes of the proof."""
+    """The bytes of the proof."""
 
 
 def wide_program() -> Program:
-    """Ops on tensors that are awkward to cut into steps."""
+    """Ops on tensors that are awkward to split into steps."""
     builder = ProgramBuilder()
     random = np.random.default_rng(1)
 
@@ -126,7 +126,7 @@ def evidence_of(verified: VerifiedProgram, seed: int = 0) -> Evidence:
 
 
 def costs(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[int, int, Cost]]:
-    """The cost of steps of every op, by the numbers of the op and of its target."""
+    """The costs of steps of every op, with the numbers of the op and of its target."""
     random = Random(seed)
     for op, node in enumerate(true.program.program.nodes):
         for target in range(auxiliary_count(node.op) + len(node.outputs)):

@@ -7,7 +7,7 @@ __all__ = ["ADVICE", "FAMILIES"]
 FAMILIES = {
     "agreement": "Executors that are compared with each other (`cvm check`, `cvm demo`).",
     "any format": (
-        "The encoding that programs, receipts, traces and vectors share; `<format>` is the one of them that is read."
+        "The encoding that programs, receipts, traces and vectors share; `<format>` is the kind of file that is read."
     ),
     "archive": "Archives of arrays (`.npz`) beside receipts.",
     "argument": "An argument of a function of Python has the wrong type or value.",
@@ -23,21 +23,21 @@ FAMILIES = {
     "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
     "digest": "`cvm digest`, and digests that are expected.",
     "dispute": "Disputes about runs, and answers of their parties ([disputes.md](disputes.md)).",
-    "executors": "What an executor was asked to do.",
+    "executors": "Requests that an executor cannot fulfil.",
     "export": "Programs and quantisers written for others.",
     "format": "A file is not what a command or function takes.",
     "graph": (
         "A graph of real tensors breaks a rule of its operations ([graph.md](graph.md)). A file alone cannot "
         "cause this."
     ),
-    "input": "Arrays that a program is given.",
+    "input": "Arrays for the inputs of a program.",
     "inspect": "`cvm inspect`.",
     "judge": "How many elements FORMAL judges, and how they are drawn.",
     "key": "Files of keys.",
     "legalize": "`cvm legalize`: programs in the document's ops alone ([legalize.md](legalize.md)).",
     "limit": "A bound on files, shapes or work, found before memory is taken. Programs name their profile of bounds.",
     "log": "The log of an interrupted verification.",
-    "lowering": "A model was read, but no program of it is proven to be its meaning ([lowering.md](lowering.md)).",
+    "lowering": "A model was read, but no program can be proven to compute its meaning ([lowering.md](lowering.md)).",
     "nnef": "NNEF documents, tensor files, quantisation files and containers; the second word is the rule's chapter.",
     "onnx": "Models of ONNX ([onnx.md](onnx.md)).",
     "ops": "An integer operation is used against its declaration; `<label>` is C1, C2, .. of [ops.md](ops.md).",
@@ -45,14 +45,14 @@ FAMILIES = {
     "output": "Results could not be written.",
     "program": "A program breaks a rule of programs, or is no program.",
     "proof": "Files of one-step proofs.",
-    "quantization": "A quantiser or a scale that cannot be.",
+    "quantization": "An impossible quantiser or scale.",
     "receipt": "A receipt is not of its format, or cannot be built.",
     "reference": "The evaluation of a graph in float64 (`cvm nnef run`, `cvm report`, calibration).",
     "report": "`cvm report`.",
-    "result": "What a run gave.",
+    "result": "The result of a run.",
     "session": "`cvm.Session`.",
     "sign": "Keys and signatures of receipts.",
-    "state": "The state that a run begins with.",
+    "state": "The state before a run.",
     "step": (
         "A one-step proof is refused; the second word is the check that failed "
         "([commitments.md](commitments.md), section 9)."
@@ -65,12 +65,12 @@ FAMILIES = {
     "verify": "`cvm receipt verify`, `cvm.verify`.",
     "webnn": "WebNN graphs ([webnn.md](webnn.md)).",
 }
-"""What the codes with the same first word are about."""
+"""The subject of all codes with the same first word."""
 
 _WHOLE = (
     "The file is damaged or of another kind: copy or make it again; `cvm inspect` and `cvm digest` say what a file is."
 )
-_AGAIN = "The file is no regular file, or is being written: wait until it is written, and name a file."
+_AGAIN = "The path is no regular file, or the file is being written: wait until it is written, and name a file."
 _PATH = "Check the path and its permissions."
 _PYTHON = "Give an argument as the message says; [api.md](api.md) has the types."
 _EXPORT = (
@@ -109,9 +109,9 @@ ADVICE = {
     "cvm_runtime.": _EXPORT,
     "cvm_runtime.compat": "Say `correct` or `cvm-1`.",
     "cvm_runtime.export.": (
-        "The library has no form for this: run the program with cvm, or change what the message names."
+        "The library cannot express this: run the program with cvm, or change the part that the message names."
     ),
-    "cvm_runtime.options": "Leave the option out: a model of cvm-runtime has none of it.",
+    "cvm_runtime.options": "Leave the option out: it does not apply to models of cvm-runtime.",
     "cvm_runtime.unreadable": _PATH,
     "cvm_runtime.graph.file": _AGAIN,
     "cvm_runtime.params.file": _AGAIN,
@@ -129,7 +129,7 @@ ADVICE = {
     "input.integers": (
         "Say `--codes` (`codes=True`) if the integers are codes, or convert them to floats if they are numbers."
     ),
-    "input.range": "Scale the data as the model was trained, or let it be clamped: `--out-of-range clamp`.",
+    "input.range": "Scale the data as in training, or let cvm clip the numbers: `--out-of-range clamp`.",
     "inspect.": "Use `--json`.",
     "judge.": "Give `--judge` a count and `--salt` hexadecimal digits.",
     "key.": _AGAIN,
@@ -141,7 +141,7 @@ ADVICE = {
     "limit.stack": "Make the document less deep.",
     "log.": _AGAIN,
     "lowering.": _FEWER,
-    "lowering.contents": "Bring the tensor files: name the model's folder or archive, not the bare document.",
+    "lowering.contents": "Provide the tensor files: name the model's folder or archive, not the bare document.",
     "lowering.operation": (
         "Replace the operation, or use one of those that [graph.md](graph.md) lists as exact or bounded."
     ),
@@ -161,7 +161,7 @@ ADVICE = {
     "nnef.quantization.": "Correct `graph.quant`, or write a new one: `cvm quantize MODEL -i DATA -o graph.quant`.",
     "nnef.shapes.": "Correct the shapes, or the operation, at the line that the message names.",
     "nnef.tensor-file.": "Write the tensor file again; the message says what its header or its items break.",
-    "nnef.writer.": "The graph has no form in NNEF: write a program instead (`-o model.cvm`).",
+    "nnef.writer.": "NNEF cannot express the graph: write a program instead (`-o model.cvm`).",
     "onnx.": _EXPORT,
     "onnx.external": "Put the files of external data into the model's folder, or save the model with its data inside.",
     "onnx.file": _AGAIN,
@@ -192,8 +192,8 @@ ADVICE = {
     "receipt.file": _AGAIN,
     "receipt.unreadable": _PATH,
     "reference.": "Correct the model or the data at the tensor that the message names.",
-    "reference.operation": "The operation has no float meaning here: leave the comparison out.",
-    "reference.data": "Bring the tensor files: name the model's folder or archive.",
+    "reference.operation": "cvm has no float reference for this operation: leave the comparison out.",
+    "reference.data": "Provide the tensor files: name the model's folder or archive.",
     "report.": (
         "Name the model that the program was compiled from, labels that are integers, and an output of real numbers."
     ),
@@ -201,7 +201,7 @@ ADVICE = {
     "result.": "Read the codes: the output has no quantiser.",
     "session.": _PYTHON,
     "sign.": "Make a key with `openssl genpkey -algorithm ed25519 -out key.pem`.",
-    "sign.package": "`pip install 'cvm[sign]'`. To verify signatures needs no extra.",
+    "sign.package": "`pip install 'cvm[sign]'`. Verifying signatures needs no extra.",
     "state.": "Give the state as the program declares it, as codes: `cvm inspect PROGRAM`.",
     "step.": _PROOF,
     "step.count": "Name a step that the element has; steps count from 0.",
@@ -224,4 +224,4 @@ ADVICE = {
     "verify.": "Name a level that the given files allow; [receipts.md](receipts.md) has the levels.",
     "webnn.": "Give arrays of the declared types, finite and within the range that the message names.",
 }
-"""What to do about a code that begins so; the longest beginning counts."""
+"""What to do about a code, by the beginning of the code; the longest matching beginning counts."""

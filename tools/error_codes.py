@@ -1,7 +1,7 @@
 """The codes of all errors that cvm raises, with class and message, read from the source.
 
 A code is the first argument of an error class of ``cvm/errors.py``, or of a function that passes one of its parameters
-on to such a class, at any depth. What only a run knows stands as ``<name>``: ``ops.<name>.arity``.
+on to such a class, at any depth. A part that only a run knows is written as ``<name>``: ``ops.<name>.arity``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["Raised", "Source", "raised"]
 ROOT = Path(__file__).resolve().parents[1]
 CLASSES = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.CvmError)}
 DEPTH = 6
-"""A code goes through at most so many functions to its class."""
+"""The most functions through which a code goes to its class."""
 
 SHARED = ("cvm", "frontends", "common")
-"""The package whose functions are given objects of several front ends."""
+"""The package whose functions receive objects of several front ends."""
 
 Function = ast.FunctionDef
 
 
 @dataclass(frozen=True, order=True)
 class Raised:
-    """A code that the source can raise: its class, what the message says, and where."""
+    """A code that the source can raise: its class, its message, and where it is raised."""
 
     code: str
     kind: str
@@ -40,7 +40,7 @@ class Raised:
 
 @dataclass(frozen=True)
 class Text:
-    """A string made of pieces: what is written, parameters of the enclosing function, and what only a run knows."""
+    """A string made of pieces: literal text, parameters of the enclosing function, and words that only a run knows."""
 
     pieces: tuple[tuple[str, str], ...] = ()
 
@@ -53,17 +53,17 @@ class Text:
         )
 
     def has(self, sort: str) -> bool:
-        """Whether there is a piece of that sort."""
+        """Whether a piece of that sort exists."""
         return any(found == sort for found, _ in self.pieces)
 
     def shown(self, unknown: str) -> str:
-        """The text with what only a run knows in the form ``unknown``, which has ``{}`` for the word."""
+        """The text; a word that only a run knows has the form ``unknown``, in which ``{}`` stands for its name."""
         return "".join(text if sort == "written" else unknown.format(_word(text)) for sort, text in self.pieces)
 
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A function that raises an error whose code contains parameters of its own."""
+    """A function that raises an error whose code contains parameters of the function."""
 
     module: str
     name: str
@@ -77,7 +77,7 @@ class Wrapper:
 
 @dataclass(frozen=True)
 class Body:
-    """A function with what the search asks of it again and again: its class, parameters, named values and calls."""
+    """A function with the facts that the search needs often: its class, parameters, named values and calls."""
 
     function: Function
     owner: str | None
@@ -87,7 +87,7 @@ class Body:
 
 
 class Source:
-    """The modules of a folder, and what their functions raise."""
+    """The modules of a folder, and the errors that their functions raise."""
 
     def __init__(self, folder: Path) -> None:
         files = sorted(folder.rglob("*.py"))
@@ -95,7 +95,7 @@ class Source:
         self._imports = {name: dict(_imported(tree)) for name, tree in self._modules.items()}
         self._bases: dict[str, tuple[str, ...]] = {name: (name,) for name in CLASSES}
         self._made = set(CLASSES)
-        for tree in [*self._modules.values()] * 2:  # a class may stand before the one that it derives from
+        for tree in [*self._modules.values()] * 2:  # twice: a class may stand before its base class
             self._bases.update(_derived(tree, self._bases))
         self._bodies = {name: tuple(_bodies(tree)) for name, tree in self._modules.items()}
         for bodies in self._bodies.values():
@@ -103,7 +103,7 @@ class Source:
         self._used: set[Wrapper] = set()
 
     def raised(self) -> list[Raised]:
-        """All codes, sorted; each once for each class, with the message of the first place."""
+        """All codes, sorted; each once for each class, with the message of its first occurrence."""
         found: list[Raised] = []
         wrappers: list[Wrapper] = []
         for _ in range(DEPTH):
@@ -118,14 +118,14 @@ class Source:
             if set(again) == set(wrappers):
                 break
         found += [_unresolved(one) for one in wrappers if one not in self._used]
-        found = [item for item in found if "." in item.code or item.code.isidentifier()]  # or it is raised again
+        found = [item for item in found if "." in item.code or item.code.isidentifier()]  # others are raised again
         first: dict[tuple[str, str], Raised] = {}
         for item in sorted(found, key=lambda item: (item.code, item.kind, not item.message, item.module, item.line)):
             first.setdefault((item.code, item.kind), item)
         return list(first.values())
 
     def _constructor(self, name: str) -> str:
-        """The class whose ``__init__`` an error class has: its own, or that of its first base that is an error."""
+        """The class whose ``__init__`` an error class has: itself, or its first base that is an error."""
         while name not in self._made:
             name = self._bases[name][0]
         return name
@@ -187,7 +187,7 @@ class Source:
 
 
 def _unresolved(wrapper: Wrapper) -> Raised:
-    """What a function raises that is called from nowhere with words that the source has."""
+    """The error of a function that no call in the source gives a known code."""
     code, message = wrapper.code.filled({}), wrapper.message.filled({})
     return Raised(code.shown("<{}>"), wrapper.kind, message.shown("{{{}}}"), wrapper.module, 0)
 
@@ -211,18 +211,18 @@ def _module(file: Path, root: Path) -> str:
 
 
 def _same(home: str, imported: str) -> bool:
-    """Whether a name that is imported from one module may live in another: packages hand on what is inside of them."""
+    """Whether a name imported from one module may be defined in another: packages pass on names of their modules."""
     return home == imported or home.startswith(f"{imported}.")
 
 
 def _room(module: str) -> tuple[str, ...]:
-    """The package that a module belongs to, whose methods it calls, and no others; but for modules of SHARED."""
+    """The package of a module, to whose methods its calls are limited; modules of SHARED are an exception."""
     parts = module.split(".")
     return tuple(parts[: 3 if parts[1:2] == ["frontends"] else 2])
 
 
 def _shared(one: str, other: str) -> int:
-    """How many parts two module names share at their beginning."""
+    """How many parts two module names have in common at their beginning."""
     pairs = list(zip(one.split("."), other.split("."), strict=False))
     return next((index for index, (a, b) in enumerate(pairs) if a != b), len(pairs))
 
@@ -235,7 +235,7 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str | None, Function]]:
-    """All functions with the class that they stand in; those in functions count for themselves."""
+    """All functions with their classes; a function inside a function counts by itself."""
 
     def walk(node: ast.AST, owner: str | None) -> Iterator[tuple[str | None, Function]]:
         for child in ast.iter_child_nodes(node):
@@ -256,7 +256,7 @@ def _bodies(tree: ast.Module) -> Iterator[Body]:
 
 
 def _own_calls(function: Function) -> Iterator[ast.Call]:
-    """The calls of a function that are not those of a function inside of it."""
+    """The calls of a function, without those of functions inside it."""
     todo: list[ast.AST] = list(ast.iter_child_nodes(function))
     while todo:
         node = todo.pop()
@@ -284,7 +284,7 @@ def _defaults(function: Function) -> Iterator[tuple[str, Text]]:
 
 
 def _assigned(function: Function) -> dict[str, list[ast.expr]]:
-    """What is assigned to each name of a function, as far as it is assigned by itself or looped over."""
+    """The values assigned to each name of a function, by plain assignments and by loops."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -295,7 +295,7 @@ def _assigned(function: Function) -> dict[str, list[ast.expr]]:
 
 
 def _constants(tree: ast.Module) -> dict[str, list[ast.expr]]:
-    """The strings that a module gives names to."""
+    """The strings that a module assigns to names."""
     found: dict[str, list[ast.expr]] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant | ast.JoinedStr | ast.BinOp):
@@ -306,7 +306,7 @@ def _constants(tree: ast.Module) -> dict[str, list[ast.expr]]:
 def _arguments(
     call: ast.Call, parameters: tuple[str, ...], names: set[str], own: Mapping[str, list[ast.expr]]
 ) -> Iterator[dict[str, Text]]:
-    """The texts of a call's arguments by parameter; one for each value that the first of several values has."""
+    """The texts of a call's arguments by parameter; one for each value of the first argument with several values."""
     given = dict(zip(parameters, call.args, strict=False))
     given.update({word.arg: word.value for word in call.keywords if word.arg is not None})
     texts = {name: list(_texts(value, names, own)) for name, value in given.items()}
@@ -317,7 +317,7 @@ def _arguments(
 
 
 def _texts(node: ast.expr, names: set[str], own: Mapping[str, list[ast.expr]], depth: int = 0) -> Iterator[Text]:
-    """The texts that an expression may have."""
+    """The possible texts of an expression."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield Text((("written", node.value),))
     elif isinstance(node, ast.JoinedStr):
@@ -335,7 +335,7 @@ def _texts(node: ast.expr, names: set[str], own: Mapping[str, list[ast.expr]], d
             yield from _texts(value, names, own, depth + 1)
     elif isinstance(node, ast.Name):
         yield Text((("parameter" if node.id in names else "unknown", node.id),))
-    elif not (isinstance(node, ast.Attribute) and node.attr in ("code", "message")):  # an error that is raised again
+    elif not (isinstance(node, ast.Attribute) and node.attr in ("code", "message")):  # those are raised again
         yield Text((("unknown", _name(node)),))
 
 

@@ -24,7 +24,7 @@ def random_feed(program: Program, seed: int = 1) -> Feed:
 
 
 def feeds(program: Program, count: int, seed: int = 0) -> list[Feed]:
-    """Inputs: all at one end of the interval, all at the other, the ends in any order, then anything."""
+    """Inputs: all at one end of the interval, all at the other, both ends in random order, then any numbers."""
     random = np.random.default_rng(seed)
 
     def values(lo: int, hi: int, shape: tuple[int, ...], kind: int) -> npt.NDArray[np.int32]:

@@ -1,12 +1,12 @@
-"""How many nanoseconds a unit of gas takes, for every op; fails where gas does not pay for the time.
+"""Measure how many nanoseconds a unit of gas takes, for every op; fails if an op takes too long for its gas.
 
     python tools/gas_spread.py [--executor NAME] [--limit RATIO] [--seconds S]
 
-Each op runs by itself, on tensors large enough that the fixed cost of a call does not count, and the data-dependent
-ones on the data that is worst for them. Gas is no clock: everywhere a convolution costs less time per unit than a
-division. What must not be is an op whose gas is far below its time, since then a program of little gas could keep a
-verifier busy for long. So the slowest op may take at most RATIO times what the median op takes. Time is the
-processors', which other work on the machine changes little.
+Each op runs by itself, on tensors so large that the fixed cost of a call does not count. Ops whose time depends on data
+run on their worst data. Gas is not a clock: a convolution always takes less time per unit of gas than a
+division. But the gas of an op must not be far below its time, since a program of little gas could then keep a
+verifier busy for long. So the slowest op may take at most RATIO times as long as the median op. Times are processor
+times, which other work on the machine changes little.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads that wait for work would count as processor time
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # waiting threads would count as processor time
 
 import numpy as np
 
@@ -30,19 +30,19 @@ from cvm.ops import REGISTRY
 from cvm.program import Output, ProgramBuilder, verify
 
 LIMIT = 32
-"""The most that the slowest op may cost beside the median one."""
+"""The most time per gas that the slowest op may take, relative to the median op."""
 MOST = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Specimen:
-    """One use of an op: run-time inputs as shape, lo, hi; then parameters; and attributes."""
+    """One use of an op: run-time inputs as shape, lo, hi; parameters; and attributes."""
 
     inputs: Sequence[tuple[tuple[int, ...], int, int]]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     parameters: Sequence[Any] = ()
     data: Callable[[], Sequence[np.ndarray]] | None = None
-    """The elements of the inputs, where they matter; else they are drawn evenly from the intervals."""
+    """The elements of the inputs, if they matter; else they are drawn uniformly from the intervals."""
 
 
 PLANE = ((1, 64, 64, 64), -1000, 1000)
@@ -51,7 +51,7 @@ ROWS = 512
 
 
 def boxes() -> list[np.ndarray]:
-    """Rows that all take part, in rising order of score, with boxes that do not overlap: nothing is ever suppressed."""
+    """Valid rows, in rising order of score, with boxes that do not overlap: nothing is ever suppressed."""
     k = np.arange(ROWS)
     rows = np.stack([k * 0, k, 10 * k, k * 0, 10 * k + 5, k * 0 + 5], axis=1)
     return [rows[None].astype(np.int32)]

@@ -2,9 +2,9 @@
 
     python tools/generate_pages.py [NAME ..] [--check | --measure]
 
-NAME is a module of tools/generated_pages, such as ops or onnx; without one, all pages. What declarations say is written
-and checked. Numbers that were measured stay as they are, unless --measure makes them anew: for that, set
-OPENBLAS_NUM_THREADS=1 and leave the machine alone.
+NAME is a module of tools/generated_pages, such as ops or onnx; without one, all pages are written. Text from
+declarations is written and checked. Measured numbers are kept, unless --measure measures them again: for that, set
+OPENBLAS_NUM_THREADS=1 and run nothing else on the machine.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
-"""Check that no fixed-width arithmetic on integers can wrap in silence.
+"""Check that no fixed-width arithmetic on integers can wrap silently.
 
     python tools/lint_arithmetic.py [ROOT]         (default: the repository)
 
-NumPy's integers wrap where a result does not fit. It reports every expression of ``cvm`` that adds, subtracts,
+NumPy's integers wrap if a result does not fit. This tool reports every expression of ``cvm`` that adds, subtracts,
 multiplies, shifts left, divides, negates, sums or narrows an integer array, unless
 
 * it is written with Python integers or with `cvm.executors.native.exact`, so that it is not found;
-* its function, or one around it, calls `require_fits` (`cvm.bounds`) before it: a bound in Python integers, checked;
-* the function stands in a table of this file (`tools/arithmetic_bounds.py`) with what bounds it.
+* its function, or one around it, first calls `require_fits` (`cvm.bounds`) with a bound in Python integers;
+* the function is listed in `tools/arithmetic_places.py` with the reason for its bound.
 
-What an integer array is, is read off the text, not proven:
+The text of the source tells which expressions are integer arrays; this is not proven:
 
-* names and attributes annotated as ``NDArray`` or as an alias of it (`Array`, `Bounds`, ..), other than of floats,
-  truth values or objects; an attribute that a class of the same module annotates so, or every class that has it;
-* the bounds (``lo``, ``hi``, ``values``) of what is annotated as a `Range`, or taken out of ``.ranges``;
-* what NumPy's functions, and functions and methods that every definition in the package annotates so, return; and what
-  `astype`, `reshape` and other methods of arrays return; parts, rows and elements of integer arrays;
-* operations with at least one such operand; the parameter of a lambda that `monotone` or `moved` is given;
-* names that any assignment, loop, ``with`` or comprehension of the function gives one of these.
+* names and attributes annotated as ``NDArray`` or as an alias of it (`Array`, `Bounds`, ..), unless of floats,
+  truth values or objects; an attribute that a class of the same module, or every class that has it, annotates so;
+* the bounds (``lo``, ``hi``, ``values``) of objects annotated as a `Range`, or taken from ``.ranges``;
+* results of NumPy's functions, and of functions and methods that every definition in the package annotates so; results
+  of `astype`, `reshape` and other methods of arrays; parts, rows and elements of integer arrays;
+* operations with at least one such operand; the parameter of a lambda that is passed to `monotone` or `moved`;
+* names to which any assignment, loop, ``with`` or comprehension of the function assigns one of these.
 
-Prints FILE:LINE: what, and exits 1 on a finding. An entry of the tables that nothing needs is a finding, too.
+Prints FILE:LINE: what, and exits 1 on a finding. A table entry that nothing needs is a finding, too.
 """
 
 from __future__ import annotations
@@ -39,54 +39,54 @@ sys.path.insert(0, str(ROOT))
 from tools.arithmetic_places import PLACES as LISTED  # noqa: E402
 
 GUARDS = ("holding", "require_fits", "roomy")
-"""Functions that take a bound in Python integers, and raise or choose integers that hold it."""
+"""Functions that take a bound in Python integers, and raise, or choose integers that hold it."""
 CLASSES = {
     "cvm.ops.ranges.Range": "range",
     "cvm.ops.ranges.Exact": "range",
     "cvm.executors.native.exact.Exact": "exact",
 }
-"""Classes of their own kinds."""
+"""Classes whose instances have a kind of their own."""
 EXEMPT = ("cvm/executors/native/exact.py", "cvm/bounds.py")
-"""The modules that are trusted to compute."""
+"""The modules whose arithmetic is trusted."""
 
 
 @dataclass(frozen=True)
 class Many:
-    """A container of things of one kind."""
+    """A container of items of one kind."""
 
     item: Kind
 
 
 @dataclass(frozen=True)
 class Few:
-    """A tuple of things of several kinds."""
+    """A tuple of items of several kinds."""
 
     items: tuple[Kind, ...]
 
 
 @dataclass(frozen=True)
 class Gives:
-    """What gives a thing of some kind when it is called."""
+    """A callable that returns an object of some kind."""
 
     item: Kind
 
 
 Kind: TypeAlias = "str | Many | Few | Gives | None"
-"""``array`` (of integers), ``range``, ``exact``, a container of such things, or None: anything else."""
+"""``array`` (of integers), ``range``, ``exact``, a container of these, or None: anything else."""
 
 SEQUENCES = ("list", "Sequence", "Iterable", "Iterator", "Collection", "Generator", "set", "frozenset", "deque")
 MAPPINGS = ("dict", "Mapping", "MutableMapping", "defaultdict", "OrderedDict")
 OTHERWISE = ("float", "bool", "object", "complex", "str_", "bytes_", "<f", ">f", "'f", "'O'")
-"""What the name of a type has in it if it is none of fixed-width integers."""
+"""Parts of the names of types that are not fixed-width integers."""
 
 BUILT = {"array": 1, "asarray": 1, "ascontiguousarray": 1, "frombuffer": 1, "fromiter": 1, "full": 2, "full_like": 2}
-"""Functions that build arrays, and which argument says of what."""
+"""Functions that build arrays, and the index of the argument with the type of the elements."""
 BUILT_OF_FLOATS = {"zeros": 1, "ones": 1, "empty": 1}
-"""The same, where nothing that is said means floats."""
+"""The same, for functions whose default type is float."""
 NUMBERS = ("arange", "indices", "argsort", "argwhere", "flatnonzero", "searchsorted", "bincount", "argmax", "argmin",
           "count_nonzero", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "intp",
           "lexsort", "argpartition", "ravel_multi_index", "digitize")  # fmt: skip
-"""Functions that give integers whatever they are given."""
+"""Functions that return integers for any argument."""
 SEVERAL = (
     "unique",
     "nonzero",
@@ -105,7 +105,7 @@ ELSE = ("all", "any", "isfinite", "isnan", "isinf", "equal", "not_equal", "great
         "broadcast_shapes", "shape", "ndim", "size", "issubdtype", "dtype", "array2string", "array_str", "signbit",
         "can_cast", "bool_", "shares_memory", "percentile", "quantile", "result_type", "hypot", "tanh", "cos", "sin",
         "iinfo", "finfo", "ndindex")  # fmt: skip
-"""Functions that give something else than integers."""
+"""Functions that do not return integers."""
 
 ARITHMETIC = ("abs", "absolute", "add", "convolve", "correlate", "cumprod", "cumsum", "diff", "divmod", "dot", "einsum",
               "floor_divide", "inner", "kron", "left_shift", "matmul", "mod", "multiply", "negative", "outer", "power",
@@ -116,11 +116,11 @@ SUMMING = ("cumprod", "cumsum", "dot", "prod", "ptp", "sum", "trace")
 KEEPING = ("astype", "reshape", "ravel", "flatten", "copy", "transpose", "swapaxes", "squeeze", "min", "max", "clip",
            "view", "repeat", "take", "diagonal", "compress", "choose", "newbyteorder", "byteswap",
            "round", *SUMMING)  # fmt: skip
-"""Methods of integer arrays that give integer arrays."""
+"""Methods of integer arrays that return integer arrays."""
 ELEMENTS = ("array", "stored")
-"""Methods without arguments that give the elements of a constant, whatever class has them."""
+"""Methods without arguments that return the elements of a constant, in any class."""
 TEXTS = ("decode", "encode", "format", "join", "replace", "split")
-"""Methods of texts and bytes, which other classes have as well."""
+"""Methods of texts and bytes that other classes have as well."""
 OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.LShift: "<<", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.MatMult: "@",
@@ -129,7 +129,7 @@ OPERATORS: dict[type[ast.operator], str] = {
 
 @dataclass(eq=False)
 class Module:
-    """What a module defines: how its names are annotated, and where those that it imports come from."""
+    """The definitions of a module: the annotations of its names, and the sources of its imports."""
 
     name: str
     path: str
@@ -187,7 +187,7 @@ class Module:
 
 
 class Package:
-    """All modules, and what their annotations say."""
+    """All modules, and their annotations."""
 
     def __init__(self, root: Path) -> None:
         self.modules: dict[str, Module] = {}
@@ -203,7 +203,7 @@ class Package:
         self.common_methods = self._common("methods")
 
     def _common(self, part: str) -> dict[str, Kind]:
-        """The kinds of attributes, or methods, whose every definition in the package says the same."""
+        """The kinds of attributes, or methods, for which every definition in the package has the same annotation."""
         said: dict[str, set[Kind]] = defaultdict(set)
         for module in self.modules.values():
             for name, found in getattr(module, part).items():
@@ -240,7 +240,7 @@ class Package:
         )
 
     def named(self, module: Module, name: str, seen: tuple[str, ...] = ()) -> Kind:
-        """The kind of what a name of a module stands for in an annotation."""
+        """The kind of the object that a name of a module stands for in an annotation."""
         full = f"{module.name}.{name}"
         if full in seen:
             return None
@@ -252,12 +252,12 @@ class Package:
         return self.named(*source, (*seen, full)) if source else None
 
     def _source(self, module: Module, name: str) -> tuple[Module, str] | None:
-        """The module that a name is imported from, and its name there."""
+        """The module from which a name is imported, and its name there."""
         home, _, there = module.imported.get(name, "").rpartition(".")
         return (self.modules[home], there) if home in self.modules else None
 
     def _resolved(self, module: Module, name: str, seen: tuple[str, ...] = ()) -> Kind:
-        """The kind of what a function of a module gives, or of a value of it."""
+        """The kind of the result of a module's function, or of a module's value."""
         if name in module.functions:
             return Gives(self.annotated(module.functions[name], module))
         if name in module.classes:
@@ -266,14 +266,14 @@ class Package:
         return self._resolved(*source, (*seen, here)) if source and here not in seen else None
 
     def _of_attribute(self, module: Module, name: str) -> Kind:
-        """The kind of an attribute: what a class of the module says of it, or else every class that has it."""
+        """The kind of an attribute, as a class of the module annotates it, or else every class that has it."""
         own = [self.annotated(one, module) for one in module.attributes.get(name, ())]
         if own:
             return next((kind for kind in own if kind), None)
         return self.common_attributes.get(name)
 
     def _of_method(self, module: Module, name: str) -> Kind:
-        """The kind of what a method gives: what a class of the module says of it, or else every class that has it."""
+        """The kind of a method's result, as a class of the module annotates it, or else every class that has it."""
         own = [self.annotated(one, module) for one in module.methods.get(name, ())]
         if own:
             return next((kind for kind in own if kind), None)
@@ -306,7 +306,7 @@ class Scope:
                 break
 
     def nodes(self) -> Iterator[ast.AST]:
-        """What the function holds, but not what functions and classes in it hold."""
+        """The nodes of the function, without those of functions and classes inside it."""
         waiting: list[ast.AST] = list(reversed(self.node.body))
         while waiting:
             node = waiting.pop()
@@ -392,7 +392,7 @@ class Scope:
             return "array" if name in ("lo", "hi", "values") else None
         if kind == "array":
             return "array" if name in ("T", "flat", "real") else None
-        if name in ("lo", "hi", "values"):  # of many things, integers among them
+        if name in ("lo", "hi", "values"):  # many classes have these; some hold integers
             own = [self.package.annotated(one, self.module) for one in self.module.attributes.get(name, ())]
             return "array" if own and all(one == "array" for one in own) else None
         return self.package.of_attribute(self.module, name)
@@ -435,7 +435,7 @@ class Scope:
         if kind == "range":
             return "range" if name in ("wide", "over", "per_channel", "monotone", "moved", "union", "total",
                                        "for_terms") else None  # fmt: skip
-        if name == "astype":  # of floats, or of truth values
+        if name == "astype":  # to a float type, or to truth values
             return "array" if "int" in (_type(call, 0) or "") else None
         if name in ("items", "values", "get", "pop", "copy") and isinstance(kind, Many):
             return (
@@ -462,12 +462,12 @@ class Scope:
         return "array" if any(self._holds(one) for one in call.args) else None
 
     def _holds(self, node: ast.expr) -> bool:
-        """Whether an argument is an integer array, or several of them."""
+        """Whether an argument is an integer array, or contains several."""
         kind = self.kind(node)
         return kind == "array" or (isinstance(kind, Many | Few) and element(kind) == "array")
 
     def sites(self) -> Iterator[tuple[int, str]]:
-        """The expressions that do fixed-width arithmetic: line and what."""
+        """The expressions with fixed-width arithmetic: line and description."""
         for node in self.nodes():
             match node:
                 case ast.BinOp(op=op) if type(op) in OPERATORS:
@@ -484,7 +484,7 @@ class Scope:
                         yield node.lineno, what
 
     def _call_site(self, call: ast.Call) -> str | None:
-        """What a call computes with integer arrays, if it does."""
+        """The arithmetic of a call on integer arrays, or None."""
         match call.func:
             case (
                 ast.Attribute(value=ast.Name(id="np"), attr=name)
@@ -508,7 +508,7 @@ class Scope:
 
 
 def element(kind: Kind) -> Kind:
-    """The kind of what a container holds, or an array."""
+    """The kind of the elements of a container or an array."""
     match kind:
         case Many(item=item):
             return item
@@ -520,7 +520,7 @@ def element(kind: Kind) -> Kind:
 
 
 def _joined(kinds: Iterable[Kind], op: ast.operator) -> Kind:
-    """The kind of containers that are joined."""
+    """The kind of joined containers."""
     found = next((kind for kind in kinds if isinstance(kind, Many | Few)), None)
     return Many(element(found)) if found is not None and isinstance(op, ast.Add | ast.Mult) else None
 
@@ -604,7 +604,7 @@ def findings(package: Package, listed: Iterable[tuple[str, str]]) -> Iterator[tu
 
 
 def _entries(path: str, function: str) -> Iterator[tuple[str, str]]:
-    """The entries that speak of a function: its own, those of the functions around it, and that of the module."""
+    """The entries that cover a function: its own, those of the functions around it, and that of the module."""
     parts = function.split(".")
     yield from ((path, ".".join(parts[:count])) for count in range(len(parts), 0, -1))
     yield path, "*"

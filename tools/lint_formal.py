@@ -1,8 +1,8 @@
-"""Check that FORMAL is what it claims to be: Python integers only, and nothing that could differ between machines.
+"""Check that FORMAL uses Python integers only, and nothing that could differ between machines.
 
     python tools/lint_formal.py [FOLDER]        (default: formal)
 
-Reported are imports from outside formal, the allowed part of the standard library and cvm.program.model; true division;
+Findings are imports from outside formal, the allowed part of the standard library and cvm.program.model; true division;
 float and complex literals; the builtins that make floats, depend on the process or escape this check; sets, which
 have no order; and a literal negative exponent, which makes a float. Prints FILE:LINE: what, and exits 1 on a finding.
 """
@@ -30,7 +30,7 @@ ALLOWED_MODULES = (
 """Modules from which anything may be imported."""
 
 ALLOWED_NAMES = {"math": ("prod",), "operator": ("index",)}
-"""Modules from which these names alone may be imported: the exact ones."""
+"""Modules from which only these names may be imported: the exact functions."""
 
 FORBIDDEN_NAMES = {
     "float": "makes floats",
@@ -44,7 +44,7 @@ FORBIDDEN_NAMES = {
     "exec": "escapes this check",
     "__import__": "escapes this check",
 }
-"""Builtins that FORMAL does without, and why."""
+"""Builtins that FORMAL must not use, and why."""
 
 
 def findings(tree: ast.AST) -> Iterator[tuple[int, str]]:

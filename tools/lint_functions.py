@@ -2,7 +2,7 @@
 
     python tools/lint_functions.py [ROOT]         (default: the repository)
 
-Lines are counted from ``def`` to the end, docstring included, decorators and what is defined inside too.
+Lines are counted from ``def`` to the end, with the docstring, decorators and inner functions.
 ``# fmt: skip`` is for tables of data; a signature that needs it has too many parameters. Prints FILE:LINE: what, and
 exits 1 on a finding.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGES = ("cvm", "formal")
 MOST = 50
-"""Lines of a function."""
+"""The most lines of a function."""
 
 
 def functions(tree: ast.AST) -> Iterator[tuple[int, str, int]]:
@@ -39,7 +39,7 @@ def signatures_kept_from_formatting(text: str, tree: ast.AST) -> Iterator[tuple[
 
 
 def findings(root: Path) -> Iterator[str]:
-    """Functions that are too long, and signatures that the formatter must not touch."""
+    """Functions that are too long, and signatures that the formatter is told to skip."""
     for file in sorted(file for package in PACKAGES for file in (root / package).rglob("*.py")):
         name = file.relative_to(root).as_posix()
         text = file.read_text("utf-8")

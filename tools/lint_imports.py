@@ -2,10 +2,10 @@
 
     python tools/lint_imports.py [ROOT]         (default: the repository)
 
-The page has a table of rooms: folders and modules of cvm, with the rooms that each may import. An import of a room that
-its row does not name is a finding, and so are an entry that no import needs, a module without a room, and a drawing on
-the page that shows other arrows. All imports count: at the top, inside functions, for type checking only, relative, and
-by name through importlib. Prints FILE:LINE: what, and exits 1 on a finding.
+The page has a table of rooms: folders and modules of cvm, with the rooms that each may import. Findings are an import
+of a room that the importing room's row does not name, an entry that no import needs, a module without a room, and a
+drawing on the page with other arrows. All imports count: at the top, inside functions, for type checking only,
+relative, and by name through importlib. Prints FILE:LINE: what, and exits 1 on a finding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGE = Path("docs", "architecture.md")
 PACKAGES = ("cvm", "formal")
-"""The packages that the table speaks about."""
+"""The packages that the table covers."""
 
 CONFINED: Mapping[str, tuple[str, ...]] = {
     "cryptography": ("cvm.audit",),
@@ -36,25 +36,19 @@ CONFINED: Mapping[str, tuple[str, ...]] = {
 """Third-party packages that only these parts may import."""
 
 ONLY = {("formal", "program"): "cvm.program.model"}
-"""Rooms of which one module alone is imported."""
-
-CYCLES: tuple[tuple[str, ...], ...] = (
-    ("cvm.program", "checks", "codec", "commitments", "model", "preimage"),
-    ("cvm.webnn", "context", "graph", "tensor"),
-)
-"""Cycles that are left: a package, and which of its modules and folders import each other. None may be added."""
+"""Rooms of which only one module may be imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What the page says: the rooms that each room may import, those that all may, and the arrows of the drawing."""
+    """The content of the page: the rooms that each room may import, those that all may, and the drawing's arrows."""
 
     rooms: Mapping[str, Collection[str]]
     common: Collection[str]
     drawing: Collection[tuple[str, str]]
 
     def room(self, module: str) -> str | None:
-        """The room of a module: the longest name that it is or is inside of."""
+        """The room of a module: the longest room name that is the module or contains it."""
         name = module.removeprefix("cvm.")
         found = [room for room in self.rooms if under(name, room)]
         return max(found, key=len, default=None)
@@ -75,7 +69,7 @@ def under(module: str, *parts: str) -> bool:
 
 
 def imports(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
-    """What a module of ``package`` imports: line and dotted name, names of ``from`` imports appended."""
+    """The imports of a module of ``package``: line and dotted name; names of ``from`` imports are appended."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -93,7 +87,7 @@ def imports(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module of the project: its file, and what it imports with the line."""
+    """A module of the project: its file, and its imports with their lines."""
 
     file: Path
     imports: tuple[tuple[int, str], ...]
@@ -137,7 +131,7 @@ def violations(found: Mapping[str, Module], page: Architecture, used: set[tuple[
 
 
 def stale(page: Architecture, used: Collection[tuple[str, str]]) -> Iterator[str]:
-    """Entries of the table that no import needs, and arrows of the drawing that are not its shape."""
+    """Entries of the table that no import needs, and arrows of the drawing that do not fit the table."""
     arrows = {(room, other) for room, others in page.rooms.items() for other in others if room not in page.common}
     for room, other in sorted(arrows - set(used)):
         yield f"{PAGE}: {room} imports nothing of {other}: take it out of the row"
@@ -150,7 +144,7 @@ def stale(page: Architecture, used: Collection[tuple[str, str]]) -> Iterator[str
 
 
 def _reached(room: str, arrows: Collection[tuple[str, str]]) -> set[str]:
-    """The rooms to which arrows lead from a room."""
+    """The rooms that arrows lead to from a room, directly or indirectly."""
     found: set[str] = set()
     left = [room]
     while left:
@@ -162,21 +156,21 @@ def _reached(room: str, arrows: Collection[tuple[str, str]]) -> set[str]:
 
 
 def cycles(found: Mapping[str, Module]) -> list[tuple[str, ...]]:
-    """Modules and folders of one package that import each other, directly or around: (package, name, ...)."""
+    """Modules and folders of one package that import each other, directly or indirectly: (package, name, ...)."""
     edges = {(name, _known(imported, found)) for name, module in found.items() for _, imported in module.imports}
     packages = sorted({name[: dot.start()] for name in found for dot in re.finditer(r"\.", name)})
     return [(package, *cycle) for package in packages for cycle in _components(package, edges)]
 
 
 def _known(name: str, found: Mapping[str, Module]) -> str:
-    """The module that an imported name is, or is inside of."""
+    """The module that an imported name is, or that contains it."""
     while name not in found and "." in name:
         name = name.rpartition(".")[0]
     return name
 
 
 def _components(package: str, edges: Collection[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """The cycles among what lies directly in a package."""
+    """The cycles among the direct members of a package."""
     prefix = f"{package}."
     inside = [(a, b) for a, b in edges if a.startswith(prefix) and b.startswith(prefix)]
     arrows = {tuple(name[len(prefix) :].split(".")[0] for name in edge) for edge in inside}
@@ -200,11 +194,9 @@ def main(arguments: list[str]) -> int:
     page = architecture((REPOSITORY / PAGE).read_text("utf-8"))
     used: set[tuple[str, str]] = set()
     lines = list(violations(found, page, used))
-    known = set(CYCLES) if root == REPOSITORY else set()
-    lines += [f"{cycle[0]}: {', '.join(cycle[1:])} import each other" for cycle in cycles(found) if cycle not in known]
+    lines += [f"{cycle[0]}: {', '.join(cycle[1:])} import each other" for cycle in cycles(found)]
     if root == REPOSITORY:
         lines += stale(page, used)
-        lines += [f"{__file__}: {cycle} is no cycle any more" for cycle in sorted(known - set(cycles(found)))]
     print("\n".join(lines), end="\n" if lines else "")
     return 1 if lines else 0
 

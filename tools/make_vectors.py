@@ -1,10 +1,10 @@
-"""Write the test vectors, or check that those in the tree are the ones this program writes.
+"""Write the test vectors, or check that those in the tree are the ones that this program writes.
 
     python tools/make_vectors.py [--out FOLDER] [--check]      (default: spec_vectors)
 
-Expected values come from FORMAL only, verdicts on programs from the verifier. The bytes depend on nothing but this
+Expected values come from FORMAL only, verdicts on programs from the verifier. The bytes depend only on this
 program, FORMAL and the declarations: not on the Python or NumPy version, the machine, or the order of dictionaries.
-``--check`` writes nothing, prints what is missing, different or unexpected, and exits 1 if there is any.
+``--check`` writes nothing, prints missing, different and unexpected files, and exits 1 if there are any.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def vector_paths(folder: Path) -> list[Path]:
 
 
 def differences(folder: Path, contents: dict[str, bytes]) -> list[str]:
-    """What in the folder is not as it would be written."""
+    """The differences between the folder and the files that would be written."""
     present = {path.relative_to(folder).as_posix() for path in vector_paths(folder)}
     found = [f"missing: {path}" for path in contents if path not in present]
     found += [f"unexpected: {path}" for path in sorted(present) if path not in contents]
@@ -54,7 +54,7 @@ def differences(folder: Path, contents: dict[str, bytes]) -> list[str]:
 
 
 def write(folder: Path, contents: dict[str, bytes]) -> None:
-    """Write all files, and remove vector files that are none of them."""
+    """Write all files, and remove other vector files."""
     for path in vector_paths(folder):
         if path.relative_to(folder).as_posix() not in contents:
             path.unlink()

@@ -2,23 +2,23 @@
 
     python tools/mutate.py [PACKAGE ...] --sample N [--seed S] [--workers W] [--only-tests PATH] [--list]
 
-PACKAGE is a folder such as cvm/quantization; by default those of `PACKAGES`. Of each package ``--sample`` mutants are
-drawn by ``--seed`` (without it, all), and those that `mutation/accepted.toml` names. What is changed, and what is not
-since no result depends on it - texts, annotations, messages, notes, estimates - says `mutation.changes`: comparisons,
-arithmetic, numbers, conditions, bounds, min and max, results.
+PACKAGE is a folder such as cvm/quantization; by default those of `PACKAGES`. From each package ``--sample`` mutants are
+drawn by ``--seed`` (all if it is not given), together with the mutants that `mutation/accepted.toml` names.
+`mutation.changes` says what is changed (comparisons, arithmetic, numbers, conditions, bounds, min and max, results),
+and what is not, since no result depends on it (texts, annotations, messages, notes, estimates).
 
-1. The tests of every file are run once with the package coverage, which says which test runs which line. What is
-   found is kept in ``.mutation/`` until the test file or a module that it runs changes.
-2. Each mutant is applied in a copy of the tree, never in the tree itself, and the tests that run its lines are run
-   there, the fastest first, at most ``--tests`` of them and those of ``--seconds`` together, until one fails, which
-   counts if it passes without the change. A run that takes much longer than it should counts as killed, and is
-   recorded as a timeout. Native code is cached for a run only.
-3. Every verdict is appended to ``.mutation/log.jsonl`` at once. A mutant of a module that has not changed since is
-   not tried again, so a run may be broken off; ``--again`` tries survivors once more, when tests were added.
+1. The tests of every file are run once with the package coverage, which records the lines that each test runs. The
+   record is kept in ``.mutation/`` until the test file or a module that it runs changes.
+2. Each mutant is applied in a copy of the tree, never in the tree itself. The tests that run its lines are run
+   there, the fastest first, until one fails: at most ``--tests`` tests, and ``--seconds`` seconds of tests. A failure
+   counts if the test passes without the change. A run that takes much longer than expected counts as killed, and is
+   recorded as a timeout. Native code is cached for one run only.
+3. Every verdict is appended to ``.mutation/log.jsonl`` at once. A mutant of an unchanged module is not tried again,
+   so a run may be interrupted; ``--again`` tries survivors once more, after tests were added.
 
-A survivor of few tests need not survive all: the budget says how hard it was tried. Prints survivors as diffs and a
-table per package. Exits 1 if a mutant survives, or an accepted one is killed or does not exist; 2 if there is no such
-package or test, or the tests cannot be recorded since coverage is missing (the extra ``mutation`` installs it).
+A mutant that survives a few tests might not survive all: the budget says how hard it was tried. Prints survivors as
+diffs and a table per package. Exits 1 if a mutant survives, or an accepted one is killed or does not exist. Exits 2 if
+there is no such package or test, or if coverage is missing (the extra ``mutation`` installs it).
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ PACKAGES = (
     "cvm/quantization",
 )
 MEMORY = 8 * 2**30
-"""Bytes of address space of a run: a mutant may ask for any amount."""
+"""The bytes of address space of a run, since a mutant may ask for any amount."""
 
 
 def drawn(
     root: Path, package: str, sample: int | None, seed: int, reasons: Mapping[Key, str]
 ) -> tuple[list[Change], dict[str, set[Key]]]:
-    """The mutants of a package that are tried, in the order of its text; and all that each module has."""
+    """The mutants of a package to try, in the order of its text; and all mutants of each module."""
     sources = {module: (root / module).read_bytes() for module in modules(root, package)}
     every = [change for module, source in sources.items() for change in changes(module, source)]
     existing: dict[str, set[Key]] = {key.module: set() for key in reasons if key.module.startswith(f"{package}/")}
@@ -89,10 +89,10 @@ class Trying:
         self._grace = grace
         self._good: set[str] = set()
         self.unusable: set[str] = set()
-        """Tests that do not pass in a copy without a change."""
+        """Tests that fail in a copy without a change."""
 
     def verdicts(self, plans: Sequence[tuple[Change, Mapping[str, float]]]) -> Iterator[Entry]:
-        """The verdicts on mutants, each with its tests and their seconds, as they come."""
+        """The verdicts on mutants, each with its tests and their seconds, as they arrive."""
         with ThreadPoolExecutor(self._workers) as pool:
             futures = [pool.submit(self._verdict, change, tests) for change, tests in plans]
             try:
@@ -102,7 +102,7 @@ class Trying:
                 pool.shutdown(cancel_futures=True)
 
     def _verdict(self, change: Change, planned_tests: Mapping[str, float]) -> Entry:
-        """A test that fails on the mutant and on the tree as it is says nothing: it is left out from then on."""
+        """The verdict on one mutant. A test that also fails on the unchanged tree is left out from then on."""
         source = (self._root / change.key.module).read_bytes()
 
         def entry(verdict: Verdict, seconds: float, by: str = "") -> Entry:
@@ -119,12 +119,12 @@ class Trying:
         return entry("not covered", 0.0)
 
     def _pass_unchanged(self, tests: Sequence[str], limit: float) -> bool:
-        """Whether tests pass on the tree as it is; those that do not are noted."""
+        """Whether tests pass on the unchanged tree; those that fail are recorded."""
         unknown = [name for name in tests if name not in self._good]
         while unknown:
             finished = self._run(unknown, limit)
             lost = [line for line in finished.output.splitlines() if line.startswith("ERROR: not found: ")]
-            # One test that is there no longer keeps all others from running.
+            # A test that no longer exists must not keep the others from running.
             missing = {name for name in unknown if any(line.endswith(f"/{name}") for line in lost)}
             self.unusable |= missing or set(unknown) - set(finished.passed)
             self._good |= set(finished.passed)
@@ -208,7 +208,7 @@ def _reported(
     reasons: Mapping[Key, str],
     existing: Mapping[str, set[Key]],
 ) -> int:
-    """Print what became of all mutants; the exit status."""
+    """Print the results of all mutants; returns the exit status."""
     entries = [entry for some in rows.values() for entry in some]
     lived = {entry.key: entry.verdict for entry in entries if not entry.killed and entry.key not in reasons}
     for change in (change for some in chosen.values() for change in some if change.key in lived):

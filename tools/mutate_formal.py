@@ -1,12 +1,12 @@
-"""Mutate FORMAL and see whether the shipped vectors notice.
+"""Mutate FORMAL and check that the shipped vectors notice.
 
     python tools/mutate_formal.py [--ops conv2d,sum] [--every N] [--verbose]
 
-Every function that an op's meaning consists of is changed at one location at a time: a comparison, an operation, a
-number, a branch, a bound, an axis, a result. Each mutant must fail at least one vector of that op; nothing but the
-vectors in ``spec_vectors/ops`` is asked. The tree is not touched: mutants are made and run in memory. Mutants that
-cannot be told from FORMAL by any valid program are named, with the reason, in `mutation.equivalent`; an entry there
-that is killed or names no mutant is an error too. ``--every N`` tries every N-th mutant only.
+Every function that contributes to an op's meaning is changed in one spot at a time: a comparison, an operation, a
+number, a branch, a bound, an axis, a result. Each mutant must fail at least one vector of that op in
+``spec_vectors/ops``; no other test is used. The tree is not touched: mutants are made and run in memory. Mutants that
+no valid program can tell from FORMAL are named, with the reason, in `mutation.equivalent`; an entry there
+that is killed or names no mutant is an error too. ``--every N`` tries only every N-th mutant.
 Prints a table per op, and exits 1 if a mutant survives.
 """
 
@@ -27,12 +27,12 @@ from tools.mutation.mutants import mutants, sources  # noqa: E402
 from tools.mutation.trial import compiled, killer  # noqa: E402
 
 LEAST = 5
-"""The least number of mutants that an op must have, equivalent ones not counted."""
+"""The least number of mutants that an op must have, without equivalent ones."""
 
 
 @dataclass
 class Outcome:
-    """What became of the mutants of one op."""
+    """The results of the mutants of one op."""
 
     op: str
     killed: int = 0
@@ -74,7 +74,7 @@ def tried(op: str, every: int = 1, verbose: bool = False) -> Outcome:
 
 
 def unused(outcomes: list[Outcome]) -> list[tuple[str, str]]:
-    """Entries of the table of equivalent mutants that name no mutant of the ops that were tried."""
+    """Entries of the table of equivalent mutants that name no mutant of the tried ops."""
     used = {(outcome.op, name) for outcome in outcomes for name in outcome.equivalent + outcome.wrongly_excused}
     anywhere = {name for _, name in used}
     ops = {outcome.op for outcome in outcomes}

@@ -1,7 +1,7 @@
-"""The files that the commands of the pages speak of: models of each format, data, receipts, the files of a dispute.
+"""The files that commands on pages need: models of each format, data, receipts, the files of a dispute.
 
 ``make`` writes sets of them into a folder; a page names its sets in the comment ``<!-- files: SET .. -->``. All models
-are the digit classifier of ``cvm/demo``, so that they share images, but for that of TFLite, which is a single layer.
+are the digit classifier of ``cvm/demo``, so that they share images. The TFLite models are an exception: a single layer.
 """
 
 from __future__ import annotations
@@ -184,14 +184,14 @@ SETS: dict[str, Callable[[Path], None]] = {
     "dispute": dispute,
     "cvm-runtime": cvm_runtime,
 }
-"""What each set of files writes into a folder."""
+"""For each set of files, the function that writes it into a folder."""
 
 
 def make(sets: Sequence[str], folder: Path) -> None:
-    """Write sets of files into a folder; of two files with one name the later stays.
+    """Write sets of files into a folder; of two files with one name, the later one stays.
 
     Raises:
-        ValueError: there is no such set.
+        ValueError: a set does not exist.
 
     """
     for name in sets:

@@ -1,15 +1,15 @@
-"""Plant defects in the planner and the emitter of the native executor, and see who notices before a wrong byte leaves.
+"""Plant defects in the planner and the emitter of the native executor, and see which guard notices each.
 
     python tools/plant_defects.py --log FILE [--machine NAME] [--seed N] [--drawn N] [--only TEXT]
                                   [--no-trial] [--long] [--unguarded] [--limit SECONDS]
 
-Every defect is one module with other text: the scripted ones of tools/planted/table.py by class, and ``--drawn``
-mutants of one token by seed. The tree is not touched: each runs in a process of its own, where it takes the module's
-place at import, without a cache. There the machine has its trial (not with ``--no-trial``), and then runs sample
-programs: on one thread, then on two with all tensors captured; what comes out is compared with NumPy. With ``--long``
-they are rehearsed as networks are whose runs take long. ``--unguarded`` runs what was refused once more without
-checker, rehearsal and trial, to see whether a byte would have changed. ``--only`` takes the defects with a text in
-their names or of a class. FILE gets a line of JSON for each defect; what it has already is not done again.
+Every defect replaces the text of one module: the scripted defects of tools/planted/table.py, by class, and ``--drawn``
+mutants of one token, by seed. The tree is not touched: each defect runs in a process of its own, where it replaces the
+module at import, without a cache. There the machine has its trial (not with ``--no-trial``), and then runs sample
+programs: on one thread, then on two with all tensors captured. The results are compared with NumPy. With ``--long``
+samples are rehearsed like networks with long runs. ``--unguarded`` runs refused samples once more without
+checker, rehearsal and trial, to see whether a byte would have changed. ``--only`` selects defects by a text in
+their names or by class. FILE gets a line of JSON for each defect; defects that it already has are not run again.
 Prints a table, and exits 1 if a wrong byte left.
 """
 
@@ -39,13 +39,13 @@ TRIAL, CHECKER, REHEARSAL = "refused by the trial", "refused by the checker", "r
 CRASHED, NOTHING, WRONG = "crashed", "no byte changed", "WRONG BYTES LEFT"
 VERDICTS = (TRIAL, CHECKER, REHEARSAL, CRASHED, NOTHING, WRONG)
 ON = 20
-"""Seconds for which samples go on after the first refusal."""
+"""The seconds for which samples go on after the first refusal."""
 
 Event = tuple[str, str, str]
 
 
 def verdict(events: Sequence[Event]) -> tuple[str, str]:
-    """Who noticed, from what was printed; and what was said of it. The end of it all may be missing."""
+    """The guard that noticed, and its words, from the printed events. The last events may be missing."""
     wrong = [event for event in events if event[0] == "wrong"]
     noticed = [event for event in events if event[0] in ("trial", "refused", "crashed")]
     if wrong:
@@ -62,7 +62,7 @@ def verdict(events: Sequence[Event]) -> tuple[str, str]:
 
 
 def events(defect: Defect, samples: Path, machine: str, more: Sequence[str], limit: float) -> list[Event]:
-    """What a process with a defect prints; ``more`` are options like ``--unguarded``."""
+    """The events that a process with a defect prints; ``more`` are options like ``--unguarded``."""
     command = [sys.executable, __file__, "--judge", str(samples), "--machine", machine, *more]
     environment = {**os.environ, "CVM_CACHE": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     given = json.dumps([defect.module, defect.text]).encode()
@@ -92,7 +92,7 @@ def tried(defect: Defect, samples: Path, options: argparse.Namespace) -> dict[st
 
 
 def table(lines: Iterable[dict[str, Any]]) -> str:
-    """The verdicts by class, and without the guards."""
+    """The verdicts by class, and the results without the guards."""
     counts: Counter[tuple[str, str]] = Counter()
     for line in lines:
         for kind in (line["kind"], "all"):

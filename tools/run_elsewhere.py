@@ -1,11 +1,11 @@
-"""Run what the native executor compiles on another processor, under emulation, and compare it with NumPy, exactly.
+"""Run the native executor's code for another processor, under emulation, and compare it with NumPy, exactly.
 
     python tools/run_elsewhere.py [NETWORK|PROGRAM..] [--trial] [--random N] [--machine NAME] [--cpu CPU]
                                   [--triple TRIPLE] [--threads N] [--runs N] [--outputs] [--assembly FILE]
 
-NETWORK is one of tools/bench/networks.py, PROGRAM a program file or an NNEF model; ``--trial`` are the programs of the
-executor's own trial, ``--random`` so many networks of each aim of tools/planted/networks.py. All tensors are
-compared, or with ``--outputs`` the outputs alone. The network is compiled for the triple and processor (LLVM's names),
+NETWORK is one of tools/bench/networks.py, PROGRAM a program file or an NNEF model. ``--trial`` runs the programs of the
+executor's own trial, ``--random`` N networks of each aim of tools/planted/networks.py. All tensors are
+compared, or with ``--outputs`` only the outputs. The network is compiled for the triple and processor (LLVM's names),
 linked by Debian's cross compiler (TRIPLE-gcc) with tools/run_elsewhere.c, and run by QEMU's emulation of user programs.
 Exit status: 0 all the same, 1 something differs, 2 something is missing.
 """
@@ -52,19 +52,19 @@ __all__ = ["CPUS", "Elsewhere", "Subject", "assembly", "differences", "executed"
 MAIN = Path(__file__).with_suffix(".c")
 TRIPLE = "aarch64-linux-gnu"
 CPUS = {"generic": "cortex-a72", "neon_dot": "neoverse-n1", "neon_i8mm": "neoverse-v1"}
-"""Processors to compile for where none is named: the least that each machine is for."""
+"""The default processor to compile for, by machine: the least one that the machine supports."""
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A processor that is not this one: LLVM's triple and name for it, and the machine to plan for."""
+    """Another processor: LLVM's triple and name for it, and the machine to plan for."""
 
     machine: Machine
     cpu: str
     triple: str = TRIPLE
 
     def target(self) -> llvm.TargetMachine:
-        """The code generator. Raises `Unsupported` (``elsewhere.triple``) where this LLVM has none."""
+        """The code generator. Raises `Unsupported` (``elsewhere.triple``) if this LLVM has none."""
         _initialize()
         try:
             target = llvm.Target.from_triple(self.triple)
@@ -99,7 +99,7 @@ def _found(name: str, code: str, package: str) -> str:
 
 
 def missing(triple: str = TRIPLE) -> str | None:
-    """What is not installed here, or None."""
+    """The first needed program that is not installed, or None."""
     elsewhere = Elsewhere(MACHINES[-1], "", triple)
     try:
         elsewhere.target(), elsewhere.compiler(), elsewhere.emulator()
@@ -110,7 +110,7 @@ def missing(triple: str = TRIPLE) -> str | None:
 
 @dataclass(frozen=True)
 class Subject:
-    """A program as one network of a machine: its plan, its IR, and the names of what it writes."""
+    """A program as one network of a machine: its plan, its IR, and the names of the arrays that it writes."""
 
     verified: VerifiedProgram
     plan: Plan
@@ -119,14 +119,14 @@ class Subject:
 
     @staticmethod
     def of(verified: VerifiedProgram, machine: Machine, threads: int, everything: bool) -> Subject:
-        """With ``everything``, all tensors are written, else the outputs and the next states."""
+        """With ``everything`` all tensors are written; otherwise the outputs and the next states."""
         program = verified.program
         names = returned(program, "all" if everything else frozenset())
         made = plan(verified, machine, names | {kept.update for kept in program.state})
         return Subject(verified, made, network_text(made, machine, threads, read_bounds(program)), threads)
 
     def job(self, runs: Sequence[Feed]) -> bytes:
-        """What run_elsewhere.c reads; every run gives the arrays that are read, states with the inputs."""
+        """The input of run_elsewhere.c: for every run the arrays that are read, inputs and states."""
         sizes = [4 * prod(self.verified.shapes[name]) for name in self.plan.arrays]
         head = [self.threads, len(self.plan.calls), self.plan.arena + SLACK, len(self.plan.constants) + SLACK]
         head += [len(sizes), self.plan.written, len(runs), *sizes]
@@ -135,7 +135,7 @@ class Subject:
         return b"".join([*pieces, *(run[name].astype("<i4").tobytes() for run in runs for name in read)])
 
     def results(self, data: bytes, runs: int) -> Iterator[tuple[int, dict[str, npt.NDArray[np.int32]]]]:
-        """Of every run: what ``start`` gave, and the arrays that were written."""
+        """For every run, the return value of ``start`` and the arrays that were written."""
         written = self.plan.arrays[self.plan.written :]
         shapes = [self.verified.shapes[name] for name in written]
         each = 8 + 4 * sum(map(prod, shapes))
@@ -151,11 +151,11 @@ class Subject:
 
 
 def built(subject: Subject, elsewhere: Elsewhere, folder: Path) -> Path:
-    """The program file of a subject, made in a folder."""
+    """The executable of a subject, built in a folder."""
     target = elsewhere.target()
     workers = Module()
     emit_worker(workers, elsewhere.machine)
-    # Two modules have a function of the same name: in the executor they never meet.
+    # Two modules have a function of the same name; in the executor they are never linked together.
     text = str(workers).replace("@start(", "@show(")
     for name, ir in (("network.o", subject.text), ("workers.o", text)):
         module = llvm.parse_assembly(ir)
@@ -182,7 +182,7 @@ long call_start(void *arena, void *constants, void **table, void *claims, void *
 
 
 def _ran(command: Sequence[str], seconds: float) -> None:
-    """Run a command. Raises `Unsupported` (``elsewhere.run``) with the end of what it says where it fails."""
+    """Run a command. If it fails, raises `Unsupported` (``elsewhere.run``) with the end of its output."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired as error:
@@ -195,8 +195,8 @@ def _ran(command: Sequence[str], seconds: float) -> None:
 def executed(
     subject: Subject, runs: Sequence[Feed], elsewhere: Elsewhere, seconds: float = 600.0
 ) -> list[tuple[int, dict[str, npt.NDArray[np.int32]]]]:
-    """Build a subject and run it: of every run what ``start`` gave - -1, or which array is outside its interval - and
-    the arrays that were written. Raises `Unsupported` (``elsewhere..``) where that cannot be, or ends in a fault.
+    """Build a subject and run it. For every run: the return value of ``start`` (-1, or the number of an array outside
+    its interval) and the written arrays. Raises `Unsupported` (``elsewhere..``) if that is impossible or crashes.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -215,9 +215,9 @@ def differences(
     everything: bool = True,
     seconds: float = 600.0,
 ) -> list[str]:
-    """What differs from the NumPy executor, run by run and tensor by tensor; states go from run to run.
+    """The differences from the NumPy executor, run by run and tensor by tensor; states pass from run to run.
 
-    Raises what `executed` raises.
+    Raises the errors of `executed`.
     """
     numpy, state = NumpyExecutor(verified), initial_state(verified.program)
     runs: list[Feed] = []
@@ -260,7 +260,7 @@ def assembly(verified: VerifiedProgram, elsewhere: Elsewhere) -> str:
 
 
 def subjects(options: argparse.Namespace) -> Iterator[tuple[str, VerifiedProgram]]:
-    """The programs that were asked for, by name."""
+    """The programs to run, by name."""
     from tools.bench.networks import NETWORKS
     from tools.bench.programs import program_of
     from tools.planted.networks import AIMS, network
@@ -288,7 +288,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--assembly", type=Path, help="write the assembly of the last program, and run nothing")
     options = parser.parse_args(arguments)
     if options.threads > 1:
-        calls.GRAIN = 1  # small work is shared, too
+        calls.GRAIN = 1  # share small work between threads, too
     machine = next(machine for machine in MACHINES if machine.name == options.machine)
     elsewhere = Elsewhere(machine, options.cpu or CPUS[machine.name], options.triple)
     try:

@@ -1,22 +1,22 @@
-"""Run the code blocks of README.md and docs/ and compare what they print with the pages; --write puts it there.
+"""Run the code blocks of README.md and docs/ and compare their output with the pages; --write updates the pages.
 
     python tools/run_pages.py [PAGE ..] [--write]
 
 Every fenced block is one of these:
 
-* ``console``: lines that begin with ``$`` are commands, run in order in one folder; the others are what they print.
-* ``sh``: commands, run in order in one folder, whatever they print; those for a fresh machine (make, pip, venv) are not
-  run: make targets must exist, pip lines must be those of the Makefile.
-* ``python``: a program; a ``text`` block after it is what it prints.
-* any other block, or one of these that cannot run, has the comment ``<!-- not run: why -->`` in front of it. A page
-  whose other blocks are all of one sort says ``<!-- not run on this page: why -->`` once instead.
+* ``console``: lines that begin with ``$`` are commands, run in order in one folder; the other lines are their output.
+* ``sh``: commands, run in order in one folder; their output is not compared. Commands for a fresh machine (make, pip,
+  venv) are not run: make targets must exist, and pip lines must be those of the Makefile.
+* ``python``: a program; a ``text`` block after it is its output.
+* any other block, or one of these that cannot run, has the comment ``<!-- not run: why -->`` before it. If all other
+  blocks of a page are of one sort, the page says ``<!-- not run on this page: why -->`` once instead.
 
-A command that ends in ``# exits with N`` has that exit code, any other one 0. Two comments say what the blocks below
-them need: ``<!-- files: SET .. -->`` begins a new folder with sets of files of ``tools/page_files.py``, and
-``<!-- needs: MODULE .. -->`` in it names Python modules without which these blocks are left as they are.
+A command that ends in ``# exits with N`` must have that exit code, any other command 0. Two comments say what the
+blocks below them need: ``<!-- files: SET .. -->`` begins a new folder with sets of files of ``tools/page_files.py``,
+and ``<!-- needs: MODULE .. -->`` inside it names Python modules; if one is missing, these blocks are not run.
 
-Durations in seconds, and what was drawn with a fresh salt, are not compared.
-Comments ``<!-- name -->..<!-- -->`` hold what the declarations say.
+Durations in seconds, and elements drawn with a fresh salt, are not compared.
+Text between ``<!-- name -->`` and ``<!-- -->`` is generated from declarations.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SALT = re.compile(r"\bsalt [0-9a-f]{32}\b")
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of a page whose blocks run in a folder of their own."""
+    """A part of a page whose blocks run in a folder of their own."""
 
     text: str
     files: tuple[str, ...]
@@ -72,12 +72,12 @@ class Part:
 
     @property
     def missing(self) -> list[str]:
-        """The Python modules that it needs and that are not installed."""
+        """The Python modules that the part needs and that are not installed."""
         return [name for name in self.needs if find_spec(name) is None]
 
 
 def parts(page: str) -> list[Part]:
-    """The parts of a page in order; their texts make up the page."""
+    """The parts of a page in order; joined, their texts are the page."""
     cuts = [0, *(match.start() for match in FOLDER.finditer(page)), len(page)]
     found = []
     for begin, end in pairwise(cuts):
@@ -88,7 +88,7 @@ def parts(page: str) -> list[Part]:
 
 
 def reason(text: str, block: re.Match[str]) -> str | None:
-    """Why a block is not run, as the comment in front of it says, or that of the page; None without one."""
+    """The reason why a block is not run, from the comment before it or from the page's comment; None without one."""
     if block["kind"] not in RUNNING and "<!-- not run on this page: " in text:
         return "see the page"
     before = text[: block.start()].rstrip()
@@ -102,7 +102,7 @@ def runs(part: Part) -> bool:
 
 
 def untried(page: str) -> Iterator[str]:
-    """The first lines of the blocks that neither run nor say why not."""
+    """The first lines of blocks that neither run nor have a reason not to."""
     follows = False
     for block in BLOCK.finditer(page):
         kind = block["kind"]
@@ -116,13 +116,13 @@ def listed(names: Iterable[str]) -> str:
 
 
 def claimed(kind: str) -> str:
-    """The NNEF operations that are exact, bounded or refused; a long list as its length."""
+    """The NNEF operations that are exact, bounded or refused; if there are many, only their number."""
     names = sorted(entry["name"] for entry in nnef_operations() if entry["claim"] == kind)
     return f"{len(names)}" + (f": {listed(names)}" if 0 < len(names) <= 10 else "")
 
 
 def tables() -> dict[str, str]:
-    """What the declarations say, by the name of the comment."""
+    """The texts that declarations give, by the name of the comment."""
     codes = "".join(f"| {code} | {meaning} |\n" for code, meaning in EXIT_CODES)
     return {
         "executors": listed(EXECUTORS),
@@ -137,7 +137,7 @@ def _between(text: str, match: re.Match[str]) -> str:
 
 
 def with_tables(page: str) -> str:
-    """The page with the tables of today."""
+    """The page with current tables."""
     for name, text in tables().items():
         page = re.sub(
             f"(<!-- {name} -->).*?(<!-- -->)",
@@ -149,7 +149,7 @@ def with_tables(page: str) -> str:
 
 
 def with_outputs(text: str, folder: Path, quiet: bool = True) -> str:
-    """A part of a page with what its blocks print when they are run in ``folder``; ``quiet``: nothing on stderr."""
+    """A part of a page with the output of its blocks, run in ``folder``; ``quiet``: stderr must be empty."""
     pending: str | None = None
 
     def run(block: re.Match[str]) -> str:
@@ -182,7 +182,7 @@ def with_outputs(text: str, folder: Path, quiet: bool = True) -> str:
 
 
 def run_commands(body: str, folder: Path) -> None:
-    """Run the lines of a ``sh`` block; those that install are looked up instead."""
+    """Run the lines of a ``sh`` block; lines that install are only compared with the Makefile."""
     lines = [line for line in body.replace("\\\n", " ").splitlines() if line and not line.startswith("#")]
     if any(line.split()[0] == "make" or "install" in line.split() for line in lines):
         check_installation(lines)
@@ -192,11 +192,11 @@ def run_commands(body: str, folder: Path) -> None:
 
 
 def printed(command: list[str], folder: Path, quiet: bool = True) -> str:
-    """What a command prints on stdout; it must end as it says and, if ``quiet``, print nothing on stderr."""
+    """The stdout of a command. It must have the stated exit code and, if ``quiet``, print nothing on stderr."""
     environment = {
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-        "PYTHONSAFEPATH": "1",  # the folder has a ``cvm`` of its own
+        "PYTHONSAFEPATH": "1",  # the folder may contain another ``cvm``
         "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -207,7 +207,7 @@ def printed(command: list[str], folder: Path, quiet: bool = True) -> str:
 
 
 def check_installation(lines: Iterable[str]) -> None:
-    """The commands for a fresh machine are those that the Makefile knows."""
+    """Require that the commands for a fresh machine are those of the Makefile."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in lines:
         words = line.split()
@@ -220,7 +220,7 @@ def check_installation(lines: Iterable[str]) -> None:
 
 
 def renewed(part: Part) -> str:
-    """The text of a part as it should be; as it is where a module is missing."""
+    """The text of a part as it should be; unchanged if a module is missing."""
     if part.missing or not runs(part):
         return part.text
     with tempfile.TemporaryDirectory() as name:
@@ -229,7 +229,7 @@ def renewed(part: Part) -> str:
         for link in ("cvm/demo", "spec_vectors", "tools"):
             (folder / link).symlink_to(ROOT / link)
         page_files.make(part.files, folder)
-        return with_outputs(part.text, folder, quiet=not part.needs)  # modules of others print what they like
+        return with_outputs(part.text, folder, quiet=not part.needs)  # other libraries may print on stderr
 
 
 def expected(page: str) -> str:
@@ -238,13 +238,13 @@ def expected(page: str) -> str:
 
 
 def comparable(text: str) -> str:
-    """The text without what is another one each time: durations, fresh salts, and how much the budget allowed."""
+    """The text without the parts that change each time: durations, fresh salts, and the number of judged elements."""
     text = JUDGED.sub(r"0 elements of \1 in 0 runs by FORMAL, salt 00", SECONDS.sub("0.0 s", text))
     return SALT.sub("salt 00", text)
 
 
 def difference(page: str, wanted: str, name: str = "README.md") -> str:
-    """What differs but for durations and draws, as a unified diff."""
+    """The differences except durations and draws, as a unified diff."""
     old, new = (comparable(text).splitlines(keepends=True) for text in (page, wanted))
     return "".join(difflib.unified_diff(old, new, name, "what is printed today"))
 

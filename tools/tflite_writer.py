@@ -30,7 +30,7 @@ _DTYPES = {
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """One tensor: a constant where it has values. Scales are float32."""
+    """One tensor: a constant if it has values. Scales are float32."""
 
     shape: Sequence[int]
     data_type: str = "int8"

@@ -1,4 +1,4 @@
-"""Replay the cases of the web platform tests on the WebNN builder, and count per operator what became of them.
+"""Replay the cases of the web platform tests on the WebNN builder, and count the outcomes per operator.
 
     python tools/webnn_conformance.py [FOLDER]             print the counts (default: ../shared/webnn)
     python tools/webnn_conformance.py [FOLDER] --write     write them to docs/webnn-conformance.json
@@ -6,12 +6,11 @@
     python tools/webnn_conformance.py [FOLDER] --floats    print the counts of graphs of floats with calibration
 
 FOLDER/conformance/NAME.json holds cases: values only, as its README describes them. Integers and quantised graphs are
-run as they are, and are equal if every bit is. A case of floats whose operator only moves or compares its items is run
-on integers of the same order. Every other graph of floats is built as it is, which the builder refuses; --floats builds
-these with their own inputs as the samples of a calibration, and compares within the error that the graph states.
-
-int4 and uint4, which the specification has not, are held in int8 and uint8; a quantizeLinear to them is followed by a
-clamp to their range, which is the same, since quantizeLinear saturates.
+run unchanged, and are equal if every bit is. A case of floats whose operator only moves or compares its items is run
+on integers of the same order. Every other graph of floats is built unchanged, and the builder refuses it; --floats
+builds these graphs with their own inputs as the samples of a calibration, and compares within the error that the graph
+states. int4 and uint4 are not in the specification and are held in int8 and uint8. A quantizeLinear to them is followed
+by a clamp to their range, which gives the same numbers, since quantizeLinear saturates.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Case = dict[str, Any]
 
 EXACT = ("integer_exact", "qdq", "quantization")
 FOUR_BITS = {"int4": ("int8", -8, 7), "uint4": ("uint8", 0, 15)}
-"""Data types that the specification has not: what holds them, and their ends."""
+"""Data types that are not in the specification: the types that hold them, and their ends."""
 
 REASONS = {
     "nothing rounds its states": "states that nothing quantises",
@@ -47,7 +46,7 @@ REASONS = {
     "the machine has not": "integers beyond +-(2^31 - 1)",
     "NaN": "NaN",
 }
-"""What a refusal says, and what it is called in the record."""
+"""Beginnings of refusals, and the names for them in the record."""
 
 
 def files(kind: str, folder: Path = SHARED) -> list[Path]:
@@ -91,7 +90,7 @@ def array(tensor: Case) -> np.ndarray[Any, Any]:
 def run(
     case: Case, executor: str = "numpy", calibrated: bool = False
 ) -> tuple[dict[str, np.ndarray[Any, Any]], webnn.MLGraph]:
-    """What the builder's graph gives, with the values of integer inputs promised; ``calibrated`` by its own inputs."""
+    """The results of the builder's graph, with promised values of integer inputs; ``calibrated`` by its own inputs."""
     context = webnn.ML().create_context(strict_scale_rank=False, allow_negative_scale=True, executor=executor)
     builder = webnn.MLGraphBuilder(context)
     known: dict[str, Any] = {}
@@ -117,7 +116,7 @@ def run(
 
 
 def _four_bits(case: Case, call: Case) -> list[str]:
-    """The type of four bits that a quantizeLinear gives, if it does."""
+    """The 4-bit type of the result of a quantizeLinear, or none."""
     if call["name"] != "quantizeLinear":
         return []
     names = [value for argument in call["arguments"] for key, value in argument.items() if key == "zeroPoint"]
@@ -145,7 +144,7 @@ def _resolved(value: Any, known: dict[str, Any]) -> Any:
 # Floats that are only moved or compared
 
 _VALUES = {"value", "minValue", "maxValue"}
-"""Options that are numbers among the elements."""
+"""Options whose numbers are compared with the elements."""
 
 
 def ranked(case: Case) -> Case:
@@ -160,7 +159,7 @@ def ranked(case: Case) -> Case:
     kind = reals[0]["dataType"] if reals else "float32"
 
     def single(item: Any) -> float:
-        """A decimal as the float that it is written for."""
+        """A decimal as the float32 that it was written for."""
         with np.errstate(over="ignore"):
             return float(np.dtype(kind).type(number(item)))
 
@@ -170,7 +169,7 @@ def ranked(case: Case) -> Case:
     found |= {single(item) for key, item in literals if key in _VALUES and item != "NaN"}
     if any(np.isnan(list(found))):
         raise webnn.NotSupportedError("conformance.nan", "no integer stands for NaN")
-    order = sorted({abs(item) for item in found})  # the same for both signs: magnitudes are compared too
+    order = sorted({abs(item) for item in found})  # one order for both signs, since magnitudes are compared too
     number_of_item = {sign * item: sign * number for number, item in enumerate(order) for sign in (1, -1)}
     small = max(map(abs, number_of_item.values())) < 128
     signs = case["operators"][-1]["name"] == "sign"  # its results are the numbers -1, 0 and 1
@@ -189,7 +188,7 @@ def ranked(case: Case) -> Case:
     def option(key: str, item: Any) -> Any:
         if key not in _VALUES:
             return item
-        return None if item == "NaN" else number_of_item[single(item)]  # NaN is no bound
+        return None if item == "NaN" else number_of_item[single(item)]  # NaN means no bound
 
     operators = [
         {**call, "arguments": [
@@ -225,15 +224,15 @@ def verdict(case: Case) -> tuple[str, str]:
 
 
 _DIGITS = {"float32": 2.0**-20, "float16": 2.0**-9}
-"""What an expectation may be off by itself, of its greatest magnitude: the tests allow some last digits."""
+"""The error of expectations themselves, relative to their greatest magnitude: the tests allow some last digits."""
 
 
 _OFF = {"erf float32 0D scalar": 2.0**-24}
-"""Expectations that are off by more: erf(-0.004352752584964037) is -0.0049115243, and the file has -0.0049115545."""
+"""Expectations with a larger error: erf(-0.004352752584964037) is -0.0049115243, and the file has -0.0049115545."""
 
 
 def calibrated_verdict(case: Case) -> tuple[str, str]:
-    """("within", the stated error), ("refused", why), or ("beyond", the result), of a graph of floats."""
+    """For a graph of floats: ("within", the stated error), ("refused", why), or ("beyond", the result)."""
     try:
         found, graph = run(case, calibrated=True)
     except (webnn.NotSupportedError, webnn.MLTypeError) as error:
@@ -248,11 +247,11 @@ def calibrated_verdict(case: Case) -> tuple[str, str]:
 
 
 CALIBRATED_REASONS = {"NaN or": "NaN or infinite numbers", "the machine has not": "integers beyond +-(2^31 - 1)"}
-"""As `REASONS`, of calibrated graphs."""
+"""As `REASONS`, for calibrated graphs."""
 
 
 def float_cases(folder: Path = SHARED) -> Iterator[tuple[str, Case]]:
-    """The graphs of floats that the builder refuses without calibration, with the file that each stands in."""
+    """The graphs of floats that the builder refuses without calibration, with the file of each."""
     for path in files("conformance", folder):
         for case in cases(path):
             moved = case["data_movement_only"] or case["order_only"]
@@ -264,7 +263,7 @@ Verdict = tuple[str, str]
 
 
 def record_of(verdicts: Iterable[tuple[str, Case, Verdict]]) -> dict[str, dict[str, Any]]:
-    """Per file of cases: how many there are, how many are equal and how, and how many are refused and why."""
+    """For each file of cases: how many there are, how many are equal and how, how many are refused and why."""
     found: dict[str, dict[str, Counter[str]]] = {}
     for name, _, (what, why) in verdicts:
         found.setdefault(name, {}).setdefault(what, Counter())[why] += 1
@@ -276,7 +275,7 @@ def record_of(verdicts: Iterable[tuple[str, Case, Verdict]]) -> dict[str, dict[s
 
 
 def record_of_floats(verdicts: Iterable[tuple[str, Verdict]]) -> dict[str, dict[str, int]]:
-    """Per file of cases, how many graphs of floats are within the stated error, and how many refused and why."""
+    """For each file of cases: how many graphs of floats are within the stated error, how many are refused and why."""
     found: dict[str, Counter[str]] = {}
     for name, (what, why) in verdicts:
         found.setdefault(name, Counter())[what if what == "within" else f"{what}: {why}"] += 1

@@ -1,7 +1,7 @@
 """The canonical bytes of traces: the canonical msgpack (`cvm.program.wire`) of ``["cvm-trace", 1, trace]``.
 
-The map mirrors the data class. A reader refuses whatever does not encode to the same bytes, and no digest is carried
-along: identities are recomputed.
+The map mirrors the data class. A reader refuses bytes that do not encode to themselves again. No digest is stored:
+identities are recomputed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the readers of receipts and of traces share: canonical msgpack, and nothing that does not encode to it again."""
+"""Shared by the readers of receipts and traces: canonical msgpack, where only one encoding of the content is valid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def decoded(data: bytes, kind: str, limits: Limits, read: Callable[[Reader], _T], encode: Callable[[_T], bytes]) -> _T:
-    """What canonical bytes of ``["cvm-<kind>", 1, ...]`` describe. Raises `Malformed` and `LimitExceeded`."""
+    """The content of canonical bytes of ``["cvm-<kind>", 1, ...]``. Raises `Malformed` and `LimitExceeded`."""
     require("receipt_bytes", len(data), limits.receipt_bytes, f"bytes of a {kind}")
     reader = Reader(data, kind, _ITEMS)
     if reader.array_header() != 3 or reader.text() != f"cvm-{kind}":

@@ -1,4 +1,4 @@
-"""What a run will cost, known before it: gas, multiply-adds, memory, and the bytes that a trace hashes."""
+"""The costs of a run, known before it: gas, multiply-adds, memory, and the bytes that a trace hashes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cvm import ops
 from cvm.audit.trace import trace_bytes
-from cvm.program.model import Program
+from cvm.program import Program
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -22,11 +22,11 @@ class Costs:
 
     gas: int
     macs: int
-    """Multiplications of elements with weights, and of matrices that are both computed."""
+    """Multiplications of elements with weights, and of the elements of two computed matrices."""
     constant_bytes: int
-    """Of all constants, expanded: 4 bytes for each element of a tensor, 8 of a parameter."""
+    """The bytes of all constants, expanded: 4 for each element of a tensor, 8 for each of a parameter."""
     peak_bytes: int
-    """Of the tensors that are alive at the worst moment, 4 bytes for each element; without the constants."""
+    """The bytes of the tensors that are alive at the worst moment, 4 for each element; without the constants."""
     trace_bytes: int
 
 
@@ -52,7 +52,7 @@ def macs(verified: VerifiedProgram) -> list[int]:
 
 
 def peak_bytes(program: Program) -> int:
-    """The most bytes of tensors that are alive at once, if each is freed after its last reader and none is fused.
+    """The most bytes of tensors alive at once, if no op is fused and each tensor is freed after its last reader.
 
     Inputs and state live from the beginning, outputs and updates of state to the end. Executors may need less, since
     they fuse ops and store narrow tensors, or somewhat more, for their own workspace.

@@ -1,4 +1,4 @@
-"""The order in which elements of runs are drawn to be judged, and what FORMAL computes for each of them."""
+"""The order in which elements of runs are drawn for FORMAL to judge, and the work that each of them takes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["HEAVY", "Draw", "draws", "shuffled", "terms"]
 
 HEAVY = 2**20
-"""Terms from which on an element is never drawn: FORMAL takes about a second for it."""
+"""An element of this many terms or more is never drawn: FORMAL would take about a second for it."""
 ELEMENT = 16
-"""The fixed cost of an element besides its terms, in units of a term."""
+"""The fixed work for an element besides its terms, in units of a term."""
 _WHOLE_BATCH = ("get_valid_count", "non_max_suppression")
-"""The ops of which one element takes as much work as its whole batch."""
+"""The ops for which one element takes as much work as its whole batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Draw:
 
 
 def terms(verified: VerifiedProgram) -> list[int]:
-    """For each node, what FORMAL computes for one element of its outputs, in terms of a sum."""
+    """For each node, FORMAL's work for one element of its outputs, counted in terms of a sum."""
     found = []
     for node, cost in zip(verified.program.nodes, gas(verified), strict=True):
         if node.op in _WHOLE_BATCH:
@@ -47,9 +47,9 @@ def terms(verified: VerifiedProgram) -> list[int]:
 
 
 def draws(verified: VerifiedProgram, seed: str, runs: Sequence[int]) -> Iterator[Draw]:
-    """All elements of these runs in random order, none twice: in each round one element of every tensor of one run.
+    """All elements of these runs in random order, each once: every round has one element of every tensor of one run.
 
-    Elements of `HEAVY` terms and more are left out.
+    Elements of `HEAVY` or more terms are left out.
     """
     costs = terms(verified)
     outputs = [

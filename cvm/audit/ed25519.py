@@ -1,7 +1,7 @@
 """Ed25519 signatures verified in plain Python: RFC 8032, section 5.1.
 
 A point is (x, y) on -x^2 + y^2 = 1 + D x^2 y^2, modulo P. ``cvm/standalone/verify_receipt.py``, which imports nothing,
-has the text of these functions without their types; a test holds the two against each other.
+repeats these functions without their types; a test compares the two texts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little")) or (0, 1)
 def genuine(key: bytes, message: bytes, signature: bytes) -> bool:
     """Whether S B = R + k A, for the key A, the signature (R, S), and k the hash of R, A and the message.
 
-    Whoever takes one of the eight points with 8 A = 0 for a key can sign everything by it, so that it proves nothing.
+    If a key is one of the eight points with 8 A = 0, anybody can make its signatures, so they prove nothing.
     """
     a, s = point(key), int.from_bytes(signature[32:], "little")
     if a is None or times(8, a) == (0, 1) or s >= L:

@@ -1,8 +1,8 @@
 """Roots of many tensors, as fast as the machine hashes.
 
-Where the processor has instructions for SHA-256 (`cvm.executors.native.runtime.sha256`), tensors are split into pieces
-of whole subtrees, which all cores hash at once; elsewhere, and for so little data that sharing it would cost more,
-`hashlib` does it. The roots are the same.
+If the processor has instructions for SHA-256 (`cvm.executors.native.runtime.sha256`), tensors are split into pieces
+of whole subtrees, which all cores hash at once. On other processors, and for so little data that sharing it would cost
+more than it saves, `hashlib` hashes them. The roots are the same.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cvm.program.merkle import joined
 __all__ = ["tensor_roots"]
 
 LITTLE = 2**20
-"""Bytes below which plain Python is used, so that a short run does not wait for the code generator."""
+"""Below this many bytes `hashlib` is used, so that a short run does not wait for the code generator."""
 ALONE = 2**18
-"""Bytes below which one thread hashes everything, since waking another one would take longer."""
+"""Below this many bytes one thread hashes everything, since waking another thread would take longer."""
 PIECE = 2**20
-"""Bytes of a subtree that one thread hashes at a time: a power of two of leaves, and the digests fit a fast cache."""
+"""The bytes that one thread hashes at a time: a power of two of leaves whose digests fit a fast cache."""
 SHARES = 4
-"""The number of shares for each thread, so that none waits long for the last one."""
+"""The number of shares for each thread, so that no thread waits long for the last one."""
 
 _INT32 = np.dtype("<i4")
 
@@ -42,7 +42,7 @@ Piece = tuple[str, npt.NDArray[np.uint8]]
 def tensor_roots(tensors: Mapping[str, Array], threads: int | None = None) -> dict[str, bytes]:
     """The roots of int32 tensors by name, hashed by ``threads`` threads (None: one per core)."""
     size = sum(tensor.nbytes for tensor in tensors.values())
-    # Once the fast hasher exists, it is used for little data as well.
+    # Once the fast hasher is loaded, it is used for little data too.
     run = fast_hasher() if size >= LITTLE or fast_hasher.cache_info().currsize else None
     if run is None:
         return {name: tensor_root(tensor) for name, tensor in tensors.items()}
@@ -88,7 +88,7 @@ def _hashed(run: Hasher, share: Sequence[Piece]) -> list[tuple[str, bytes]]:
     return [(name, trees.root(data)) for name, data in share]
 
 
-# The threads are kept: windows of a run come many times a second.
+# The threads are kept between calls: a run has many windows per second.
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 _making = threading.Lock()

@@ -1,15 +1,15 @@
 """Receipts: claims about runs, in a form that anyone can recompute.
 
-A claim binds a program to roots: those of its inputs, of the state before, of its outputs and of the state after, for
-every run; with the op-set version, the limits profile, the gas of one run and, if wished, the root of the trace. Its
-hash is the receipt's id. What the host says of itself (executor, version, machine, time) stands beside the claim: the
-id does not cover it, nobody vouches for it, and it never changes a verdict. ``docs/commitments.md`` gives every byte.
+A claim binds a program to roots: for every run, those of its inputs, of the state before it, of its outputs and of the
+state after it. It also holds the op-set version, the limits profile, the gas of one run and, if asked for, the root of
+the trace. Its hash is the receipt's id. What the host says of itself (executor, version, machine, time) is outside the
+claim: the id does not cover it, and it never changes a verdict. ``docs/commitments.md`` gives every byte.
 
 A valid program cannot fail at run time, so a claim has no status: a program that is refused leaves no receipt.
 
 A receipt file is the canonical msgpack (`cvm.program.wire`) of ``["cvm-receipt", 1, receipt]``. The maps mirror the
-data classes; what is None is a missing key. A reader refuses whatever does not encode to the same bytes, and no digest
-is carried along: identities are recomputed.
+data classes; a field that is None has no key. A reader refuses bytes that do not encode to themselves again. No digest
+is stored: identities are recomputed.
 """
 
 from __future__ import annotations
@@ -129,13 +129,13 @@ class Claim:
         return b"cvm1:receipt\0" + self.program + u32(self.op_set) + text(self.limits) + u64(self.gas) + runs
 
     def id(self) -> bytes:
-        """The identity of the receipt, recomputed from the claim whenever it is asked for."""
+        """The identity of the receipt, recomputed from the claim at each access."""
         return sha256(self.preimage()).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The facts that a host states about itself: outside the claim, not authenticated, of no effect on any verdict."""
+    """The facts that a host states about itself: outside the claim, not authenticated, without effect on verdicts."""
 
     executor: str = ""
     version: str = ""

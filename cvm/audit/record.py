@@ -1,4 +1,4 @@
-"""From runs to receipts: a witness of a session that notes the roots of what it sees."""
+"""From runs to receipts: a witness of a session that records the roots of the tensors that it sees."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cvm.audit.receipt import Claim, Host, Receipt, Run
 from cvm.audit.trace import Trace, trace_of
 from cvm.executors import Int32Array, RunResult, Watch
 from cvm.inputs import Feed
+from cvm.program import Program
 from cvm.program.commitments import tensor_root
-from cvm.program.model import Program
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -31,9 +31,9 @@ class Observation:
 
 
 class Observer:
-    """Sees one run: hashes its inputs and outputs and, if ``traced``, every tensor as it is shown.
+    """Observes one run: hashes its inputs and outputs and, if ``traced``, every tensor as it is shown.
 
-    No tensor is kept, so that no more of them are in memory than an executor shows at once. The log is noted if
+    No tensor is kept, so no more tensors are in memory than an executor shows at once. The log is recorded if
     ``kept``.
     """
 
@@ -46,7 +46,7 @@ class Observer:
 
     @property
     def watch(self) -> Watch | None:
-        """The watch that an executor calls with its tensors; None unless a trace is wanted."""
+        """The watch that an executor calls with its tensors; None if no trace was asked for."""
         return self._see if self._traced else None
 
     def _see(self, tensors: Mapping[str, Int32Array]) -> None:
@@ -69,7 +69,7 @@ class Observer:
 
 
 class Recorder:
-    """Notes the runs of one program: ``session.run(inputs, witness=recorder)``, then `receipt`.
+    """Records the runs of one program: ``session.run(inputs, witness=recorder)``, then `receipt`.
 
     With ``trace`` every tensor of a run is hashed as it is made. With ``keep_traces`` the logs are kept as well, 32
     bytes for each tensor of each run.
@@ -97,7 +97,7 @@ class Recorder:
         return tuple(self._traces)
 
     def claim(self) -> Claim:
-        """What is claimed of the runs so far. Raises `Invalid` (``receipt.runs``) if there are none."""
+        """The claim about the runs so far. Raises `Invalid` (``receipt.runs``) if there are none."""
         program = self._verified.program
         digest = bytes.fromhex(program.digest)
         return Claim(digest, program.op_set, program.limits, self._verified.gas, tuple(self._runs))

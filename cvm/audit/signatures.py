@@ -1,6 +1,6 @@
-"""Ed25519 signatures (RFC 8032) of receipts: over a tag and the claim's id, never over what the host says of itself.
+"""Ed25519 signatures (RFC 8032) of receipts: they cover a tag and the claim's id, never what the host says of itself.
 
-To sign takes the package `cryptography` (``pip install 'cvm[sign]'``), to verify nothing. A signature says who vouches
+Signing needs the package `cryptography` (``pip install 'cvm[sign]'``), verifying does not. A signature says who vouches
 for a claim, not that the claim is true.
 """
 
@@ -27,7 +27,7 @@ def message(claim: Claim) -> bytes:
 
 
 def sign(receipt: Receipt, private_pem: bytes) -> Receipt:
-    """The receipt with a signature by a private key in PEM (PKCS #8, not encrypted); one per key, the newest.
+    """The receipt with a signature by a private key in PEM (PKCS #8, not encrypted); it replaces one by the same key.
 
     Raises `Invalid` (``sign.key``) for anything but an Ed25519 key, and `Unsupported` (``sign.package``).
     """
@@ -38,9 +38,9 @@ def sign(receipt: Receipt, private_pem: bytes) -> Receipt:
 
 
 def is_genuine(claim: Claim, signature: Signature) -> bool:
-    """Whether the holder of the key signed this claim: by the package `cryptography` if it is there, else without it.
+    """Whether the holder of the key signed this claim, checked with the package `cryptography` if it is installed.
 
-    Both give the same answers; without the package a signature takes some 15 ms.
+    Without the package the answer is the same, and a signature takes some 15 ms.
     """
     try:
         from cryptography.exceptions import InvalidSignature
@@ -58,13 +58,13 @@ def is_genuine(claim: Claim, signature: Signature) -> bool:
     return True
 
 
-# RFC 8032 leaves these points open and libraries decide them differently, so they are decided here.
+# RFC 8032 leaves these points open, and libraries decide them differently, so they are decided here.
 
 
 def _is_canonical(data: bytes) -> bool:
-    """Whether a point is written as RFC 8032, section 5.1.3, demands; libraries accept other forms of some points.
+    """Whether a point is encoded as RFC 8032, section 5.1.3, demands; libraries accept other encodings of some points.
 
-    The field element is below 2^255 - 19, and where x is 0, its sign is.
+    The field element must be below 2^255 - 19, and where x is 0, its sign must be 0.
     """
     y, odd = int.from_bytes(data, "little") % 2**255, data[31] >> 7
     return y < P and not (odd and y in (1, P - 1))
@@ -73,7 +73,7 @@ def _is_canonical(data: bytes) -> bool:
 def _is_proper_key(key: bytes) -> bool:
     """Whether a public key is canonical and not one of the eight points whose order divides 8.
 
-    Of such a point nobody has the private key, and signatures by it are easily found for every message. The points of
+    Nobody has a private key for such a point, and signatures under it are easily found for every message. The points of
     order 1 and 2 have y = 1 and y = -1, those of order 4 have y = 0. A point of order 8 doubles to one with y = 0, and
     doubling gives y = (y^2 + x^2) / (1 - D x^2 y^2): so x^2 = -y^2, and on the curve D y^4 + 2 y^2 = 1.
     """
@@ -83,7 +83,7 @@ def _is_proper_key(key: bytes) -> bool:
 
 
 _KEY_BEGINS = bytes.fromhex("302a300506032b6570032100")
-"""A SubjectPublicKeyInfo of Ed25519 (RFC 8410, section 4) up to the 32 bytes of the key."""
+"""The bytes of an Ed25519 SubjectPublicKeyInfo (RFC 8410, section 4) before the 32 bytes of the key."""
 
 
 def public_key(text: str) -> bytes:

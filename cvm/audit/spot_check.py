@@ -1,19 +1,19 @@
-"""Spot checks: FORMAL judges drawn elements of what another executor computed.
+"""Spot checks: FORMAL judges drawn elements of the tensors that another executor computed.
 
-A fault of an executor shows in a receipt that it makes and in every verification by the same executor, so that the two
-agree. A spot check does not trust the executor. Of drawn runs it lets the executor lay every tensor open, and
+A faulty executor makes the same mistake in a receipt and in every verification by that executor, so the two agree. A
+spot check does not trust the executor. It repeats drawn runs so that the executor shows every tensor, and requires that
 
-* what these runs leave must be what the ordinary runs left: outputs and next state, every element of them;
-* FORMAL computes drawn elements, each from the operands that the executor showed, and must get what it showed.
+* these runs give the same outputs and next state as the ordinary runs, in every element;
+* FORMAL computes the same drawn elements, each from the operands that the executor showed.
 
-An ordinary run fuses ops and keeps most tensors in registers, so that FORMAL could judge nothing there; a run that lays
-its tensors open uses other kernels. A fault of one of the two shows in the first comparison, whatever is drawn. A fault
-of both shows where FORMAL looks. Inputs, state and constants are never taken from the executor.
+An ordinary run fuses ops and keeps most tensors in registers, where FORMAL cannot see them; a run that shows tensors
+uses other kernels. If only one of the two is faulty, the first comparison finds it, whatever was drawn. If both are,
+FORMAL finds it when it judges a wrong element. Inputs, state and constants are never taken from the executor.
 
-Who makes a receipt must not know what is judged: the draw follows from the identity of what is verified and a salt of
-the verifier's, by SHA-256, and from nothing else. It goes in rounds: one element of every tensor of one run, then of
-the next drawn run. How far it goes is decided by a budget of time (`Judging`) or said by the caller. With the same salt
-and the same count the same elements are judged, on every machine.
+The maker of a receipt must not know what will be judged. Therefore SHA-256 of the identity of what is verified and of a
+salt, which the verifier chooses, determines the draw, and nothing else does. The draw goes in rounds: one element of
+every tensor of one run, then of the next drawn run. A budget of time (`Judging`) or the caller says how many elements
+are drawn. The same salt and the same count judge the same elements, on every machine.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ from formal.nn import conv2d
 from formal.tensor import Stored, Tensor
 
 if TYPE_CHECKING:
-    from cvm.program.model import Node, Program
+    from cvm.program import Program
+    from cvm.program.model import Node
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Judged", "Judging", "SpotCheck", "fresh_salt", "spot_check"]
 
 SHARE = 0.2
-"""The share of the time of re-execution that judging may take."""
+"""The share of the re-execution time that judging may take."""
 FLOOR = 0.05
-"""Seconds that judging may take however short the re-execution is."""
+"""Seconds that judging may take, however short the re-execution is."""
 RUNS = 64
-"""Runs whose tensors may be laid open."""
+"""The most runs that are repeated to show their tensors."""
 KEPT = 2**28
-"""Bytes of state and outputs that are kept for runs to be laid open; one run is always kept."""
+"""Bytes of state and outputs that are kept for runs that may be repeated; one run is always kept."""
 SHOWN = 8e9
-"""Bytes of tensors per second at which an executor is expected to lay them open."""
+"""The speed, in bytes per second, at which an executor is expected to show its tensors."""
 SALT_BYTES = 16
 _MOST_SALT_BYTES = 64
 
@@ -67,12 +68,12 @@ def fresh_salt() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """How much FORMAL judges, and what it is drawn with. Raises `Invalid` (``judge.salt``, ``judge.count``)."""
+    """How much FORMAL judges, and the salt of the draw. Raises `Invalid` (``judge.salt``, ``judge.count``)."""
 
     salt: str = field(default_factory=fresh_salt)
     """Hexadecimal digits of 1 to 64 bytes."""
     count: int | None = None
-    """Elements in all, over all tensors and runs; None: as many as the budget allows. 0: nothing is judged."""
+    """How many elements to judge, over all tensors and runs; None: as many as the budget allows; 0: none."""
     floor: float = FLOOR
     """Seconds that judging may take however short the re-execution is, if no count is given."""
 
@@ -90,11 +91,11 @@ class Judged:
 
     elements: int
     tensors: int
-    """Different tensors that these elements are of."""
+    """How many different tensors these elements belong to."""
     of: int
-    """Tensors that the program computes."""
+    """How many tensors the program computes."""
     runs: int
-    """Runs whose tensors were laid open."""
+    """How many runs were repeated to show their tensors."""
     salt: str
     difference: Difference | None = None
 
@@ -126,11 +127,11 @@ class _Noted:
 
 
 class SpotCheck:
-    """Notes every run that ``executor`` computes, and then lets FORMAL judge drawn elements of them.
+    """Records every run that ``executor`` computes, and then lets FORMAL judge drawn elements of these runs.
 
-    ``identity`` is what the draw depends on beside the salt: the hash of what is verified. ``runs`` is the number of
-    runs there will be. With ``fused``, the runs are ordinary ones; without, they laid all tensors open, and each drawn
-    run is repeated as an ordinary one.
+    ``identity`` is the hash of what is verified; the draw depends on it and on the salt. ``runs`` is the number of
+    runs there will be. With ``fused`` the recorded runs are ordinary ones; without, they showed all tensors, and each
+    drawn run is repeated as an ordinary one.
     """
 
     def __init__(
@@ -154,22 +155,22 @@ class SpotCheck:
 
     @property
     def chosen(self) -> frozenset[int]:
-        """The runs whose tensors may be laid open: the others need not be noted."""
+        """The runs that may be repeated; the others need not be recorded."""
         return self._chosen
 
     def note(
         self, number: int, feed: Feed, before: Mapping[str, Int32Array], result: RunResult, seconds: float
     ) -> None:
-        """Note a run: its inputs and state, its results, and how long it took."""
+        """Record a run: its inputs and state, its results, and how long it took."""
         self._latest = _Noted(number, feed, before, result)
         self._count, self._fastest = self._count + 1, min(self._fastest, seconds)
         if number in self._chosen:
             self._noted[number] = self._latest
 
     def judged(self, latest_first: bool = False) -> Judged:
-        """Lay drawn runs open and let FORMAL judge elements of them, up to the first difference.
+        """Repeat drawn runs and let FORMAL judge elements of them, up to the first difference.
 
-        With ``latest_first``, the run that was noted last is the first one, whether it was drawn or not.
+        With ``latest_first``, the run that was recorded last is judged first, whether it was drawn or not.
         """
         noted = [self._noted[number] for number in self._order if number in self._noted]
         if latest_first and self._latest is not None and self._judging.count != 0:
@@ -192,7 +193,7 @@ class SpotCheck:
     def _drawn(self, runs: Sequence[int]) -> list[Draw]:
         """The elements to judge: as many as were asked for, or as the budget allows, but at least one.
 
-        The budget is for FORMAL and for laying open all drawn runs but the first, without which nothing can be judged.
+        The budget pays for FORMAL and for repeating all drawn runs but the first, without which nothing can be judged.
         """
         order = draws(self._verified, self._seed, runs)
         if self._judging.count is not None:
@@ -217,7 +218,7 @@ class SpotCheck:
         return view
 
     def _difference_of_what_is_left(self, noted: _Noted, view: _View) -> Difference | None:
-        """Compare what the run left when it was re-executed, in the other way of running, and when it was laid open."""
+        """Compare the results of the recorded run, a run in the other way, and the run that showed its tensors."""
         name, program = self._executor.name, self._verified.program
         found = {name: noted.result} if self._fused else {name: self._executor.run(noted.feed, noted.before)}
         if not self._fused:
@@ -256,9 +257,9 @@ def spot_check(
 
 
 class _View:
-    """Sees a run that lays its tensors open: FORMAL judges the drawn elements of each node as soon as it is shown.
+    """Sees a run that shows its tensors: FORMAL judges the drawn elements of each node as soon as it is shown.
 
-    A tensor is copied if a node that is judged later reads it, or if the run leaves it, and is let go of then.
+    A tensor is copied until its last reader if a judged node reads it later, or if it is a result of the run.
     """
 
     result: RunResult
@@ -279,7 +280,7 @@ class _View:
         self.difference: Difference | None = None
 
     def see(self, tensors: Mapping[str, Int32Array]) -> None:
-        """Judge the drawn elements whose operands are known now, and keep the tensors that later ones need."""
+        """Judge the drawn elements whose operands are known now, and keep the tensors that later elements need."""
         while self._pending and self.difference is None:
             number = next(iter(self._pending))
             node = self._program.nodes[number]
@@ -316,7 +317,7 @@ class _View:
                 return
 
     def _operand(self, name: str, tensors: Mapping[str, Int32Array]) -> Tensor:
-        """A tensor for FORMAL: given from outside, constant, or as the executor showed it."""
+        """A tensor for FORMAL: an input or state, a constant, or a tensor that the executor showed."""
         if name in self._constants:
             if name not in self._expanded:
                 self._expanded[name] = tensor_of(self._constants[name].array())
@@ -336,7 +337,7 @@ def _kept_bytes(program: Program) -> int:
 
 
 def _seconds_per_term() -> float:
-    """How long FORMAL takes for a term of a sum, here and now: the best of three convolutions of one pixel."""
+    """The seconds that FORMAL takes for one term of a sum now: the best of three convolutions of one pixel."""
     channels = 128
     line = Stored((1, channels, 1, 1), range(channels))
     best = math.inf

@@ -1,12 +1,12 @@
 """Traces: a commitment to every tensor of a run, built for disputes.
 
-A program is SSA, so the state of a run only grows: it is a log of what each op gave. Step k of the log is the record
-of op k, the roots of its outputs; the state after k ops is the head of the tree over the first k records, bound to the
-program, the inputs and the state that the run began with. Two parties who agree on these compare heads to find the
-first op on which they differ, open its record, then the tree of one tensor, down to 1 KiB of it. That a shorter log
-is the beginning of a longer one has a proof as in RFC 6962, section 2.1.2. ``docs/commitments.md`` gives every byte.
+A program is SSA, so a run is a log that only grows: record k holds the roots of the outputs of op k. The state after
+k ops is the head: the root of the tree over the first k records, bound to the program, the inputs and the state before
+the run. Two parties who agree on these three compare heads to find the first op on which they differ. They then open
+its record and the tree of one tensor, down to 1 KiB. A proof as in RFC 6962, section 2.1.2, shows that a shorter log is
+the beginning of a longer one. ``docs/commitments.md`` gives every byte.
 
-A trace depends on nothing but program, inputs and state: not on the executor, its threads, or the time. So nobody
+A trace depends on program, inputs and state alone: not on the executor, its threads, or the time. So nobody
 needs to keep one.
 """
 
@@ -19,8 +19,8 @@ from hashlib import sha256
 
 from cvm.audit.receipt import HASH_BYTES, Roots
 from cvm.errors import Invalid
+from cvm.program import Program
 from cvm.program.commitments import list_root
-from cvm.program.model import Program
 from cvm.program.preimage import listed, u32
 
 __all__ = ["Trace", "head_of", "step_record", "trace_bytes", "trace_of"]
@@ -32,7 +32,7 @@ def step_record(number: int, roots: Roots) -> bytes:
 
 
 def head_of(program: bytes, inputs: Roots, before: Roots, log: bytes) -> bytes:
-    """The state of a run after the ops in whose records ``log`` is the list root."""
+    """The state of a run after the ops whose records have the list root ``log``."""
     return sha256(b"cvm1:trace\0" + program + listed(inputs) + listed(before) + log).digest()
 
 
@@ -46,7 +46,7 @@ class Trace:
     before: Roots
     """The state that the run began with."""
     steps: tuple[Roots, ...]
-    """Of each op, in execution order, the roots of its outputs."""
+    """The roots of the outputs of each op, in execution order."""
 
     def __post_init__(self) -> None:
         for roots in ((self.program,), self.inputs, self.before, *self.steps):
@@ -71,11 +71,11 @@ class Trace:
 
     @property
     def root(self) -> bytes:
-        """The state after all ops: what a receipt commits to."""
+        """The state after all ops: the root to which a receipt commits."""
         return self.head(len(self.steps))
 
     def first_difference(self, other: Trace) -> int | None:
-        """The number of the first op that left other roots there, or that only one of the logs has; None if none."""
+        """The number of the first op with other roots in ``other``, or that only one log has; None if there is none."""
         for number, (one, another) in enumerate(zip(self.steps, other.steps, strict=False)):
             if one != another:
                 return number

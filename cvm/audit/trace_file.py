@@ -29,8 +29,8 @@ def write_trace(trace: Trace, path: str | PathLike[str], limits: Limits = DEFAUL
 def read_trace(path: str | PathLike[str], limits: Limits = DEFAULT) -> Trace:
     """Read and decode a trace file; nothing that it says is verified.
 
-    Raises `CvmError` with the file in its location: `Malformed` for what is not the canonical bytes of any trace,
-    `LimitExceeded` before anything too large is read, `Invalid` (``trace.unreadable``) for a file that is not there.
+    Raises `CvmError` with the file in its location: `Malformed` for bytes that are no trace in canonical form,
+    `LimitExceeded` before anything too large is read, `Invalid` (``trace.unreadable``) for a file that does not exist.
     """
     where = os.fspath(path)
     try:

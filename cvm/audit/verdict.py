@@ -55,7 +55,7 @@ class Verdict:
 
 
 def answer_words(answer: Answer, level: Level) -> str:
-    """The answer for people; it does not say REPRODUCED where nothing was executed."""
+    """The answer for people; it does not say REPRODUCED if nothing was executed."""
     return NOT_EXECUTED.get(level, answer) if answer == "REPRODUCED" else answer
 
 

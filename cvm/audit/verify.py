@@ -1,21 +1,21 @@
-"""Verification of receipts: everything is recomputed, no digest that was carried along is believed.
+"""Verification of receipts: everything is recomputed, and no stored digest is believed.
 
 An answer is reached at one of five levels, each of which includes those before it:
 
-``structure``  the program has the digest that the receipt names; op-set, limits profile, gas, number of tensors and
-               signatures are what follows from it
+``structure``  the program has the digest that the receipt names, and op-set, limits profile, gas, number of tensors and
+               signatures are those of the program and of the claim
 ``roots``      the given inputs (and outputs) have the roots that the receipt names
 ``outputs``    outputs and state, recomputed, have the roots that the receipt names
-``trace``      so has every tensor of every run
-``formal``     FORMAL, the reference, gives the same: all of it, or so many elements of every tensor
+``trace``      every tensor of every run has the root that the receipt commits to
+``formal``     FORMAL, the reference, gives the same: all of it, or a given number of elements of every tensor
 
-The answers: REPRODUCED. DIVERGED: the claim is false, what follows from the program and the inputs that it names is
-something else. CANNOT_RECOMPUTE: something is missing, or the program or the inputs at hand are not those it names, or
-the executor that runs them is wrong. At the first two levels nothing is executed, so REPRODUCED says only that no field
+The answers: REPRODUCED. DIVERGED: the claim is false; the named program gives something else on the named inputs.
+CANNOT_RECOMPUTE: something is missing, or the program or the inputs at hand are not those that the receipt names, or
+the executor is wrong. At the first two levels nothing is executed, so REPRODUCED says only that no field
 contradicts the program and the arrays at hand: `Verdict.words` says so in other words.
 
 The executor that runs the program again is not trusted, since it may be the one that made the claim: FORMAL judges
-drawn elements of what it computes (`cvm.audit.spot_check`), before any answer that rests on it is given.
+drawn elements of its tensors (`cvm.audit.spot_check`) before any answer that depends on the executor is given.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _Task:
     threads: int | None
     sample: int | None
     traces: Sequence[Trace]
-    """Logs that must be those of runs of the receipt."""
+    """Given traces, which must belong to runs of the receipt."""
     traced: bool
     """Whether re-executing includes the traces."""
     progress: Callable[[int], None]
@@ -103,24 +103,24 @@ def verify(
     judging: Judging | None = None,
     signers: Sequence[bytes] = (),
 ) -> Verdict:
-    """Verify ``receipt`` with the program and the arrays that its runs are said to have had (`cvm.inputs`).
+    """Verify ``receipt`` with the program and with arrays of the inputs that its runs are said to have had.
 
-    ``cycles`` and ``codes`` say what the arrays are, as for `Session.run`; real numbers out of range are clamped.
-    ``outputs`` are arrays by the names of the outputs, codes or real numbers; ``state`` is what the first run began
-    with, if not the initial state. ``traces`` are logs that must be those of runs of the receipt, which a log names by
-    their inputs and state; of one that is not, the first op that left something else is named. ``level`` is how far to
-    go (None: until all that is claimed or given is recomputed); ``sample`` lets FORMAL judge so many elements of every
-    tensor instead of all. ``executor`` is a name, or an executor that was made for this program. ``progress`` is told
-    the number of each run that was re-executed. ``judging`` is how much of the executor's work FORMAL judges, and with
-    which salt (None: within the budget, with a fresh one). ``signers`` are public keys that must have signed the claim.
-    Raises `Invalid` for arrays that no run can have, and for ``traces`` at a level without them (``verify.level``).
+    ``cycles`` and ``codes`` say what the arrays are, as for `Session.run`; real numbers out of range are clipped.
+    ``outputs`` are arrays by the names of the outputs, codes or real numbers. ``state`` is the state before the first
+    run, if not the initial state. ``traces`` must belong to runs of the receipt, which are found by their inputs and
+    state; if a trace differs, its first op that differs is named. ``level`` is how far to go (None: until everything
+    that is claimed or given is recomputed). ``sample`` lets FORMAL compute N elements of every tensor instead of
+    all. ``executor`` is a name, or an executor made for this program. ``progress`` receives the number of each run that
+    was executed again. ``judging`` says how much FORMAL judges, and with which salt (None: within the budget, with
+    a fresh salt). ``signers`` are public keys that must have signed the claim. Raises `Invalid` for arrays that no run
+    can have, and for ``traces`` at a level without traces (``verify.level``).
     """
     goal = level or ("trace" if traces else strongest_level(receipt))
     deep = LEVELS.index(goal) >= LEVELS.index("trace")
     if traces and not deep:
         raise Invalid("verify.level", f"a given trace is compared at level trace and above, not at level {goal}")
     if receipt.claim.program.hex() != verified.program.digest:
-        inputs = state = None  # they belong to another program, and need not fit: this one is not at hand is the answer
+        inputs = state = None  # they are for another program; the answer will be that this program is not at hand
     samples = None if inputs is None else arrange(verified.program, inputs, cycles, Intake(codes))[1]
     begin, traced = _codes_of_state(verified, state), (receipt.traced or bool(traces)) and deep
     asked = Judging() if judging is None else judging
@@ -149,7 +149,7 @@ def _said(task: _Task, goal: Level) -> str:
 
 
 def _codes_of_state(verified: VerifiedProgram, state: Arrays | None) -> Mapping[str, Int32Array]:
-    """The state that the first run began with. Raises `Invalid` (``state.names``, ``state.type``)."""
+    """The codes of the state before the first run. Raises `Invalid` (``state.names``, ``state.type``)."""
     if state is None:
         return initial_state(verified.program)
     names = {item.value.name for item in verified.program.state}
@@ -287,7 +287,7 @@ def _executor(task: _Task) -> Executor:
 
 
 def _executed(task: _Task, made: Executor, check: SpotCheck | None) -> Iterator[tuple[int, Run, Observation]]:
-    """Every run, recomputed: its number, the receipt's claim and the results. ``check`` notes each."""
+    """Execute every run again: its number, the receipt's claim and the results. ``check`` records each."""
     program = task.verified.program
     number = 0
     for feeds in task.given:
@@ -306,7 +306,7 @@ def _executed(task: _Task, made: Executor, check: SpotCheck | None) -> Iterator[
 
 
 def _outputs(task: _Task, goal: Level) -> None:
-    """Run everything again. No answer rests on an executor that FORMAL contradicts, not even DIVERGED."""
+    """Run everything again. If FORMAL contradicts the executor, no answer depends on it, not even DIVERGED."""
     executor = _executor(task)
     task.behind.executor = executor.name
     check = None
@@ -319,7 +319,7 @@ def _outputs(task: _Task, goal: Level) -> None:
     except Finding:
         _judge(task, check, latest_first=True)
         raise
-    if goal != "formal":  # where FORMAL computes everything, or so many elements of every tensor
+    if goal != "formal":  # at this level FORMAL itself computes every element, or a sample of every tensor
         _judge(task, check)
 
 
@@ -333,13 +333,13 @@ def _judge(task: _Task, check: SpotCheck | None, latest_first: bool = False) -> 
 
 
 def _wrong_executor(task: _Task, difference: Difference) -> Finding:
-    """The finding that the executor computes something else than the program means: the claim remains open."""
+    """The finding that the executor does not compute what the program means: the claim remains undecided."""
     advice = "nothing follows for the claim; verify it with another executor (--executor)"
     return cannot(f"the executor {task.behind.executor} is wrong: {difference.error().message}; {advice}")
 
 
 def _compare(task: _Task, number: int, claimed: Run, seen: Observation) -> None:
-    """Compare a run with what is claimed of it."""
+    """Compare a run with the claim about it."""
     program, found = task.verified.program, seen.run
     state = [item.value.name for item in program.state]
     for what, names, said, roots in (
@@ -365,7 +365,7 @@ def _compare_roots(number: int, what: str, names: Sequence[str], claimed: Roots,
 
 
 def _is_of(trace: Trace, run: Run) -> bool:
-    """Whether a log is one of such a run: it began with the same inputs and state."""
+    """Whether a trace belongs to a run: both have the same inputs and state before."""
     return (trace.inputs, trace.before) == (run.inputs, run.before)
 
 

@@ -1,4 +1,4 @@
-"""Contestants are timed by turns: each has a process, rounds have a rotating order, and one works at a time."""
+"""Contestants are timed by turns: each has its own process, rounds have a rotating order, and one runs at a time."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ __all__ = ["Contestant", "Score", "Start", "check", "compete", "require"]
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine of `cvm.bench.engines.ENGINES` on a model file, with so many threads and a batch of so many."""
+    """An engine of `cvm.bench.engines.ENGINES` on a model file, with a number of threads and of samples in a batch."""
 
     engine: str
     model: Path
     threads: int
     batch: int
     label: str = ""
-    """What to call it, where several of an engine compete."""
+    """The name to print, if several contestants of one engine compete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Seconds from the start of the process to its first result, of processor time until then, to open the model."""
+    """Three durations in seconds: from the process start to the first result, its processor time, opening the model."""
 
     first_result: float
     cpu: float
@@ -46,11 +46,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The results of a contestant, or why it has none.
+    """The results of a contestant, or the reason why it has none.
 
-    ``run`` is a call with arrays in and out, ``bound`` one on memory bound before. ``cold`` is a start with an empty
-    cache of compiled code, ``cached`` one with what the first start left there, for engines that keep some. ``memory``
-    is the bytes beyond the engine's imports, now and at the most.
+    ``run`` is a call with arrays in and out, ``bound`` a call on memory that was bound before. ``cold`` is a start with
+    an empty cache of compiled code, ``cached`` a start with the cache that the first start left, for engines that keep
+    one. ``memory`` is the bytes beyond the engine's imports: those used now, and the peak.
     """
 
     contestant: Contestant
@@ -64,7 +64,7 @@ class Score:
 
 
 def require(engines: Sequence[str]) -> None:
-    """Raises `Invalid` for an unknown engine and `Unsupported` for one that is not installed."""
+    """Raise `Invalid` for an unknown engine, and `Unsupported` for one that is not installed."""
     for name in engines:
         if name not in ENGINES:
             raise Invalid("bench.engine", f"there is no engine {name!r}; there are {', '.join(ENGINES)}")
@@ -82,8 +82,8 @@ def compete(
 ) -> list[Score]:
     """Time all contestants, by turns.
 
-    Executors that run the same program on the same batch must give the same bytes, before anything is timed. Another
-    engine that fails has its reason in its score. Raises `Mismatch` (``bench.outputs``), and what an executor raises.
+    Executors that run the same program on the same batch must give the same bytes before anything is timed. If another
+    engine fails, its score holds the reason. Raises `Mismatch` (``bench.outputs``), and the errors of executors.
     """
     with ExitStack() as stack:
         cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="cvm-bench-"))
@@ -105,7 +105,7 @@ def compete(
 
 
 def check(contestants: Sequence[Contestant]) -> None:
-    """Raises `Mismatch` (``bench.outputs``) unless these executors, one after the other, give the same bytes."""
+    """Raise `Mismatch` (``bench.outputs``) unless these executors, run one after the other, give the same bytes."""
     said = []
     with tempfile.TemporaryDirectory(prefix="cvm-bench-") as cache:
         for contestant in contestants:

@@ -1,8 +1,8 @@
-"""What can be timed: executors on program files, and other engines on model files.
+"""The engines that can be timed: executors on program files, and other engines on model files.
 
-An engine opens a file for a number of threads and a batch, and gives calls that run it on random inputs: ``run`` hands
-arrays over and takes arrays back, as a user does; ``bound`` runs on memory that was bound before, without what Python
-adds. Other engines take inputs of fixed extents but for the batch.
+An engine opens a file for a number of threads and a batch, and gives calls that run it on random inputs. ``run`` passes
+arrays in and takes arrays out, as a user does. ``bound`` runs on memory that was bound before, without the time that
+Python adds. Other engines take inputs whose extents are fixed except for the batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Opened:
     run: Callable[[], object]
     bound: Callable[[], object] | None = None
     outputs: Callable[[], Mapping[str, Array]] | None = None
-    """The outputs of one run as int32 codes, by name: for engines that are to agree."""
+    """The outputs of one run as int32 codes, by name, for engines that must agree."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Further facts about the engine, for documents."""
 
@@ -47,16 +47,16 @@ class Engine:
     suffixes: tuple[str, ...]
     open: Callable[[Path, int, int], Opened]
     keeps_code: bool = False
-    """Whether it keeps compiled code on disk, so that a second start is another thing than the first."""
+    """Whether it keeps compiled code on disk, so that a second start differs from the first."""
 
     @property
     def foreign(self) -> bool:
-        """Whether this is another engine, not an executor of ours."""
+        """Whether this is another engine, not an executor of cvm."""
         return ".cvm" not in self.suffixes
 
 
 def random_inputs(program: Any, batch: int) -> dict[str, Array]:
-    """Codes within the declared intervals, by the name of the input, from a fixed seed; stacked where batch > 1."""
+    """Codes within the declared intervals, by the name of the input, from a fixed seed; stacked if batch > 1."""
     random = np.random.default_rng(0)
     made = {}
     for item in program.inputs:
@@ -90,7 +90,7 @@ def _executor(name: str) -> Callable[[Path, int, int], Opened]:
 
 
 def _bound_native(session: Any, inputs: Mapping[str, Array]) -> Callable[[], object]:
-    """The network's function on arrays that stay, which no public interface offers."""
+    """A call of the network's function on arrays that stay in place, which no public interface offers."""
     from cvm.executors.base import returned
 
     executor, program = session._executor, session.program
@@ -184,7 +184,7 @@ def _litert(path: Path, threads: int, batch: int) -> Opened:
 
 
 def _shape(name: str, shape: Sequence[Any], batch: int, resizes: bool = False) -> tuple[int, ...]:
-    """The extents of an input with the batch in place. Raises `Unsupported` where that cannot be."""
+    """The extents of an input with the batch filled in. Raises `Unsupported` if that is impossible."""
     where = Location(tensor=name)
     if not shape:
         return ()
@@ -198,7 +198,7 @@ def _shape(name: str, shape: Sequence[Any], batch: int, resizes: bool = False) -
 
 
 def _random(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Items of an input of another engine, from a fixed seed: codes anywhere, real numbers in [0, 1), indices 0."""
+    """Items of an input of another engine, from a fixed seed: any codes, real numbers in [0, 1), and 0 for indices."""
     random = np.random.default_rng(0)
     if dtype in (np.uint8, np.int8):
         limits = np.iinfo(dtype)

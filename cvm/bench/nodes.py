@@ -1,4 +1,4 @@
-"""How long each node of a program takes by itself."""
+"""The time that each node of a program takes by itself."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def node_seconds(
 ) -> list[float]:
     """The seconds of each node, in execution order: the least of `ROUNDS` runs of the steps of the NumPy executor.
 
-    ``feeds`` are the inputs of one run. The native executor fuses nodes into loops, of which no node has a time of its
-    own. ``progress`` is told how many nodes of all rounds are done.
+    ``feeds`` are the inputs of one run. The native executor fuses nodes into loops, so its nodes have no times of their
+    own. ``progress`` receives the number of finished nodes, over all rounds.
     """
     program = verified.program
     steps = [KERNELS[node.op](call) for node, call in zip(program.nodes, verified.calls, strict=True)]

@@ -1,4 +1,4 @@
-"""How long a call takes: many calls, their quartiles, and the processor time that they used."""
+"""The time of a call: many calls, their quartiles, and the processor time that they used."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 __all__ = ["Timing", "summary", "timed"]
 
 _FEWEST = 5
-"""Calls at least, however long they take."""
+"""The least number of calls, however long they take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Nanoseconds per call: the least, the quartiles of ``calls`` calls, and the mean processor time of all threads.
 
-    Where other programs share the cores, the processor time of one thread is what says the most.
+    If other programs share the cores, the processor time of one thread is the most reliable number.
     """
 
     calls: int
@@ -30,7 +30,7 @@ class Timing:
 
 
 def timed(call: Callable[[], object], seconds: float) -> Timing:
-    """Call for so many seconds at least, after one call that does not count."""
+    """Call for at least ``seconds`` seconds, after one call that does not count."""
     call()
     spent: list[int] = []
     clock = time.perf_counter_ns
@@ -48,7 +48,7 @@ def timed(call: Callable[[], object], seconds: float) -> Timing:
 
 
 def summary(rounds: list[Timing]) -> Timing:
-    """Several rounds as one: the least of all, and the median round's quartiles and processor time."""
+    """Several rounds as one: the least time of all, and the median round's quartiles and processor time."""
     middle = {
         name: float(np.median([getattr(timing, name) for timing in rounds]))
         for name in ("quartile", "median", "upper_quartile", "cpu")

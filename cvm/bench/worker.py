@@ -1,8 +1,8 @@
 """The process of one contestant: ``python -m cvm.bench.worker ENGINE FILE THREADS BATCH``.
 
-It opens the model, runs it once, and says so on stdout; then it answers requests on stdin, one line each, until that
-ends. A request is the seconds to time for. All lines are JSON documents; one with ``error`` is the last. What libraries
-print goes to stderr.
+It opens the model, runs it once, and reports on stdout. Then it answers requests on stdin, one line each, until stdin
+ends. A request is the number of seconds to time for. All lines are JSON documents; a line with ``error`` is the last.
+Output of libraries goes to stderr.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
     except CvmError as error:
         _say(answers, {"error": error.to_json()})
         return error.exit_code
-    except Exception as error:  # whatever another engine raises is its answer
+    except Exception as error:  # an error of another engine is its answer
         what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         _say(answers, {"error": {"class": "Failed", "code": "bench.failed", "message": what, "location": {}}})
         return 1
@@ -78,7 +78,7 @@ def _say(answers: TextIO, document: Mapping[str, Any]) -> None:
 
 
 def _roots(outputs: Mapping[str, Any]) -> dict[str, str]:
-    """What is equal exactly where the codes are, by the name of the output."""
+    """The roots of the outputs, by name: two are equal exactly if the codes are."""
     return {
         name: hashlib.sha256(f"{array.shape}".encode() + np.ascontiguousarray(array, "<i4").tobytes()).hexdigest()
         for name, array in outputs.items()
@@ -95,7 +95,7 @@ def _added(before: int) -> dict[str, int]:
 
 
 def _resident() -> int:
-    """The bytes of memory that this process uses; where the system does not tell, its peak."""
+    """The bytes of memory that this process uses; if the system does not tell, its peak."""
     return _status("VmRSS:") or _high_water()
 
 
@@ -105,11 +105,11 @@ def _forget_peak() -> None:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
     except OSError:
-        pass  # elsewhere the most includes what imports took
+        pass  # elsewhere the peak includes the memory of imports
 
 
 def _status(field: str) -> int:
-    """The value of a field of /proc/self/status, in bytes; 0 where there is none."""
+    """The value of a field of /proc/self/status, in bytes; 0 if there is no such field."""
     try:
         with open("/proc/self/status") as file:
             return next((int(line.split()[1]) * 1024 for line in file if line.startswith(field)), 0)

@@ -1,12 +1,12 @@
 """Calibration: quantisers for a graph with float weights, from the numbers that it computes on data.
 
 * `calibrate` gives a `Calibration`: a quantiser for every tensor that needs one, the text of graph.quant, the model.
-* `chosen_settings` tries what settings leave open: the method for ranges, equalised channels, corrected biases.
-* `Settings` is what may be chosen: bits, the method for ranges, the form of the quantisers.
-* `Recalibrator` is what that runs; `Completer` gives them to tensors of a graph that lack one, and only where lowering
-  needs it. Both are a `Chooser`.
-* `Sensitivity` says which tensors cost the outputs most.
-* `plan` says which tensors get one and which share it; see there for the rules.
+* `chosen_settings` tries the choices that settings leave open: range method, equalised channels, corrected biases.
+* `Settings` holds the choices: bits, the range method, the form of the quantisers.
+* `Recalibrator` is the class behind `calibrate`. `Completer` gives quantisers only to tensors that lack one where
+  lowering needs one. Both are subclasses of `Chooser`.
+* `Sensitivity` measures which tensors cost the outputs most.
+* `plan` decides which tensors get a quantiser and which share one; its module states the rules.
 """
 
 from cvm.calibration.chooser import Chooser

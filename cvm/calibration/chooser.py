@@ -1,4 +1,4 @@
-"""What all ways of choosing quantisers for a graph have in common: numbers are observed, widths are given, all kept."""
+"""The base class of all choosers of quantisers: it observes numbers, assigns bit widths, and keeps the results."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from cvm.reference import Reference
 __all__ = ["NARROW", "WIDE", "WIDE_FILTER", "Chooser"]
 
 NARROW = 8
-"""Bits of what was refused with more."""
+"""The bits of tensors of an operation that lowering refused with more bits."""
 WIDE = 16
-"""Bits of the activations that get more."""
+"""The bits of widened activations."""
 WIDE_FILTER = 12
-"""Bits of the filters that get more: products with codes of 16 bits still add up."""
+"""The bits of widened filters: sums of their products with codes of 16 bits still fit."""
 
 
 class Chooser(ABC):
-    """Quantisers for a graph, chosen for the numbers that it computes in float64 from ``inputs``.
+    """Chooses quantisers for a graph from the numbers that it computes in float64 on ``inputs``.
 
-    ``source`` is the graph that the program is compared with, ``graph`` the one that gets quantisers: the same numbers,
-    with the channels rescaled where the settings say so. A quantiser that the graph has is what it is rounded by.
-    Raises as `Reference.run`.
+    ``source`` is the graph that the program is compared with; ``graph`` is the graph that gets quantisers: the same
+    function, with rescaled channels where the settings say so. A quantiser that the graph already has stays, and the
+    graph is rounded by it. Raises the errors of `Reference.run`.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Chooser(ABC):
         self._equalize()
 
     def _begin(self) -> None:
-        """Forget what was widened and refused."""
+        """Forget which tensors were widened and narrowed."""
         self._found: Calibration | None = None
         self._widths: dict[str, int] = {}
         self._narrowed: set[str] = set()
@@ -69,7 +69,7 @@ class Chooser(ABC):
             )  # fmt: skip
 
     def alike(self, settings: Settings) -> Chooser:
-        """One for other settings, of the same graph and data, that has what was measured on these already."""
+        """A chooser for other settings, the same graph and the same data, which reuses the measurements made so far."""
         found = copy(self)
         found.settings = settings
         found._begin()
@@ -78,7 +78,7 @@ class Chooser(ABC):
         return found
 
     def calibration(self) -> Calibration:
-        """The graph with the quantisers, and with what the settings say of its channels."""
+        """The graph with quantisers, and with the changes of its channels that the settings ask for."""
         if self._found is None:
             found = replace(self._quantised(), rescaled=self._rescaled)
             self._found = self._corrected(found) if self.settings.correct_bias == "on" else found
@@ -86,22 +86,26 @@ class Chooser(ABC):
 
     @abstractmethod
     def _quantised(self) -> Calibration:
-        """The graph with the quantisers."""
+        """The graph with quantisers, before any bias correction."""
 
     @abstractmethod
     def _corrected(self, found: Calibration) -> Calibration:
-        """The same with corrected biases."""
+        """The calibration with corrected biases."""
 
     @abstractmethod
     def groups(self) -> list[Group]:
-        """The tensors that share a quantiser and may get more bits than they have: activations, then filters."""
+        """The groups of tensors that share a quantiser and may get more bits than they have:
+        activations, then filters.
+        """
 
     @abstractmethod
     def remedy(self, error: Unsupported) -> bool:
-        """Change what is rounded where lowering refuses an operation; whether there was anything to change."""
+        """Change what is rounded where lowering refuses an operation. Returns whether there was anything to change."""
 
     def widen(self, groups: Sequence[Group]) -> None:
-        """Give activations of these groups `WIDE` bits, filters `WIDE_FILTER`, and all others what the settings say."""
+        """Give the activations of these groups `WIDE` bits, their filters `WIDE_FILTER`, and all other tensors the bits
+        of the settings.
+        """
         self._found = None
         bits = {name: WIDE_FILTER if self._is_stored(name) else WIDE for group in groups for name in group}
         self._widths = bits | dict.fromkeys(self._narrowed, NARROW)
@@ -112,7 +116,7 @@ class Chooser(ABC):
         self._narrowed.update(names)
 
     def _widenable(self, what: Plan, bits: Mapping[str, int]) -> list[Group]:
-        """The groups of a plan that may get more bits; ``bits`` are those that differ from the settings."""
+        """The groups of a plan that may get more bits; ``bits`` holds the widths that differ from the settings."""
         settings = self.settings
         observed = [group for group in what.groups if group.observed]
         activations = [group.tensors for group in observed if bits.get(group.tensors[0], settings.bits) < WIDE]
@@ -121,7 +125,7 @@ class Chooser(ABC):
         return [group for group in (*activations, *filters) if not self._narrowed.intersection(group)]
 
     def _observe(self, what: Plan) -> None:
-        """Run the graph for the tensors of a plan whose numbers are not known yet."""
+        """Run the graph, and take histograms of the plan's tensors that have none yet."""
         wanted = [name for group in what.groups for name in group.observed if name not in self._histograms]
         if wanted:
             reference = Reference(self.graph, pseudo_quantize=True)
@@ -132,6 +136,6 @@ class Chooser(ABC):
         return self.graph.tensors[name].data is not None
 
     def _operation(self, error: Unsupported) -> GraphOperation | None:
-        """The operation that was refused: the one that computes the tensor of the error."""
+        """The operation that lowering refused, which computes the tensor of the error."""
         name = error.location.tensor
         return next((item for item in self.graph.operations if name in item.outputs), None)

@@ -1,7 +1,8 @@
-"""Settings that are left open are chosen by what the outputs are on data.
+"""The choice of settings that are left open, by comparing the outputs on data.
 
-A choice is tried in the float graph with quantisers and kept where the outputs come nearer to those of the float graph:
-by at least 0.1 dB on samples that were held apart, and not further on the others. So nothing is worse for being tried.
+A choice is tried in the float graph with quantisers. It is kept where the outputs come nearer to those of the float
+graph: by at least 0.1 dB on the samples that are held apart, and not further away on all samples. So trying never makes
+a result worse.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["Trial", "chosen_settings"]
 
 _MOST_RUNS = 32
-"""Runs of each part that outputs are compared on."""
+"""The most runs of each part of the samples on which outputs are compared."""
 
 _LEAST_GAIN = 10.0**-0.01
-"""Noise is less by at least 0.1 dB where something is kept."""
+"""A choice is kept if it multiplies the noise by at most this factor: -0.1 dB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was tried, and the SQNR of the outputs on the samples held apart; ``kept`` of those that were adopted."""
+    """One trial: the settings that differ, the SQNR of the outputs on the samples held apart, and
+    whether it was kept.
+    """
 
     method: str
     equalized: bool
@@ -51,9 +54,9 @@ def chosen_settings(
     cycles: bool,
     on_step: Callable[[str], None] = lambda words: None,
 ) -> tuple[Settings, tuple[Trial, ...]]:
-    """The settings with everything chosen that they leave open, and what was tried.
+    """The settings with every open choice made, and the trials.
 
-    ``make`` calibrates with settings; ``source`` is the float graph. Raises as ``make`` and `Reference.run`.
+    ``make`` calibrates with settings; ``source`` is the float graph. Raises the errors of ``make`` and `Reference.run`.
     """
     if not settings.is_open:
         return settings, ()
@@ -78,7 +81,7 @@ def chosen_settings(
 
 
 def _closed(settings: Settings) -> Settings:
-    """The settings with what is tried first: plain ranges, and nothing changed that may be left as it is."""
+    """The settings of the first trial: plain ranges, and no optional change of the numbers."""
     filters = settings.filter_method
     if settings.method == "best" and filters is None:
         filters = "minmax" if settings.filter_bits >= _LEAST_PLAIN_BITS else "mse"
@@ -92,11 +95,13 @@ def _closed(settings: Settings) -> Settings:
 
 
 _LEAST_PLAIN_BITS = 8
-"""Filters of fewer bits have ranges of the least squared error first: mostly these are best (docs/calibration.md)."""
+"""Filters with fewer bits start with the ranges of the least squared error, which mostly suit them
+(docs/calibration.md).
+"""
 
 
 def _candidates(settings: Settings) -> Iterator[tuple[str, Callable[[Settings], Settings]]]:
-    """What is changed, one after the other, each in what was kept of the earlier ones."""
+    """The changes to try, in order; each is applied to the best settings so far."""
     if settings.method == "best":
         yield "trying ranges of the least squared error", lambda best: replace(best, method="mse")
         yield "trying ranges by percentile", lambda best: replace(best, method="percentile")
@@ -109,7 +114,7 @@ def _candidates(settings: Settings) -> Iterator[tuple[str, Callable[[Settings], 
 
 
 def _changes(found: Calibration, best: Settings) -> bool:
-    """Whether something was done to the numbers that the best settings so far do not do."""
+    """Whether the calibration changed the numbers in a way that the best settings so far do not."""
     return bool(found.corrected) if best.equalize == "on" else bool(found.rescaled or found.corrected)
 
 
@@ -118,7 +123,7 @@ def _trial(settings: Settings, found: Calibration, noises: tuple[float, float], 
 
 
 class _Measured:
-    """The real outputs of a float graph on some samples, with which those of graphs with quantisers are compared."""
+    """The outputs of a float graph on some samples, for comparison with those of graphs with quantisers."""
 
     def __init__(self, source: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool) -> None:
         self._inputs, self._cycles = inputs, cycles
@@ -129,7 +134,7 @@ class _Measured:
         self._wanted = [self._outputs(source, part) for part in self._parts]
 
     def noises(self, graph: QuantizedGraph) -> tuple[float, float]:
-        """The noise of the output where it is greatest, on all samples and on those held apart, if there are any."""
+        """The noise of the output with the most noise: on all samples, and on the samples held apart."""
         given = [self._outputs(graph, part) for part in self._parts]
         whole = [pair for part in zip(self._wanted, given, strict=True) for pair in zip(*part, strict=True)]
         apart = list(zip(self._wanted[-1], given[-1], strict=True))

@@ -1,4 +1,4 @@
-"""Stored contents as codes: what is written beside a quantization file instead of floats."""
+"""Stored contents as codes: a model with a quantization file stores codes in place of floats."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Codes: TypeAlias = npt.NDArray[np.int64]
 
 
 def with_codes(graph: QuantizedGraph) -> QuantizedGraph:
-    """The graph with the contents of its quantised variables rounded once: codes of the quantiser of each.
+    """The graph with the contents of its quantised variables rounded once, to codes of their quantisers.
 
-    Powers of two, for which tensor files have no codes of a zero, are stored as the floats that they are.
+    Powers of two are stored as floats: tensor files have no code of a logarithmic quantiser for zero.
     """
     tensors = {name: _coded(tensor) for name, tensor in graph.tensors.items()}
     return verify(replace(graph, tensors=MappingProxyType(tensors)), "the storage of codes")
@@ -51,7 +51,7 @@ def _codes(data: TensorData, quantizer: LinearQuantizer) -> TensorData:
 
 
 def _recoded(codes: Codes, old: Quantizer, new: LinearQuantizer) -> Codes:
-    """Codes of one quantiser as codes of another, rounded once from the exact number, once for each that occurs."""
+    """Codes of one quantiser as codes of another; each distinct code is rounded once, from its exact number."""
     old_axis = None if isinstance(old, LogarithmicQuantizer) else old.axis
     channels = [_channels(codes, axis).ravel() for axis in (old_axis, new.axis)]
     cases, indices = np.unique(np.stack([codes.ravel(), *channels]), axis=1, return_inverse=True)
@@ -60,7 +60,7 @@ def _recoded(codes: Codes, old: Quantizer, new: LinearQuantizer) -> Codes:
 
 
 def _channels(codes: Codes, axis: int | None) -> Codes:
-    """The index of each item along an axis; without an axis, 0."""
+    """The index of each element along an axis; 0 where there is no axis."""
     return np.zeros(codes.shape, np.int64) if axis is None else np.indices(codes.shape)[axis]
 
 

@@ -1,4 +1,4 @@
-"""Completion of a graph that is quantised in part, or not at all: what it has stays, what lowering lacks is added."""
+"""Completion of a graph that has some quantisers or none: those it has stay, those that lowering needs are added."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from cvm.quantization import LinearQuantizer
 __all__ = ["Completer"]
 
 _INTEGERS = LinearQuantizer((Fraction(1),), (Fraction(0),), -INT32_MAX, INT32_MAX)
-"""Of outputs that are integers: nothing is rounded."""
+"""The quantiser of outputs that are integers; it rounds nothing."""
 _ROOM = 4
-"""With so many bits more than others an output has a range four times that of the data, so that less is clipped."""
+"""An output with this many more bits gets a range four times that of the data, so that less is clipped."""
 
 
 class Completer(Chooser):
-    """Quantisers for what a graph lacks, chosen for the numbers that it computes in float64 from ``inputs``.
+    """Chooses the quantisers that a graph lacks, from the numbers that it computes in float64 on ``inputs``.
 
-    The tensors that have a quantiser are rounded in these numbers, as the graph says. Which tensors get one is found
-    out (`Placement`), or given: with ``only``, the tensors of the plan of NNEF (`cvm.calibration.plan`) that have these
-    names. A stage that refuses the result is met with `remedy`: one more tensor is rounded, or fewer bits are used.
-    Raises as `calibrate`.
+    In these numbers, tensors that have a quantiser are rounded, as the graph says. `Placement` finds the tensors that
+    need one; or, with ``only``, they are those tensors of the plan for NNEF (`cvm.calibration.plan`) that have these
+    names. Where lowering refuses the result, `remedy` rounds one more tensor or reduces bits. Raises the errors of
+    `calibrate`.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Completer(Chooser):
         return self._with_integers(found, placement)
 
     def _output_widths(self, placement: Placement, what: Plan) -> dict[str, int]:
-        """The bits of outputs that nothing else reads, where the settings give them some."""
+        """The bits of outputs that no operation reads, where the settings give them separate bits."""
         bits = self.settings.output_bits
         if bits is None:
             return {}
         return {name: bits for group in what.groups if placement.ends(group) for name in group.tensors}
 
     def _with_integers(self, found: Calibration, placement: Placement) -> Calibration:
-        """Outputs that are integers get the quantiser of these."""
+        """The calibration with the quantiser of machine integers for outputs that are integers."""
         names = [name for name in placement.needed if name in placement.integers]
         tensors = dict(found.graph.tensors)
         for name in names:
@@ -93,16 +93,18 @@ class Completer(Chooser):
         return Calibration(graph, found.tensors + entries)
 
     def groups(self) -> list[Group]:
-        """The tensors that share a quantiser and may get more bits than they have: activations, then filters."""
+        """The groups of tensors that share a quantiser and may get more bits than they have:
+        activations, then filters.
+        """
         placement = Placement(self.graph, tuple(self._also))
         what = placement.plan()
         return self._widenable(what, self._output_widths(placement, what))
 
     def remedy(self, error: Unsupported) -> bool:
-        """Change what is rounded where lowering refuses an operation; whether there was anything to change.
+        """Change what is rounded where lowering refuses an operation. Returns whether there was anything to change.
 
-        An output that has more bits than others gets 8. Else its operands and its result are rounded, each where it is
-        not; then, where they have more than 8 bits, they get 8, and so do its filters where they got more.
+        An output that has more bits than others gets 8. Otherwise those of the operation's operands and results that
+        have no quantiser get one. If all have one, those with more than 8 bits get 8, and so do its widened filters.
         """
         self._found = None
         operation = self._operation(error)

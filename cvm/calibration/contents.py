@@ -1,4 +1,4 @@
-"""Stored tensors of a graph whose contents may be changed: floats that one operation alone reads."""
+"""Stored float tensors of a graph whose contents calibration may change, because only one operation reads them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Floats", "contents", "in_type_of", "owned", "with_contents"]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _REARRANGING = frozenset(("copy", "reshape", "squeeze", "unsqueeze"))
-"""Operations that keep all items in their order."""
+"""Operations that keep all elements in their order."""
 
 
 def owned(uses: Uses, operand: Operand) -> str | None:
-    """The stored tensor of floats that an operand consists of, item by item in this order; None if others read it.
+    """The stored float tensor whose elements, in this order, make up an operand; None where another operation reads it.
 
-    A tensor with codes or a quantiser of its own, one that `update` writes, one whose label another variable has, and
-    an output are none.
+    Also None for a tensor with codes or a quantiser of its own, a variable that `update` writes, a variable that shares
+    its label with another one, and an output.
     """
     if not isinstance(operand, str) or not uses.fixed(operand):
         return None
@@ -58,7 +58,7 @@ def contents(graph: QuantizedGraph, name: str) -> Floats:
 
 
 def in_type_of(graph: QuantizedGraph, name: str, values: Floats) -> npt.NDArray[Any]:
-    """Numbers in the floating-point type that the tensor has, each rounded to it."""
+    """Numbers in the floating-point type of the tensor, each rounded to it."""
     data = graph.tensors[name].data
     assert data is not None
     with np.errstate(all="ignore"):
@@ -66,7 +66,7 @@ def in_type_of(graph: QuantizedGraph, name: str, values: Floats) -> npt.NDArray[
 
 
 def with_contents(graph: QuantizedGraph, changed: Mapping[str, npt.NDArray[Any]]) -> QuantizedGraph:
-    """The graph with other numbers in some stored tensors, verified."""
+    """The graph with other contents in some stored tensors, verified."""
     tensors = dict(graph.tensors)
     for name, values in changed.items():
         tensors[name] = replace(tensors[name], data=TensorData(values))

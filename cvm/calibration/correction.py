@@ -1,9 +1,9 @@
-"""Bias correction: rounding must not move the mean of any channel.
+"""Bias correction: rounding must not shift the mean of any channel.
 
-The codes of a filter, and of what it is applied to, shift the mean of each channel of the result. The shift is measured
-on data, layer by layer in the order of execution with all earlier layers corrected, and taken out of the bias, so that
-each channel has the mean that it has in the float graph. What is left is the rounding of the bias itself: to the
-floating-point type that the model stores it in, or to the codes of its quantiser.
+Rounding a filter and its input shifts the mean of each channel of the result. The shift is measured on data, layer by
+layer in the order of execution with all earlier layers corrected, and subtracted from the bias, so that each channel
+has the mean that it has in the float graph. What remains is the rounding of the bias itself: to the floating-point type
+in which the model stores it, or to the codes of its quantiser.
 
 Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", arXiv:1906.04721,
 section 4.2 and appendix D (empirical bias correction).
@@ -30,38 +30,42 @@ from cvm.reference.values import pseudo_quantized
 __all__ = ["MOST_SAMPLES", "Corrected", "apart_count", "corrected", "fitting_samples"]
 
 MOST_SAMPLES = 16
-"""Samples that means are taken of: the values of all of them are in memory together."""
+"""The most samples from which means are taken: the values of all of them are in memory together."""
 
 
 _LEAST_SAMPLES, _MOST_APART = 8, 8
-"""From so many samples on, the last quarter is held apart, at most so many."""
+"""From `_LEAST_SAMPLES` samples on, the last quarter is held apart, but at most `_MOST_APART` samples."""
 
 
 def fitting_samples(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool) -> slice:
-    """The samples that means are taken of: all but those held apart, not too many."""
+    """The samples from which means are taken: those not held apart, at most `MOST_SAMPLES`."""
     total = sample_count(graph, inputs, cycles)
     return slice(0, min(total - apart_count(total), MOST_SAMPLES))
 
 
 def apart_count(total: int) -> int:
-    """How many of so many samples are held apart."""
+    """The number of samples that are held apart, of ``total``."""
     return min(total // 4, _MOST_APART) if total >= _LEAST_SAMPLES else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """The mean of each channel of ``tensor`` was shifted: by ``greatest`` at most, in the stored tensor ``bias``."""
+    """One correction: the mean of each channel of ``tensor`` was shifted, by at most ``greatest``, through the tensor
+    ``bias``.
+    """
 
     tensor: str
     bias: str
     greatest: float
     is_new: bool
-    """Whether the graph had no stored tensor of its own here, so that one was added."""
+    """Whether the bias was added because the graph had no stored tensor that could be changed."""
 
 
 @dataclass(slots=True)
 class _Site:
-    """A result that a product ends in, its axis of channels, and what is added to it: a stored tensor if it has one."""
+    """A site of a correction: the result after the bias of a product, its axis of channels, and the bias tensor, if
+    any.
+    """
 
     result: str
     axis: int
@@ -69,7 +73,7 @@ class _Site:
     mean: Floats
     shift: Floats
     after: Floats | None = None
-    """What the stored tensor holds when it is corrected."""
+    """The contents of the bias tensor after the correction."""
 
 
 def corrected(
@@ -81,11 +85,12 @@ def corrected(
     *,
     may_add: bool = True,
 ) -> tuple[QuantizedGraph, tuple[Corrected, ...]]:
-    """``rounded`` with other biases behind the products with these filters: channels have the means of ``graph``.
+    """``rounded`` with changed biases after the products with these filters: channels have the means that they have in
+    ``graph``.
 
-    Both graphs differ in quantisers alone. A bias that is stored as floats and read there alone gets other contents;
-    where there is none, a constant is added to the result if ``may_add``. A graph with state stays as it is: its means
-    depend on cycles. Raises as `Reference.run`.
+    The two graphs differ in quantisers alone. A bias that is stored as floats, and read by that operation alone, gets
+    other contents; where there is none, a constant is added to the result if ``may_add``. A graph with state stays as
+    it is, because its means depend on cycles. Raises the errors of `Reference.run`.
     """
     uses = Uses(graph)
     if any(operation.name == "update" for operation in graph.operations):
@@ -111,14 +116,14 @@ def corrected(
 
 
 def _mean(arrays: list[Array], axis: int) -> Floats:
-    """The mean of each channel over all else and all arrays."""
+    """The mean of each channel over all other axes and all arrays."""
     others = tuple(i for i in range(arrays[0].ndim) if i != axis)
     found: Floats = np.mean([array.mean(axis=others) for array in arrays], axis=0)
     return found
 
 
 def _sites(uses: Uses, filters: Collection[str]) -> list[_Site]:
-    """Where the bias of each product with one of the filters is added, or may be."""
+    """The sites where the bias of a product with one of the filters is added, or could be."""
     found = []
     for operation in uses.graph.operations:
         factors = uses.product(operation)
@@ -135,7 +140,7 @@ def _sites(uses: Uses, filters: Collection[str]) -> list[_Site]:
 
 
 def _added(uses: Uses, result: str) -> tuple[str, Operand | None]:
-    """The sum of a product with something stored that alone reads it, and that; or the product itself."""
+    """The result of adding a stored operand to a product, and that operand; or the product itself, and None."""
     reader = uses.only_reader(result)
     tensors = uses.graph.tensors
     if reader is None or reader[0].name != "add" or tensors[result].quantizer is not None:
@@ -147,14 +152,14 @@ def _added(uses: Uses, result: str) -> tuple[str, Operand | None]:
 
 
 def _origin(uses: Uses, name: str) -> str:
-    """The tensor that the items of a filter were moved from."""
+    """The tensor from which the elements of a filter were moved."""
     while (maker := uses.made_by.get(name)) is not None and len(moved_operands(maker)) == 1:
         (name,) = moved_operands(maker)
     return name
 
 
 def _per_channel(uses: Uses, bias: Operand, axis: int, extent: int) -> str | None:
-    """The stored tensor that holds one number of a bias for each channel, and may be changed."""
+    """The stored tensor that holds one number of a bias per channel and may be changed; None where there is none."""
     name = owned(uses, bias)
     if name is None or not isinstance(bias, str):
         return None
@@ -163,7 +168,7 @@ def _per_channel(uses: Uses, bias: Operand, axis: int, extent: int) -> str | Non
 
 
 def _shift(rounded: QuantizedGraph, site: _Site, wanted: Floats) -> None:
-    """Choose what the bias of a site becomes, and by how much that shifts its channels."""
+    """Choose the new contents of the bias of a site, and the shift of the channels that they cause."""
     if site.bias is None:
         held = wanted.astype(np.float32)
         site.after = held.astype(np.float64)
@@ -177,7 +182,7 @@ def _shift(rounded: QuantizedGraph, site: _Site, wanted: Floats) -> None:
 
 
 def _real(rounded: QuantizedGraph, name: str, values: Floats) -> Floats:
-    """What the numbers of a stored tensor are once its quantiser has rounded them."""
+    """The numbers of a stored tensor after its quantiser has rounded them."""
     quantizer = rounded.tensors[name].quantizer
     return values if quantizer is None else pseudo_quantized(values, quantizer)
 
@@ -196,7 +201,7 @@ def _changed(rounded: QuantizedGraph, sites: Sequence[_Site]) -> tuple[Quantized
 
 
 def _with_constant(graph: QuantizedGraph, site: _Site) -> tuple[QuantizedGraph, str]:
-    """The graph with a constant added to a result, which keeps its name and its quantiser; and that constant."""
+    """The graph with a constant added to a result, which keeps its name and quantiser; and the name of the constant."""
     assert site.after is not None
     tensor = graph.tensors[site.result]
     name, before = _free(graph, f"{site.result}.correction"), _free(graph, f"{site.result}.uncorrected")
@@ -217,6 +222,6 @@ def _with_constant(graph: QuantizedGraph, site: _Site) -> tuple[QuantizedGraph, 
 
 
 def _free(graph: QuantizedGraph, name: str) -> str:
-    """The name, with a number behind it if the graph has it already."""
+    """The name itself, or with a number appended where the graph has it already."""
     numbered = (f"{name}.{i}" for i in count(2))
     return next(item for item in chain((name,), numbered) if item not in graph.tensors)

@@ -1,4 +1,4 @@
-"""Quantisers from histograms: every tensor of a plan gets the one of the numbers that were observed."""
+"""Quantisers from histograms: every tensor of a plan gets a quantiser for the numbers that were observed."""
 
 from __future__ import annotations
 
@@ -47,16 +47,15 @@ Range: TypeAlias = tuple[float, float]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _PARAMETER_BITS = 16
-"""Of what is stored and no filter: it becomes part of exact constants, where bits cost nothing."""
+"""The bits of stored tensors that are not filters: they become exact constants, where more bits cost nothing."""
 
 _MOST_CODES = {True: INT32_MAX, False: 2**30 - 1}
-"""The greatest number of units that the codes of a bias reach on either side of zero: signed ones have 32 bits,
-those of ``linear_quantize`` up to 31."""
+"""The greatest code of a bias on either side of zero: signed codes have 32 bits, those of ``linear_quantize`` 31."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibratedTensor:
-    """The quantiser of one tensor, and why: the extremes of the numbers that it was chosen for.
+    """The quantiser of one tensor, with the extremes of the numbers for which it was chosen.
 
     ``clipped`` is the share of these numbers outside of the range.
     """
@@ -70,20 +69,20 @@ class CalibratedTensor:
 
     @property
     def text(self) -> str:
-        """The quantiser as graph.quant says it."""
+        """The quantiser in the syntax of graph.quant."""
         return algorithm_text(self.quantizer) or ""
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Calibration:
-    """A graph whose tensors carry the quantisers that were found, and what is to be said of each."""
+    """A graph whose tensors carry the chosen quantisers, with a record for each of them."""
 
     graph: QuantizedGraph
     tensors: tuple[CalibratedTensor, ...]
     rescaled: tuple[Rescaled, ...] = ()
-    """Channels that were rescaled before ranges were taken, by `Settings.equalize`."""
+    """The channels that were rescaled before ranges were taken (`Settings.equalize`)."""
     corrected: tuple[Corrected, ...] = ()
-    """Channels whose mean was corrected, by `Settings.correct_bias`."""
+    """The channels whose means were corrected (`Settings.correct_bias`)."""
 
     def __repr__(self) -> str:
         return f"Calibration({len(self.tensors)} tensors of {self.graph.name!r})"
@@ -95,19 +94,21 @@ class Calibration:
 
     @property
     def text(self) -> str:
-        """The quantization file, read back and compared.
+        """The text of the quantization file, after reading it back and comparing it.
 
-        Raises `Unsupported` where the file would give a list of scales to another axis.
+        Raises `Unsupported` where the file would apply a list of scales to another axis.
         """
         return checked_texts(self.graph).get(QUANTIZATION, "")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole model, the contents of variables as codes. Raises as `cvm.frontends.nnef.save`."""
+        """Write the whole model, with the contents of variables as codes. Raises the errors of
+        `cvm.frontends.nnef.save`.
+        """
         save(with_codes(self.graph), path)
 
 
 def bare(graph: QuantizedGraph) -> QuantizedGraph:
-    """The graph in real numbers only; what is stored, or given, as codes keeps the meaning of these."""
+    """The graph in real numbers alone; stored codes, and inputs given as codes, keep their meaning."""
     tensors = {
         name: tensor if tensor.kind == "external" else replace(tensor, quantizer=None)
         for name, tensor in graph.tensors.items()
@@ -122,7 +123,7 @@ def observed_histograms(
     cycles: bool,
     on_run: Callable[[int], None] | None,
 ) -> dict[str, Histogram]:
-    """The histogram of each named tensor over all runs. Raises as `cvm.calibration.calibrate`."""
+    """The histogram of each named tensor over all runs. Raises the errors of `cvm.calibration.calibrate`."""
     found: dict[str, Histogram] = {}
     for done, run in enumerate(reference.runs(inputs, names, cycles), start=1):
         for name in names:
@@ -141,9 +142,9 @@ def _histogram(items: npt.NDArray[np.float64], name: str) -> Histogram:
 
 
 class Calibrator:
-    """The quantisers of a plan, from histograms of what its groups observe; ``widths`` are bits of single tensors.
+    """Computes the quantisers of a plan from histograms; ``widths`` gives the bits of single tensors.
 
-    Groups with a tensor of ``roomy`` get ranges that are four times as wide as what was observed.
+    Groups with a tensor in ``roomy`` get ranges that are four times as wide as the observed ones.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class Calibrator:
         self._found: dict[str, CalibratedTensor] = {}
 
     def calibration(self) -> Calibration:
-        """The graph with the quantisers. Raises `Invalid` as the verifier of graphs does."""
+        """The graph with the quantisers. Raises the `Invalid` of the graph verifier."""
         for group in self._plan.groups:
             self._group(group)
         for weights in self._plan.filters:
@@ -233,7 +234,7 @@ class Calibrator:
         self._enter(weights.tensors, "filter", quantizer, _extremes(histograms), clipped)
 
     def _bias(self, bias: Bias) -> None:
-        """Codes in units of the accumulator, or of twice, four times, .. that where they would not fit."""
+        """Give a bias the scale of the accumulator, doubled until its codes fit."""
         scales = self._accumulator_scales(bias)
         if scales is None:
             self._parameter(Parameter(bias.tensors, nonzero=False))
@@ -250,7 +251,9 @@ class Calibrator:
         self._enter(bias.tensors, "bias", quantizer, _extremes([_histogram(items, bias.tensors[0])]), 0.0)
 
     def _accumulator_scales(self, bias: Bias) -> list[Fraction] | None:
-        """The scale of the accumulator that a bias is added to, one for each channel where the filter has several."""
+        """The scale of the accumulator that a bias is added to; one per channel where the filter has several; None if
+        unknown.
+        """
         data, weights = self._found.get(bias.input), self._found.get(bias.filter)
         shape = self._graph.tensors[bias.tensors[0]].shape
         if data is None or weights is None or len(bias.tensors) > 1 or not isinstance(data.quantizer, LinearQuantizer):
@@ -279,7 +282,9 @@ def _fitting(scale: Fraction, magnitude: Fraction, most: int) -> Fraction:
 
 
 def _widened(low: float, high: float) -> Range:
-    """Four times the range about its middle, as far as float64 goes; an end at zero, which functions have, stays."""
+    """The range widened to four times its width about its middle, within float64; an end at 0 stays, as of functions >=
+    0.
+    """
     room = min(1.5 * (high - low), sys.float_info.max / 4)
     return (low if low == 0.0 else low - room, high if high == 0.0 else high + room)
 

@@ -1,13 +1,12 @@
-"""Cross-layer equalisation: channels between two linear layers rescaled so that one quantiser suits all of them.
+"""Cross-layer equalisation: channels between two linear layers are rescaled so that one quantiser suits all of them.
 
-Where only positively homogeneous functions, f(s x) = s f(x) for s > 0, stand between two linear layers, channel i of
-the first may be multiplied by s[i] if the second divides it out again: the function of the graph stays what it was. All
-s[i] are powers of two, so that even the float64 numbers of the outputs stay what they were, bit for bit (but for
-numbers that leave the range of float64).
+If only positively homogeneous functions, f(s x) = s f(x) for s > 0, lie between two linear layers, channel i of the
+first may be multiplied by s[i] and the second divides it by s[i]: the function of the graph does not change. Every s[i]
+is a power of two, so even the float64 outputs do not change by a bit (except where numbers leave the range of float64).
 
-With r1[i] the greatest magnitude of a channel and r2[i] that of the second layer's weights for it, s[i] is the power of
-two next to sqrt(r2[i] / r1[i]). r1 is that of the first layer's weights; where these have a scale per channel, or a
-normalisation stands between, it is that of the numbers that the second layer reads from the data.
+Let r1[i] be the greatest magnitude of a channel, and r2[i] that of the second layer's weights for it; then s[i] is the
+power of two nearest to sqrt(r2[i] / r1[i]). r1 is taken from the first layer's weights; where these have a scale per
+channel, or a normalisation lies between, it is taken from the numbers that the second layer reads on the data.
 
 Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", arXiv:1906.04721,
 section 4.1; for r1 from data, Xiao et al., "SmoothQuant", arXiv:2211.10438, section 4.
@@ -32,29 +31,29 @@ __all__ = ["Rescaled", "equalized"]
 _HOMOGENEOUS = frozenset(("copy", "relu", "leaky_relu", "prelu"))
 
 _MOST = 16
-"""The greatest power of two that a channel is multiplied with or divided by."""
+"""The greatest exponent of the power of two by which a channel is multiplied or divided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rescaled:
-    """Channel i of ``tensor`` is 2^``exponents``[i] times what it was: the tensor that the second layer reads."""
+    """One rescaling: channel i of ``tensor``, which the second layer reads, is multiplied by 2^``exponents``[i]."""
 
     tensor: str
     filters: tuple[str, str]
-    """Those of the two layers."""
+    """The filters of the two layers."""
     exponents: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Pair:
-    """Two layers: what is multiplied, each stored tensor with its axis of channels, and what is divided."""
+    """Two layers: the stored tensors to multiply, each with its axis of channels, and the filter to divide."""
 
     tensor: str
     channels: int
     axis: int
     first: str
     weights: str | None
-    """The filter of the first layer if it is what is multiplied: no normalisation stands between."""
+    """The filter of the first layer, where it is to be multiplied; None where a normalisation lies between."""
     multiplied: dict[str, int] = field(default_factory=dict)
     second: str = ""
     reader: GraphOperation | None = None
@@ -63,9 +62,9 @@ class _Pair:
 def equalized(
     graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], *, per_channel: bool, cycles: bool = False
 ) -> tuple[QuantizedGraph, tuple[Rescaled, ...]]:
-    """The graph with its channels rescaled, and which they are; nothing that has a quantiser or codes is changed.
+    """The graph with rescaled channels, and the rescalings; tensors with a quantiser or codes are not changed.
 
-    ``per_channel`` says that filters get a scale for each output channel. Raises as `Reference.run`.
+    ``per_channel`` says that filters get a scale for each output channel. Raises the errors of `Reference.run`.
     """
     pairs = list(_pairs(Uses(graph)))
     watched = [pair for pair in pairs if per_channel or pair.weights is None]
@@ -91,7 +90,7 @@ def _pairs(uses: Uses) -> Iterator[_Pair]:
 
 
 def _begun(uses: Uses, operation: GraphOperation, factors: Product) -> _Pair | None:
-    """The first layer of a pair; None where its weights are not to be changed."""
+    """The first layer of a pair; None where its weights must not be changed."""
     weights = owned(uses, factors.filter)
     shape = uses.graph.tensors[factors.filter].shape
     parameter = next(name for name, value in operation.inputs.items() if value == factors.filter)
@@ -105,7 +104,9 @@ def _begun(uses: Uses, operation: GraphOperation, factors: Product) -> _Pair | N
 
 
 def _takes(uses: Uses, pair: _Pair, operand: Operand) -> bool:
-    """Whether something that is added to the channels can be multiplied with them; it is noted then."""
+    """Whether an operand that is added to the channels can be multiplied with them; if so, it is
+    recorded in the pair.
+    """
     if not isinstance(operand, str):
         return operand == 0
     name, shape = owned(uses, operand), uses.graph.tensors[operand].shape
@@ -121,7 +122,7 @@ def _takes(uses: Uses, pair: _Pair, operand: Operand) -> bool:
 
 
 def _followed(uses: Uses, pair: _Pair, name: str) -> bool:
-    """Walk from the result of the first layer to the second one; whether there is one."""
+    """Follow the result of the first layer to a second layer. Returns whether there is one."""
     while (reader := uses.only_reader(name)) is not None and uses.graph.tensors[name].quantizer is None:
         operation, parameter = reader
         factors = uses.product(operation)
@@ -134,7 +135,7 @@ def _followed(uses: Uses, pair: _Pair, name: str) -> bool:
 
 
 def _passes(uses: Uses, pair: _Pair, operation: GraphOperation, parameter: str, name: str) -> bool:
-    """Whether an operation gives multiplied channels for multiplied channels; what it adds is multiplied as well."""
+    """Whether an operation maps multiplied channels to multiplied channels; what it adds must be multiplied, too."""
     others = [value for key, value in operation.inputs.items() if key != parameter]
     tensors = uses.graph.tensors
     if not all(map(uses.fixed, others)) or tensors[operation.outputs[0]].shape != tensors[name].shape:
@@ -152,7 +153,7 @@ def _passes(uses: Uses, pair: _Pair, operation: GraphOperation, parameter: str, 
 
 
 def _ended(uses: Uses, pair: _Pair, operation: GraphOperation, factors: Product) -> bool:
-    """Whether the operation is a second layer whose weights can be divided, channel by channel of its input."""
+    """Whether the operation is a second layer whose weights can be divided, per channel of its input."""
     shape = uses.graph.tensors[factors.input].shape
     axis = 1
     if operation.name == "matmul":
@@ -164,7 +165,8 @@ def _ended(uses: Uses, pair: _Pair, operation: GraphOperation, factors: Product)
 
 
 def _channel_of_items(graph: QuantizedGraph, pair: _Pair) -> npt.NDArray[np.int64]:
-    """For each item of the second filter the channel of the input that it is multiplied with, as an array to broadcast.
+    """For each element of the second filter, the input channel that it multiplies, as an array that broadcasts to the
+    filter.
 
     A grouped convolution has filters of shape [outputs, channels of one group, ...].
     """
@@ -186,7 +188,7 @@ def _channel_of_items(graph: QuantizedGraph, pair: _Pair) -> npt.NDArray[np.int6
 
 
 def _of_inputs(graph: QuantizedGraph, pair: _Pair) -> Floats:
-    """The greatest magnitude of the second layer's weights for each channel that it reads."""
+    """The greatest magnitude of the second layer's weights for each input channel."""
     weights = np.abs(contents(graph, pair.second))
     found = np.zeros(pair.channels)
     np.maximum.at(found, np.broadcast_to(_channel_of_items(graph, pair), weights.shape), weights)
@@ -213,7 +215,7 @@ def _magnitudes(
 
 
 def _exponents(first: Floats, second: Floats) -> npt.NDArray[np.int64]:
-    """round(log2(sqrt(second / first))), about their median; 0 for channels that are zero on either side."""
+    """round(log2(sqrt(second / first))) minus the median; 0 for channels that are zero in either layer."""
     used = (first > 0.0) & (second > 0.0) & np.isfinite(first)
     halves = np.zeros(len(first))
     halves[used] = (np.log2(second[used]) - np.log2(first[used])) / 2
@@ -223,7 +225,9 @@ def _exponents(first: Floats, second: Floats) -> npt.NDArray[np.int64]:
 
 
 def _rescaled(graph: QuantizedGraph, pair: _Pair, exponents: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
-    """The new contents of what is multiplied and divided; none where nothing changes, or a number would be rounded."""
+    """The new contents of the multiplied and divided tensors; empty where nothing changes, or a number would be
+    rounded.
+    """
     if not exponents.any():
         return {}
     powers = {}

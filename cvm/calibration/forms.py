@@ -1,8 +1,8 @@
-"""What lowering makes of each tensor of a graph, as far as it decides where a quantiser is needed.
+"""The form that lowering gives each tensor of a graph, as far as it decides where a quantiser is needed.
 
 Lowering keeps a tensor without a quantiser symbolic (`cvm.lowering.forms`): a sum of integer tensors with rational
 coefficients, a function of the codes of one tensor, a clip that is still to be applied. Some operations read such a
-tensor as it is; others need the codes of a quantiser. The rules here say which, operation by operation.
+form directly; others need the codes of a quantiser. The rules of this module say which, operation by operation.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["FIXED", "Form", "Reading", "filters_of", "form_of_result"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a tensor is.
+    """The form of a tensor.
 
     * ``fixed``: the same in every run;
     * ``codes``: one number for each code of ``root``, at equal distances;
     * ``function``: one number for each code of ``root``;
-    * ``sum``: so many ``terms``, each an integer tensor times a coefficient;
+    * ``sum``: a number of ``terms``, each an integer tensor times a coefficient;
     * ``pending``: a sum that is still to be clipped or divided by a root, which only a quantiser can do;
-    * ``rounded``: what exists as codes alone, so that the tensor itself needs a quantiser.
+    * ``rounded``: a tensor that exists only as codes, so that it needs a quantiser itself.
     """
 
     kind: Literal["fixed", "codes", "function", "sum", "pending", "rounded"]
@@ -38,11 +38,11 @@ class Form:
 FIXED, PENDING, ROUNDED, SUM = Form("fixed"), Form("pending"), Form("rounded"), Form("sum")
 
 MOST_TERMS = 2
-"""Integer tensors in one sum: proofs for two are quick, for more they take long or find no form in 64 bits."""
+"""The most integer tensors in one sum: proofs for two are quick; for more they are slow or find no form in 64 bits."""
 
 
 class Reading:
-    """One operation: the forms of its operands, and which of these must have codes first (``needed``)."""
+    """One operation: the forms of its operands, and the operands that must get codes first (``needed``)."""
 
     def __init__(self, operation: GraphOperation, uses: Uses, forms: Mapping[str, Form]) -> None:
         self.operation, self.uses, self.graph = operation, uses, uses.graph
@@ -55,13 +55,13 @@ class Reading:
         return self.graph.tensors[self.operation.outputs[0]]
 
     def names(self, *parameters: str) -> list[str]:
-        """The tensors of some parameters, of all without any; those that are the same in every run are left out."""
+        """The tensors of some parameters, or of all; tensors that are the same in every run are left out."""
         chosen = parameters or tuple(self.operation.inputs)
         found = [name for item in chosen for name in names_in(self.operation.inputs[item])]
         return [name for name in found if self.form(name).kind != "fixed"]
 
     def form(self, name: str) -> Form:
-        """The form of an operand; an operand that was asked for as codes (`need`) has codes."""
+        """The form of an operand; after `need` asked for its codes, it has codes."""
         return Form("codes", name) if name in self.needed else self._forms[name]
 
     def need(self, names: Sequence[str], *kinds: str) -> None:
@@ -75,7 +75,7 @@ class Reading:
         return self.uses.fixed(self.operation.inputs[parameter])
 
     def same_root(self, names: Sequence[str]) -> str | None:
-        """The tensor whose codes all these tensors are functions of."""
+        """The one tensor of whose codes all these tensors are functions; None where there is none."""
         roots = {self.form(name).root for name in names if self.form(name).kind in ("codes", "function")}
         return (
             roots.pop() if len(roots) == 1 and all(self.form(n).kind in ("codes", "function") for n in names) else None
@@ -95,9 +95,9 @@ def _rule(*names: str) -> Callable[[_Rule], _Rule]:
 
 
 def form_of_result(reading: Reading) -> Form:
-    """The form of the results of an operation; what it needs stands in the reading then.
+    """The form of the results of an operation; afterwards, `Reading.needed` holds the operands that need codes.
 
-    Functions of one number are known by `FUNCTIONS`; an operation that has no rule here needs codes and gives codes.
+    `FUNCTIONS` lists the functions of one number. An operation without a rule here needs codes and gives codes.
     """
     if not reading.names():
         return FIXED
@@ -107,7 +107,7 @@ def form_of_result(reading: Reading) -> Form:
 
 
 def _is_uniform(graph: QuantizedGraph, operand: object) -> bool:
-    """Whether a fixed operand is a single number: a literal, or a tensor of one item."""
+    """Whether a fixed operand is a single number: a literal, or a tensor of one element."""
     if not isinstance(operand, str):
         return True
     tensor = graph.tensors[operand]
@@ -228,7 +228,7 @@ def _added(reading: Reading) -> Form:
 
 
 def _alike(reading: Reading, names: Sequence[str]) -> bool:
-    """Whether all elements of the result are one function of their codes: other operands are single numbers."""
+    """Whether the result is one function of the codes for all elements: all other operands are single numbers."""
     shapes = {reading.graph.tensors[name].shape for name in names}
     others = [value for value in reading.operation.inputs.values() if reading.uses.fixed(value)]
     return shapes == {reading.result.shape} and all(_is_uniform(reading.graph, value) for value in others)
@@ -265,7 +265,9 @@ def _clipped(reading: Reading) -> Form:
 
 @_rule("min", "max")
 def _lesser(reading: Reading) -> Form:
-    """The codes of both under the quantiser of the result, or a function of the codes of one."""
+    """The minimum or maximum: codes of both operands with the result's quantiser, or a function of
+    one operand's codes.
+    """
     names = reading.names()
     root = reading.same_root(names)
     if root is not None and _alike(reading, names):
@@ -292,7 +294,7 @@ def _function(reading: Reading) -> Form:
 
 @_rule("update")
 def _updated(reading: Reading) -> Form:
-    """State and its next value share a quantiser; the result is that value."""
+    """The new value of a variable; it shares a quantiser with the variable."""
     reading.need(reading.names())
     return Form("codes", reading.result.name)
 
@@ -303,7 +305,7 @@ def _logical(reading: Reading) -> Form:
 
 
 def filters_of(reading: Reading) -> list[str]:
-    """The operands of a product that are the same in every run: its filters."""
+    """The operands of a product that are the same in every run, which are its filters."""
     found = []
     for parameter, operand in reading.operation.inputs.items():
         if isinstance(operand, str) and reading.uses.fixed(operand):

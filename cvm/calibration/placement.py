@@ -1,7 +1,7 @@
-"""Where a graph that is partly quantised, or not at all, needs quantisers: where lowering does, and nowhere else.
+"""The tensors of a partly quantised or unquantised graph that need a quantiser, because lowering needs one there.
 
-That is at real inputs and outputs, at states, and where an operation reads codes (`cvm.calibration.forms`).
-What has a quantiser keeps it, integers need none, and tensors between which data only moves share one.
+These are real inputs and outputs, states, and operands of operations that read codes (`cvm.calibration.forms`).
+Tensors that have a quantiser keep it, integers need none, and tensors between which data only moves share one.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _KEEPS_INTEGERS = frozenset(
 )  # fmt: skip
 _COMPARISONS = frozenset(("lt", "gt", "le", "ge", "eq", "ne"))
 _GREATEST_VOTE = 2**15
-"""Of a table of floats that are integers: so many that sums over thousands of trees have room."""
+"""The greatest magnitude in a table of integers stored as floats: sums over thousands of trees must fit."""
 
 
 class Placement(Planner):
-    """The tensors of a graph that need a quantiser which they lack: ``needed`` by name, in order."""
+    """The tensors of a graph that need a quantiser and lack one: ``needed`` holds their names in order."""
 
     def __init__(self, graph: QuantizedGraph, also: Collection[str] = ()) -> None:
-        """``also`` names further tensors that are to get one."""
+        """``also`` names further tensors that must get a quantiser."""
         super().__init__(graph, accumulates=True)
         self.integers: set[str] = set()
         self.needed: dict[str, None] = {name: None for name in graph.outputs if self._real(name)}
@@ -89,7 +89,7 @@ class Placement(Planner):
         return Form("codes", tensor.name)
 
     def _stores_integers(self, tensor: GraphTensor) -> bool:
-        """Whether a stored tensor has integers, or is a table of floats that are small integers, such as votes."""
+        """Whether a stored tensor holds integers, or is a table of floats that are small integers, such as votes."""
         assert tensor.data is not None
         values = tensor.data.values
         if values.dtype.kind != "f":
@@ -104,7 +104,7 @@ class Placement(Planner):
             self.needed[name] = None
 
     def _gives_integers(self, operation: GraphOperation) -> bool:
-        """Whether the results of an operation are integers, which lowering has as they are."""
+        """Whether the results of an operation are integers, which lowering needs no quantiser for."""
         tensor = self.graph.tensors[operation.outputs[0]]
         if tensor.quantizer is not None:
             return _holds_integers(tensor)
@@ -126,7 +126,7 @@ class Placement(Planner):
     # The plan
 
     def plan(self) -> Plan:
-        """The tensors that get quantisers, each once: no bias among them, which lowering adds as it is."""
+        """The tensors that get quantisers, each once; no biases, which lowering adds exactly."""
         groups: list[Group] = []
         filters: list[Filter] = []
         for members in united(self.graph).values():
@@ -142,9 +142,11 @@ class Placement(Planner):
         return Plan(tuple(groups), tuple(filters), (), ())
 
     def ends(self, group: Group) -> bool:
-        """Whether a group is of outputs that nothing but movement among them reads, and that a sum or a table gives.
+        """Whether a group consists of outputs that come from a sum or a table, and that only moves to other outputs
+        read.
 
-        Inputs that only become such outputs belong to it. More bits for these cost nothing inside of the graph.
+        It may contain inputs that only become such outputs. More bits for these tensors cost nothing inside of the
+        graph.
         """
         pending, seen = list(group.tensors), set(group.tensors)
         while pending:
@@ -174,7 +176,7 @@ class Placement(Planner):
         return name in self.needed and name not in self.integers
 
     def _only_compared(self, name: str) -> bool:
-        """Whether the items of a table are compared and nothing else, for which lowering needs no codes of them."""
+        """Whether a table's elements are only compared; then lowering needs no codes of them."""
         pending = [name]
         while pending:
             source = pending.pop()
@@ -189,7 +191,7 @@ class Placement(Planner):
 
 
 def _holds_integers(tensor: GraphTensor) -> bool:
-    """Whether the numbers of the tensor's codes are integers."""
+    """Whether every number of the tensor's quantiser is an integer."""
     if not isinstance(tensor.quantizer, LinearQuantizer):
         return tensor.quantizer is None
     return all(item.denominator == 1 for item in (*tensor.quantizer.scale, *tensor.quantizer.offset))

@@ -1,11 +1,11 @@
-"""Which tensors get a quantiser, and which share one.
+"""The plan of a calibration: which tensors get a quantiser, and which tensors share one.
 
-* Tensors that operations only move, or clip, are a *group* with one quantiser: it is chosen for the numbers that the
-  group begins with, or for those that clipping leaves where nothing else reads what it clips.
-* The result of a product with stored weights has no quantiser where only a normalisation or a constant is still to be
-  applied to it: the accumulator goes on, exact, and is rounded once.
-* What is stored, and no output, is a *filter*, a *bias* of a product (at the scale of the accumulator that it is added
-  to), or another parameter. Constants that are neither stay as they are, like literals.
+* Tensors between which operations only move or clip data form a *group* with one quantiser. It is chosen for the
+  numbers of the group's first tensor, or for the clipped numbers where no other operation reads the unclipped tensor.
+* The result of a product with stored weights gets no quantiser where only a normalisation or a constant follows: the
+  accumulator is passed on exactly, and rounded once.
+* A stored tensor that is not an output is a *filter*, a *bias* of a product (with the scale of the accumulator that it
+  is added to), or another parameter. Constants that are neither stay as they are, like literals.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = ["Bias", "Filter", "Group", "Parameter", "Plan", "Planner", "plan", "u
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tensors that share a quantiser, the tensors whose numbers decide on it, and ranges that are known beforehand.
+    """Tensors that share a quantiser, the tensors whose numbers determine it, and ranges that are known beforehand.
 
-    ``with_zero``: zeros stand beside their items. ``coordinates``: their items are coordinates. ``nonzero``: something
-    is divided by them.
+    ``with_zero``: operations read zeros together with their elements. ``coordinates``: their elements are coordinates.
+    ``nonzero``: an operation divides by them.
     """
 
     tensors: tuple[str, ...]
@@ -47,7 +47,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Stored weights of products, and their axis of output channels, if they have one."""
+    """The stored weights of products, and their axis of output channels, if they have one."""
 
     tensors: tuple[str, ...]
     axis: int | None
@@ -55,7 +55,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Bias:
-    """A stored tensor that is added to a product of an input and a filter; ``axis`` is that of the channels."""
+    """A stored tensor that is added to the product of an input and a filter; ``axis`` is its axis of channels."""
 
     tensors: tuple[str, ...]
     input: str
@@ -84,7 +84,7 @@ class Plan:
     parameters: tuple[Parameter, ...]
 
     def within(self, names: Collection[str]) -> Plan:
-        """The plan with quantisers for these tensors alone."""
+        """The plan restricted to the tensors with these names."""
 
         def whole(items: Sequence[_Stored]) -> tuple[_Stored, ...]:
             return tuple(item for item in items if all(name in names for name in item.tensors))
@@ -95,9 +95,9 @@ class Plan:
 
 
 def plan(graph: QuantizedGraph, accumulates: bool = True) -> Plan:
-    """The plan for a graph, by the order of its tensors.
+    """The plan for a graph, in the order of its tensors.
 
-    ``accumulates`` says whether accumulators go on unrounded into a normalisation; into an addition they always do.
+    ``accumulates`` says whether accumulators pass unrounded into a normalisation; into an addition they always do.
     """
     return Planner(graph, accumulates).plan()
 
@@ -131,13 +131,13 @@ class Planner:
         return Plan(tuple(groups), tuple(filters), tuple(biases), tuple(parameters))
 
     def _only_stored(self, name: str) -> bool:
-        """Whether a tensor holds stored numbers, perhaps moved, and is not an output."""
+        """Whether a tensor holds stored numbers, possibly moved, and is not an output."""
         operation = self.uses.made_by.get(name)
         computed = operation is not None and not moved_operands(operation)
         return self.uses.fixed(name) and not computed and name not in self.graph.outputs
 
     def _unrounded(self) -> dict[str, Product | None]:
-        """Results of products, and of additions to these, that go on into a normalisation or addition only."""
+        """The results of products, and of additions to these, that only a normalisation or an addition reads."""
         found: dict[str, Product | None] = {}
         for operation in self.graph.operations:
             name = operation.outputs[0]
@@ -157,7 +157,7 @@ class Planner:
         return operation.name == "batch_normalization" and parameter == "input" and all(map(self.uses.fixed, others))
 
     def _adds_constant(self, operation: GraphOperation, name: str) -> bool:
-        """Whether an operation adds stored numbers to the tensor, or subtracts them."""
+        """Whether an operation adds stored numbers to the tensor, or subtracts them from it."""
         operands = list(operation.inputs.values())
         return (
             operation.name in ("add", "sub")
@@ -166,7 +166,7 @@ class Planner:
         )
 
     def group(self, members: list[str]) -> Group:
-        """The quantiser that some tensors share."""
+        """The group of some tensors that share a quantiser."""
         observed: dict[str, None] = {}
         known = []
         for name in members:
@@ -213,7 +213,7 @@ class Planner:
         return Parameter(variables, nonzero) if variables else None
 
     def _filter_axis(self, name: str, operation: GraphOperation, parameter: str) -> int | None:
-        """As `filter_axis`, of the stored tensor that ``name`` is moved from; -1 where the axis is lost on the way."""
+        """`filter_axis` for the stored tensor that ``name`` is moved from; -1 where a move loses the axis."""
         shape = self.graph.tensors[name].shape
         axis = filter_axis(operation, parameter, len(shape), shape[1] if len(shape) > 1 else 1)
         if axis is None or axis < 0:
@@ -229,7 +229,7 @@ class Planner:
         return axis
 
     def _bias(self, stored: tuple[str, ...], operation: GraphOperation, parameter: str) -> Bias | None:
-        """The stored tensors as a bias of the product that they are added to, if that is one."""
+        """The stored tensors as the bias of the product that they are added to; None where they are no bias."""
         factors = self.uses.product(operation) if parameter == "bias" else None
         if factors is None and operation.name in ("add", "sub"):
             others = [name for name in operation.inputs.values() if isinstance(name, str) and name not in stored]
@@ -241,14 +241,14 @@ class Planner:
         return None if factors is None else Bias(stored, factors.input, self._origin(factors.filter), axis)
 
     def _origin(self, name: str) -> str:
-        """The tensor from which the items of another one were moved, through any number of operations."""
+        """The tensor from which the elements of another one were moved, through any number of operations."""
         while (maker := self.uses.made_by.get(name)) is not None and moved_operands(maker):
             name = moved_operands(maker)[0]
         return name
 
 
 def united(graph: QuantizedGraph) -> Mapping[str, list[str]]:
-    """The real tensors in disjoint sets, by their first member: movement of items or a common label unites tensors."""
+    """The real tensors in disjoint sets, by first member: moves of elements, and shared labels, unite tensors."""
     parents = {name: name for name, tensor in graph.tensors.items() if tensor.dtype == "scalar"}
 
     def root(name: str) -> str:

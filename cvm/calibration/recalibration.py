@@ -1,4 +1,6 @@
-"""Calibration anew: every tensor of the plan of NNEF gets a quantiser, and those that the graph has are ignored."""
+"""Calibration from scratch: every tensor of the plan for NNEF gets a quantiser; those that the
+graph has are ignored.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +30,24 @@ def calibrate(
     cycles: bool = False,
     on_run: Callable[[int], None] | None = None,
 ) -> Calibration:
-    """Quantisers for a graph, chosen for the numbers that it computes in float64 from ``inputs``.
+    """Choose quantisers for a graph from the numbers that it computes in float64 on ``inputs``.
 
-    Inputs as for `Reference.run`, or `run_cycles` with ``cycles``; run after run is evaluated, and only its histograms
-    are kept. Quantisers that the graph carries are ignored (`Completer` keeps them), but that integers given to an
-    external that has one are its codes. ``on_run`` is told how many of the runs (`run_count`) are done.
-    Raises `Invalid` as `Reference` does, and (``calibration.real``) where a tensor takes no real number.
+    Inputs are as for `Reference.run`, or `run_cycles` with ``cycles``; the graph is evaluated run by run, and only
+    histograms are kept. Quantisers that the graph carries are ignored (`Completer` keeps them), except that integers
+    given to an external with a quantiser are its codes. ``on_run`` is called with the number of finished runs (of
+    `run_count`). Raises `Invalid` as `Reference` does, and (``calibration.real``) where a tensor becomes NaN or
+    infinite.
     """
     if settings.is_open:
-        message = "these settings leave something open, which is chosen by what the outputs are"
+        message = "these settings leave choices open, which need a comparison of outputs"
         raise Invalid("calibration.choice", f"{message}: close them first (cvm.calibration.chosen_settings)")
     return Recalibrator(graph, inputs, settings, cycles=cycles, on_run=on_run).calibration()
 
 
 class Recalibrator(Chooser):
-    """Quantisers for every tensor of a plan (`cvm.calibration.plan`), biases included. Raises as `calibrate`."""
+    """Chooses quantisers for every tensor of a plan (`cvm.calibration.plan`), with biases. Raises the errors of
+    `calibrate`.
+    """
 
     def __init__(
         self,
@@ -56,9 +61,9 @@ class Recalibrator(Chooser):
         super().__init__(bare(graph), inputs, settings, cycles=cycles, on_run=on_run)
 
     def _planned(self) -> tuple[Plan, dict[str, int]]:
-        """The plan, and the bits of tensors that have others than the settings say.
+        """The plan, and the bits of tensors whose bits differ from the settings.
 
-        Beside activations of more bits no accumulator goes on into a normalisation: it is rounded to as many bits.
+        With wider activations, no accumulator passes unrounded into a normalisation: it is rounded to as many bits.
         """
         first = plan(self.graph, self.settings.accumulates)
         wide = any(bits > NARROW for name, bits in self._widths.items() if not self._is_stored(name))
@@ -80,18 +85,20 @@ class Recalibrator(Chooser):
         graph, changed = corrected(self.graph, found.graph, self._inputs, filters, samples, may_add=False)
         contents = {item.bias: graph.tensors[item.bias].data for item in changed}
         real = with_contents(self.graph, {name: data.values for name, data in contents.items() if data is not None})
-        what, widths = self._planned()  # a greater bias may take more bits
+        what, widths = self._planned()  # a greater bias may need more bits
         again = Calibrator(real, what, self.settings, self._histograms, widths).calibration()
         return replace(again, rescaled=found.rescaled, corrected=changed)
 
     def groups(self) -> list[Group]:
-        """The tensors that share a quantiser and may get more bits than they have: activations, then filters."""
+        """The groups of tensors that share a quantiser and may get more bits than they have:
+        activations, then filters.
+        """
         return self._widenable(plan(self.graph, self.settings.accumulates), {})
 
     def remedy(self, error: Unsupported) -> bool:
-        """Give `NARROW` bits to what has more and meets in a refused operation; whether there was something.
+        """Give `NARROW` bits to the wider tensors of a refused operation. Returns whether there were any.
 
-        Operands without a quantiser are followed back to what they are computed from.
+        An operand without a quantiser is followed back to the tensors that it is computed from.
         """
         operation = self._operation(error)
         if operation is None:

@@ -1,4 +1,6 @@
-"""Facts about operations for calibration, as tables over the operations of NNEF 1.0.1 chapter 4 and of Khronos."""
+"""Facts about operations that calibration uses, as tables over the operations of NNEF 1.0.1 chapter
+4 and of Khronos.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ _MOVING: Mapping[str, tuple[str, ...]] = MappingProxyType(
     | dict.fromkeys(("max_pool", "max_pool_with_index", "max_reduce", "min_reduce", "max_roi_pool"), ("input",))
     | dict.fromkeys(("sample", "nearest_upsample", "nearest_downsample"), ("input",))
 )
-"""Operations whose results consist of items of these parameters (or literals): a quantiser of its own would round
-what is rounded already."""
+"""Operations whose results consist of elements of these parameters (or of literals), by operation: a quantiser of their
+own would round numbers that are rounded already."""
 
 KNOWN_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "tanh": (-1.0, 1.0)}
@@ -38,18 +40,18 @@ KNOWN_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
 
 
 def moved_operands(operation: GraphOperation) -> list[str]:
-    """The tensors whose items the results consist of; none for an operation that computes new numbers."""
+    """The tensors whose elements make up the results; none for an operation that computes new numbers."""
     return [name for parameter in _MOVING.get(operation.name, ()) for name in names_in(operation.inputs[parameter])]
 
 
 def clips(operation: GraphOperation) -> bool:
-    """Whether the operation does nothing but clip one tensor between literals."""
+    """Whether the operation only clips one tensor between literals."""
     literals = [value for value in operation.inputs.values() if not isinstance(value, str)]
     return operation.name in ("relu", "clamp", "min", "max") and len(literals) == len(operation.inputs) - 1
 
 
 def pads_zeros(operation: GraphOperation) -> bool:
-    """Whether the operation may take zeros beside the items of its input."""
+    """Whether the operation may read zeros beyond the border of its input."""
     return operation.attributes.get("border") == "constant"
 
 
@@ -66,18 +68,18 @@ _DIVISORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A computed input times stored weights, by their names."""
+    """The parts of a product of a computed input with stored weights, by their names."""
 
     input: str
     filter: str
     channels: int
-    """The axis of the result that runs over output channels."""
+    """The axis of the result that holds the output channels."""
 
 
 def filter_axis(operation: GraphOperation, parameter: str, rank: int, second: int) -> int | None:
-    """The axis of a filter that runs over the output channels; -1 if none does; None if the parameter is no filter.
+    """The axis of a filter that holds the output channels; -1 if no axis does; None if the parameter is not a filter.
 
-    ``rank`` and ``second`` (the extent of axis 1) are those of the filter.
+    ``rank`` and ``second`` (the extent of axis 1) describe the filter.
     """
     match operation.name, parameter:
         case ("conv" | "linear", "filter") | ("separable_conv", "plane_filter" | "point_filter"):
@@ -99,7 +101,7 @@ _PRODUCTS: Mapping[str, tuple[tuple[str, str, int], ...]] = MappingProxyType(
     dict.fromkeys(("conv", "deconv", "linear"), (("input", "filter", 1),))
     | {"matmul": (("A", "B", -1), ("B", "A", -2))}
 )
-"""Products: the parameters of input and filter, and the channels of the result."""
+"""The operations that are products: their parameters for input and filter, and the axis of channels of the result."""
 
 
 class Uses:
@@ -117,7 +119,7 @@ class Uses:
                 self._fixed.update(operation.outputs)
 
     def readers(self, name: str) -> list[tuple[GraphOperation, str]]:
-        """The operations that read a tensor, each with the parameter."""
+        """The operations that read a tensor, each with the parameter through which it reads it."""
         return self._readers.get(name, [])
 
     def fixed(self, operand: Operand) -> bool:
@@ -125,7 +127,7 @@ class Uses:
         return isinstance(operand, bool | Fraction) or all(name in self._fixed for name in names_in(operand))
 
     def product(self, operation: GraphOperation) -> Product | None:
-        """The operation as a product of a computed input with a fixed filter; None if it is none."""
+        """The operation as a product of a computed input with a fixed filter; None if it is not one."""
         for data, weights, axis in _PRODUCTS.get(operation.name, ()):
             x, w = operation.inputs[data], operation.inputs[weights]
             if isinstance(x, str) and isinstance(w, str) and self.fixed(w) and not self.fixed(x):
@@ -134,6 +136,6 @@ class Uses:
         return None
 
     def only_reader(self, name: str) -> tuple[GraphOperation, str] | None:
-        """The one reader of a tensor, if there is just one and it is no output of the graph."""
+        """The single reader of a tensor; None where it has another number of readers or is an output of the graph."""
         readers = self.readers(name)
         return readers[0] if len(readers) == 1 and name not in self.graph.outputs else None

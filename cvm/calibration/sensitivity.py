@@ -1,8 +1,8 @@
-"""Which tensors cost the outputs most, and which of them have to be finer to reach a signal-to-noise ratio.
+"""Sensitivity: which tensors cost the outputs most, and which need more bits to reach a signal-to-noise ratio.
 
-The quantisers of one group of tensors alone are put into the float graph; what they change in the outputs is the noise
-of the group. Noises of different groups are nearly independent and so nearly add up: the group with the greatest noise
-is the first to get more bits. The estimates decide only which tensors these are; the caller measures the program.
+The quantisers of a single group of tensors are put into the float graph; the change of the outputs is the noise of that
+group. The noises of different groups are nearly independent, so they nearly add up: the group with the greatest noise
+is the first to get more bits. These estimates only order the groups; the caller measures the program.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from cvm.reference import Reference
 __all__ = ["Group", "Sensitivity", "Widened", "decibels_of", "least_count", "noise_of"]
 
 Group: TypeAlias = tuple[str, ...]
-"""Tensors that share a quantiser."""
+"""A group: the names of tensors that share a quantiser."""
 
 _RUNS = 4
-"""Runs of the data that the noise of every group is measured on."""
+"""The number of runs on which the noise of every group is measured."""
 
 _Run: TypeAlias = dict[str, npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Widened:
-    """Tensors that share a quantiser and got more bits; ``alone_db`` is the SQNR of the outputs with only them rounded.
+    """A group of tensors that got more bits; ``alone_db`` is the SQNR of the outputs with only this group rounded.
 
-    It was measured with the bits that they had before; infinite where they change no output.
+    It was measured with the bits before widening; it is infinite where the group changes no output.
     """
 
     tensors: Group
@@ -43,9 +43,9 @@ class Widened:
 
 
 class Sensitivity:
-    """The noise that quantisers add to the real outputs of ``source``, on the first runs of ``inputs``.
+    """Measures the noise that quantisers add to the real outputs of ``source``, on the first runs of ``inputs``.
 
-    Noise is the sum of squared differences over the sum of squares, of the output where this is greatest.
+    The noise of an output is the sum of its squared differences over the sum of its squares; the greatest one counts.
     """
 
     def __init__(self, source: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool) -> None:
@@ -60,9 +60,9 @@ class Sensitivity:
     def ordered(
         self, calibrated: QuantizedGraph, groups: Sequence[Group], on_group: Callable[[int], None] | None = None
     ) -> list[Widened]:
-        """The groups by their own noise in ``calibrated``, the greatest first.
+        """The groups ordered by their own noise in ``calibrated``, the greatest first.
 
-        ``on_group`` is told how many are done.
+        ``on_group`` is called with the number of groups that are done.
         """
         found = []
         for done, group in enumerate(groups, start=1):
@@ -82,7 +82,9 @@ class Sensitivity:
 
 
 def noise_of(pairs: Sequence[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]) -> float:
-    """The sum of squared differences over the sum of squares of what was wanted; pairs are (wanted, given) of a run."""
+    """The sum of squared differences over the sum of squares of the wanted numbers; pairs are
+    (wanted, given) of a run.
+    """
     noise = sum(float(np.square(wanted - given).sum()) for wanted, given in pairs)
     signal = sum(float(np.square(wanted).sum()) for wanted, _ in pairs)
     return noise / signal if signal else (math.inf if noise else 0.0)
@@ -98,7 +100,8 @@ def decibels_of(noise: float) -> float:
 def least_count(most: int, enough: Callable[[int], bool]) -> int:
     """The least count in [0, most] that is enough, by bisection; ``most`` where none is.
 
-    More is taken to be no worse: where that does not hold, the count is one that is enough and whose half was not.
+    A greater count is assumed to be at least as good. Where that is false, the result is a count that is enough, but
+    perhaps not the least one.
     """
     low, high = 0, most
     while low < high:

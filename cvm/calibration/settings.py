@@ -11,41 +11,46 @@ from cvm.quantization.calibration import METHODS, Levels, Method
 __all__ = ["CHOICES", "FORMS", "Choice", "Form", "RangeMethod", "Settings"]
 
 Form = Literal["linear", "zero-point", "logarithmic"]
-"""How quantisers are written: ``linear_quantize`` of NNEF 1.0.1, whose codes begin at 0; ``zero_point_linear_quantize``
-of the Khronos tools, whose codes have a sign; or ``logarithmic_quantize`` for filters, linear for all else."""
+"""The form of quantisers: "linear" is ``linear_quantize`` of NNEF 1.0.1, whose codes begin at 0; "zero-point" is
+``zero_point_linear_quantize`` of the Khronos tools, whose codes are signed; "logarithmic" is ``logarithmic_quantize``
+for filters, and linear for all other tensors."""
 
 FORMS: tuple[Form, ...] = get_args(Form)
 
 RangeMethod = Method | Literal["best"]
-"""A method for ranges, or that of `METHODS` (entropy left out) whose outputs are nearest to the float graph's."""
+"""A method for ranges; "best" takes the method of `METHODS` (without entropy) with the outputs nearest to the float
+graph.
+"""
 
 Choice = Literal["auto", "on", "off"]
-"""Of what changes the numbers of a model before they are rounded: "auto" does it where it helps on the data."""
+"""A choice about changing the numbers of a model before rounding: "auto" changes them where that helps on the data."""
 
 CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 _POWER_BITS = 4
-"""Of exponents, unless said otherwise: they reach down to 2^-15 of the greatest; more reach further, none is finer."""
+"""The default bits of an exponent: 4 bits reach down to 2^-15 of the greatest power; more bits add
+only smaller powers.
+"""
 
 _WEIGHT_BITS = 8
-"""At most, of filters, unless said otherwise: sums of wider products leave the 32 bits of programs."""
+"""The greatest default bits of filters: sums of wider products exceed the 32 bits of programs."""
 
 _LEAST, _MOST = 2, 16
 
 _OUTPUT_BITS = 12
-"""Of outputs that nothing else reads: fewer would save nothing."""
+"""The default bits of outputs that no operation reads: fewer would save nothing."""
 
 _NARROW = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The choices, checked.
+    """The checked choices of a calibration.
 
     Raises `Invalid` (``calibration.<rule>``): bits, method, form, percentile, per-channel, choice.
 
-    ``output_bits`` are those of outputs that nothing else reads and no further operation rounds, ``filter_method`` that
-    for the ranges of filters; if not given they are ``bits`` and ``method``.
+    ``output_bits`` are the bits of outputs that no operation reads and no further operation rounds (default ``bits``);
+    ``filter_method`` is the method for the ranges of filters (default ``method``).
     """
 
     bits: int = 8
@@ -74,26 +79,28 @@ class Settings:
             message = f"a percentile must be greater than 0 and at most 100, found {self.percentile}"
             raise Invalid("calibration.percentile", message)
         if self.per_channel and self.form == "logarithmic":
-            message = "logarithmic_quantize has one range for a whole tensor, none per channel"
+            message = "logarithmic_quantize has a single range per tensor; turn per-channel scales off"
             raise Invalid("calibration.per-channel", message)
 
     @property
     def accumulates(self) -> bool:
-        """Whether an accumulator goes into a normalisation as it is.
+        """Whether an accumulator passes unrounded into a normalisation.
 
-        It saves a rounding, which counts for few bits. The proofs for a normalisation of wider accumulators take long,
-        or find no form in 64 bits; there the result of the product is rounded first.
+        It saves a rounding, which matters where bits are few. For wider accumulators the proofs of a normalisation take
+        long, or find no form in 64 bits; there the result of the product is rounded first.
         """
         return self.bits <= _NARROW
 
     @property
     def signed(self) -> bool:
-        """Whether codes have a sign."""
+        """Whether codes are signed."""
         return self.form == "zero-point"
 
     @staticmethod
     def measured(bits: int = 8) -> Settings:
-        """What `cvm quantize` has for ONNX and TFLite: scales per channel, wide outputs, all else chosen from data."""
+        """The settings of `cvm quantize` for ONNX and TFLite: scales per channel, wide outputs, other choices from
+        data.
+        """
         wide = max(bits, _OUTPUT_BITS)
         return Settings(
             bits, per_channel=True, method="best", output_bits=wide, equalize="auto", correct_bias="auto"
@@ -101,12 +108,12 @@ class Settings:
 
     @property
     def is_open(self) -> bool:
-        """Whether something is still to be chosen from data."""
+        """Whether a choice is left to be made from data."""
         return self.method == "best" or "auto" in (self.equalize, self.correct_bias)
 
     @property
     def range_method(self) -> Method:
-        """The method for the ranges of activations; of open settings, the first one that is tried."""
+        """The method for the ranges of activations; for open settings, the first method that is tried."""
         return "minmax" if self.method == "best" else self.method
 
     @property
@@ -118,5 +125,5 @@ class Settings:
 
     @property
     def filter_levels(self) -> Levels:
-        """The levels of a filter's quantiser."""
+        """The levels of the quantiser of a filter."""
         return Levels("powers" if self.form == "logarithmic" else "symmetric", self.filter_bits)

@@ -1,4 +1,4 @@
-"""What to do next where the message of an error does not say it: one line for people, below the message."""
+"""The next step after an error, if its message does not name one: one line for people, below the message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["next_step"]
 
 
 def next_step(error: CvmError) -> str | None:
-    """The next step after an error, None where its message says it or there is none but the obvious one."""
+    """The next step after an error; None if the message names it, or if there is only the obvious one."""
     found = _BY_CODE.get(error.code)
     if found is not None:
         return found(error) if callable(found) else found
@@ -29,7 +29,7 @@ def next_step(error: CvmError) -> str | None:
 
 _FILES = frozenset({"program", "receipt", "trace"})
 _OTHER_FILES = frozenset({"file", "version"})
-"""Rules by which a file is no damaged one."""
+"""Beginnings of codes that do not mean a damaged file."""
 
 
 def _document(error: CvmError) -> str | None:
@@ -41,7 +41,7 @@ def _document(error: CvmError) -> str | None:
 
 
 def _kind(error: CvmError) -> str | None:
-    if "begins with" not in error.message:  # it is of a known format, and the message has the next step
+    if "begins with" not in error.message:  # else the file is of a known format, and the message has the next step
         return None
     return "Save the numbers as an array: numpy.save('x.npy', array); numpy.loadtxt reads them from text."
 

@@ -1,4 +1,4 @@
-"""All commands in one application, and what every one of them has in common: how it ends."""
+"""All commands in one application, and the way in which every command ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EXIT_CODES = (
     (UNDELIVERED, "stdout cannot be written; a pipe that its reader closes is no error"),
     (INTERRUPTED, "interrupted"),
 )
-"""What every command returns."""
+"""The return value of every command."""
 
 _HELP = """Deterministic, integer-only neural networks: the same bytes on every machine.
 
@@ -112,7 +112,7 @@ def application() -> typer.Typer:
             group = _group(entry.summary)
             for subname, command in entry.commands.items():
                 group.command(subname, epilog=command.epilog, short_help=command.summary)(command.function)
-            group.callback()(_nothing)  # a group of one command is a group as well
+            group.callback()(_nothing)  # keeps a group with a single command a group
             app.add_typer(group, name=name, short_help=entry.summary)
         else:
             app.command(name, epilog=entry.epilog, short_help=entry.summary)(entry.function)
@@ -130,7 +130,7 @@ def _nothing() -> None:
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; every way to end becomes an exit code, and no exception leaves."""
+    """Run a command line. Every way to end becomes an exit code, and no exception is raised."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     as_json = "--json" in words
     for stream in (sys.stdout, sys.stderr):
@@ -142,7 +142,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
             if code != UNDELIVERED:
                 stdout.settle()
             return code
-        except Undelivered as error:  # stdout did not take the document of an error, or the last of a buffer
+        except Undelivered as error:  # stdout did not take an error's document, or the end of a buffer
             return report_error(error, _command(words), as_json=False)
 
 
@@ -156,15 +156,15 @@ def _outcome(words: list[str], as_json: bool) -> int:
         return report_interruption(as_json)
     except MemoryError:
         return report_error(LimitExceeded("limit.memory", "memory is exhausted"), _command(words), as_json)
-    except (Exception, SystemExit) as error:  # the library calls sys.exit where a pipe breaks
-        # Errors of usage have no common base over the versions of Typer, but all of them can say what is wrong.
+    except (Exception, SystemExit) as error:  # Typer calls sys.exit when a pipe breaks
+        # Errors of usage have no common base class in all versions of Typer, but each can say what is wrong.
         if hasattr(error, "format_message"):
             return report_error(Usage(error.format_message()), _command(words), as_json)
         return report_bug(error, words, as_json)
 
 
 def _command(words: list[str]) -> str:
-    """The command of a command line, as far as it is one."""
+    """The command in the words of a command line, as far as they name one."""
     entry = COMMANDS.get(words[0])
     named = words[:2] if isinstance(entry, Group) and words[1:] and words[1] in entry.commands else words[:1]
     return " ".join(["cvm", *named]) if entry is not None else "cvm"

@@ -1,4 +1,4 @@
-"""``cvm bench``: how fast does a program run?"""
+"""``cvm bench``: measure how fast a program runs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _Threads = Annotated[str, typer.Option("--threads", metavar="N,..", help="Number
 _Batch = Annotated[str, typer.Option("--batch", metavar="N,..", help="Numbers of samples in one call.")]
 _Compare = Annotated[
     str | None,
-    typer.Option("--compare", metavar="NAME,..", help="Others: onnxruntime, openvino, litert (extra bench)."),
+    typer.Option("--compare", metavar="NAME,..", help="Other engines: onnxruntime, openvino, litert (extra bench)."),
 ]
 _Model = Annotated[
     list[Path],
-    typer.Option("--model", metavar="FILE", help="The same network for them: .onnx, .tflite. May be repeated."),
+    typer.Option("--model", metavar="FILE", help="The same network for these: .onnx, .tflite. May be repeated."),
 ]
-_Seconds = Annotated[float, typer.Option("--seconds", help="How long a measurement takes at least.")]
-_Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Measurements of each, by turns.")]
+_Seconds = Annotated[float, typer.Option("--seconds", help="The least duration of a measurement.")]
+_Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Measurements of each engine, by turns.")]
 
 
 def command(
@@ -54,9 +54,9 @@ def command(
     """Time a program, or a model compiled on the way, on random valid inputs.
 
     Every engine has a process of its own, and they take turns. Executors must give the same bytes before they are
-    timed; what other engines are given is taken to be the same network. A call takes arrays and gives arrays; "bound"
-    is one on memory that was bound before, without what Python adds. The first result is timed from the start of the
-    process, with an empty cache of compiled code and with a filled one.
+    timed; other engines are assumed to run the same network. A call takes arrays and gives arrays. A "bound" call uses
+    memory that was bound before, without the time that Python adds. The first result is timed from the start of the
+    process, once with an empty cache of compiled code and once with a filled one.
     """
     from cvm.audit.costs import macs
     from cvm.bench.contest import Contestant, compete, require
@@ -99,7 +99,7 @@ def _names(words: str) -> list[str]:
 
 
 def _check_kinds(ours: Sequence[str], peers: Sequence[str]) -> None:
-    """Require engines for programs in --executor, and engines for other models in --compare."""
+    """Require that --executor names executors of cvm, and --compare other engines. Raises `Usage`."""
     from cvm.bench.engines import ENGINES
 
     for option, names, foreign in (("--executor", ours, False), ("--compare", peers, True)):
@@ -121,7 +121,7 @@ _LONGEST = 3600
 
 
 def _models(peers: Sequence[str], files: Sequence[Path]) -> list[tuple[str, Path]]:
-    """The files that each engine reads."""
+    """The files of models, each with the engine that reads it. Raises `Usage`."""
     from cvm.bench.engines import ENGINES
 
     if files and not peers:
@@ -139,7 +139,7 @@ def _models(peers: Sequence[str], files: Sequence[Path]) -> list[tuple[str, Path
 
 
 def score_document(score: Score, macs: int) -> dict[str, Any]:
-    """The score of a contestant; times in nanoseconds per call or seconds, memory in bytes."""
+    """The measurements of a contestant: times in nanoseconds per call or in seconds, memory in bytes."""
     contestant: Contestant = score.contestant
     known: dict[str, Any] = {
         "engine": contestant.engine,

@@ -1,4 +1,4 @@
-"""``cvm cache``: the compiled code that is kept on this machine."""
+"""``cvm cache``: the cache of compiled code on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GROUP", "cache_document", "in_words"]
 
 
 def shown(as_json: Json = False) -> int:
-    """Show where compiled code is kept, how much of it, or why none is.
+    """Show where compiled code is kept and how much of it, or why none is kept.
 
     CVM_CACHE names another folder; if it is empty, nothing is kept.
     """
@@ -42,7 +42,7 @@ def cleared(as_json: Json = False) -> int:
 
 
 def cache_document() -> dict[str, Any]:
-    """The folder of compiled code, the number of files and of bytes in it, and why it is not used (None: it is)."""
+    """The folder of compiled code, the number of its files and bytes, and why it is not used (None: it is used)."""
     from cvm.executors.native.runtime import cache
 
     trouble, where = cache.trouble(), cache.folder()
@@ -51,7 +51,7 @@ def cache_document() -> dict[str, Any]:
 
 
 def in_words(document: dict[str, Any]) -> str:
-    """The folder and how much is in it, or why it is not used."""
+    """The folder and its size in words, or why it is not used."""
     if document["trouble"] is not None:
         return f"not used: {document['trouble']}"
     return f"{document['folder']} ({document['files']} files, {document['bytes']} bytes)"

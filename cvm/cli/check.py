@@ -1,4 +1,4 @@
-"""``cvm check``: do the executors agree on every tensor?"""
+"""``cvm check``: compare every tensor of several executors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Executors = Annotated[
     typer.Option(
         "--executors",
         metavar="NAME,..",
-        help="The executors to compare; by default formal, numpy and the one that `cvm run` takes here.",
+        help="The executors to compare; by default formal, numpy and the one that `cvm run` uses on this machine.",
     ),
 ]
 _Sample = Annotated[
@@ -77,9 +77,9 @@ def command(
 ) -> int:
     """Run a program on several executors and compare every tensor, not only the outputs.
 
-    Each executor also runs as `cvm run` does, without returning every tensor, and must leave the same outputs. Where
-    formal is not among the executors, FORMAL judges drawn elements of what they agree on. The first difference is
-    named: op, tensor, index and both values. The exit code is 1 then.
+    Each executor also runs as `cvm run` does, without returning every tensor, and must give the same outputs. If
+    formal is not among the executors, FORMAL judges drawn elements of the tensors on which they agree. The first
+    difference is named by op, tensor, index and both values, and the exit code is 1.
     """
     from cvm.cli.feeds import read_inputs
     from cvm.cli.models import open_program
@@ -107,7 +107,7 @@ def command(
 
 
 def _names(wish: str | None, sample: int | None) -> list[str]:
-    """The executors to run. With ``sample`` FORMAL computes elements and does not run. Raises `Usage`."""
+    """The names of the executors to run. With ``sample`` FORMAL does not run, but computes elements. Raises `Usage`."""
     names = default_executors() if wish is None else wish.split(",")
     if len(set(names)) != len(names):
         raise Usage(f"an executor is named twice in {wish!r}")
@@ -119,7 +119,7 @@ def _names(wish: str | None, sample: int | None) -> list[str]:
 
 
 def default_executors() -> list[str]:
-    """FORMAL, NumPy, and the executor that runs take on this machine."""
+    """FORMAL, NumPy, and the executor that runs use by default on this machine."""
     from cvm.executors import choose_executor
 
     return list(dict.fromkeys(["formal", "numpy", choose_executor()[0]]))
@@ -132,9 +132,9 @@ def _compared(
     sample: int | None,
     asked: Judging,
 ) -> tuple[Agreement, Judged | None]:
-    """The comparison of the executors, and FORMAL's judgement of one of them unless FORMAL is among them.
+    """The comparison of the executors and, if FORMAL is not among them, FORMAL's judgement of one of them.
 
-    One is enough: nothing is judged unless all of them gave the same integers for every tensor.
+    One is enough: FORMAL judges only if all executors gave the same integers for every tensor.
     """
     from cvm.agreement import compare, judge
     from cvm.audit.spot_check import spot_check
@@ -148,7 +148,7 @@ def _compared(
     assert agreement is not None
     if any(executor.name == "formal" for executor in made):
         return agreement, None
-    one = next((executor for executor in made if executor.name == "numpy"), made[0])  # which has nothing to compile
+    one = next((executor for executor in made if executor.name == "numpy"), made[0])  # NumPy compiles nothing
     with working("judging"):
         judged = spot_check(verified, one, samples, asked, bytes.fromhex(verified.program.digest))
     return replace(agreement, difference=judged.difference), judged
@@ -185,7 +185,7 @@ def agreement_document(
 
 
 def render(console: Console, document: dict[str, Any]) -> None:
-    """Say whether the executors agree, for people."""
+    """Print for people whether the executors agree."""
     found = document["difference"]
     counts = f"{document['runs']} runs, {document['tensors']} tensors each, {document['elements']} elements"
     if document["sample"] is not None:
@@ -202,7 +202,7 @@ def render(console: Console, document: dict[str, Any]) -> None:
 
 
 def judged_words(judged: Mapping[str, Any]) -> str:
-    """FORMAL's judgement for people, from its document."""
+    """FORMAL's judgement in words, from its document."""
     from cvm.audit import Judged
 
     return str(Judged(**judged))

@@ -1,4 +1,4 @@
-"""``cvm compile``: a model to an integer program, with what was proven about every tensor."""
+"""``cvm compile``: turn a model into an integer program, with a proof or a bound for every tensor."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _Quant = Annotated[
 ]
 _Profile = Annotated[
     bool,
-    typer.Option("--profile", help="Print also where the time went: reading, lowering, tables, passes, verification."),
+    typer.Option("--profile", help="Also print where the time went: reading, lowering, tables, passes, verification."),
 ]
 _OpSet = Annotated[
     int,
@@ -67,7 +67,7 @@ _OpSet = Annotated[
         metavar="1|2",
         min=1,
         max=2,
-        help="The latest version of the op-set whose ops the program may have. No code depends on it.",
+        help="The latest version of the op-set whose ops the program may use. It changes no code of a tensor.",
     ),
 ]
 _NoQuant = Annotated[bool, typer.Option("--no-quant", help="Ignore the model's graph.quant.")]
@@ -92,9 +92,9 @@ def command(
 ) -> int:
     """Compile a model of NNEF, ONNX or TFLite, or with --params a model of cvm-runtime, to an integer program.
 
-    Every tensor is reported as exact, or with the proven bound on its difference from the document's meaning, in
-    codes; with the interval of the 64-bit sum that it was rounded from and of its own 32-bit integers, and the bits
-    that these leave unused (headroom).
+    The report says for every tensor whether it is exact, or gives the proven bound on its difference from the
+    document's meaning, in codes. It also gives the intervals of the 64-bit sum that was rounded and of the tensor's
+    32-bit integers, and the headroom: the bits that these intervals leave unused.
     """
     imported = params is not None or model.suffix == ".json"
     kind = "cvm_runtime" if imported else model_format(model)
@@ -127,13 +127,13 @@ def command(
 
 @contextmanager
 def _recorded(what: str) -> Iterator[Times]:
-    """Record the times of the block; a spinner on stderr tells what is being done, if it takes long."""
+    """Record the times of the block. If it takes long, a spinner on stderr names the current step."""
     with working(what) as tell, recorded(lambda stage, name: tell(f"{what}: {stage} {name}".rstrip())) as times:
         yield times
 
 
 def _profiled(times: Times) -> dict[str, Any]:
-    """The times as a document: the longest part first."""
+    """The times as a document, the longest part first."""
     parts = sorted(times.parts.values(), key=lambda part: -part.seconds)
     return {
         "profile": [
@@ -152,7 +152,7 @@ def _import(
     profile: bool,
     as_json: bool,
 ) -> int:
-    """A model of cvm-runtime: its program, and what that library charges for it."""
+    """The program of a model of cvm-runtime, and the costs that this library charges for it."""
     if op_set != 1:
         raise Usage("--op-set is for a model that is lowered: one of cvm-runtime has the ops that it has")
     from cvm.frontends import cvm_runtime
@@ -245,7 +245,7 @@ def _render(console: Console, document: dict[str, Any]) -> None:
 
 
 def _render_profile(console: Console, parts: Sequence[dict[str, Any]]) -> None:
-    """The sums of the stages, and the parts that take a hundredth of the time or more."""
+    """Print the sums of the stages, and the parts that take a hundredth of the time or more."""
     total = sum(part["seconds"] for part in parts)
     stages: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for part in parts:

@@ -1,4 +1,4 @@
-"""``cvm completion``: scripts that let a shell complete commands, options and their values."""
+"""``cvm completion``: scripts with which a shell completes commands, options and their values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Shell = Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell 
 
 
 def command_of(root: Callable[[], Any]) -> Command:
-    """The command, for the tree of all commands, as Typer makes it."""
+    """The command ``cvm completion``; ``root`` gives the tree of all commands, as Typer makes it."""
 
     def command(shell: _Shell, as_json: Json = False) -> int:
         """Print a script that completes commands, options and their values. The shell reads it at each start.
@@ -45,7 +45,7 @@ def command_of(root: Callable[[], Any]) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """An option: its spellings, the words that it takes if there are few, and whether it takes anything."""
+    """An option: its spellings, the words that it accepts if they are few, and whether it takes a value."""
 
     names: tuple[str, ...]
     values: tuple[str, ...]
@@ -110,7 +110,7 @@ complete -o bashdefault -o default -F _cvm cvm
 
 
 def _bash(offers: Mapping[str, _Offer]) -> str:
-    """The script for bash. Where it has nothing to say, bash completes the names of files."""
+    """The script for bash. Where it offers nothing, bash completes the names of files."""
     groups = [words for words, offer in offers.items() if words and offer.commands]
     values = [
         f'        {_patterns(words, option)}) words="{" ".join(option.values)}" ;;'
@@ -144,7 +144,7 @@ def _spellings(offer: _Offer) -> Iterator[str]:
 
 
 def _zsh(offers: Mapping[str, _Offer]) -> str:
-    """The script for zsh, which runs that for bash."""
+    """The script for zsh, which runs the script for bash."""
     first = "# Completion of cvm for zsh: source <(cvm completion zsh)\nautoload -Uz bashcompinit && bashcompinit\n"
     return first + _bash(offers).split("\n", 1)[1]
 

@@ -1,4 +1,4 @@
-"""How a command declares itself: the function that Typer reads, and examples for its help."""
+"""How a command declares itself: the function that Typer reads, and examples for the help."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["Command", "Group"]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command. The function's signature is its arguments and options, its docstring the help; it returns the code."""
+    """A command: the function's signature declares arguments and options, its docstring is the help."""
 
     function: Callable[..., int]
     examples: tuple[str, ...]
 
     @property
     def summary(self) -> str:
-        """The first sentence of the help, which lists of commands show."""
+        """The first sentence of the help, for lists of commands."""
         first = " ".join((self.function.__doc__ or "").split("\n\n")[0].split())
         return re.split(r"(?<=\.)\s", first)[0]
 
     @property
     def epilog(self) -> str:
-        """The examples as the end of a help text; its first character keeps the lines apart."""
+        """The examples as the end of a help text; its first character keeps the lines separate."""
         return "\b\nExamples:\n" + "\n".join(f"  {example}" for example in self.examples)
 
 

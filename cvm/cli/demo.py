@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _CHECKED = 5
-"""Images that FORMAL computes as well."""
+"""The number of images that FORMAL computes as well."""
 _SHOWN = 4
 _SHADES = " .:-=+*#%@"
 
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 def command(as_json: Json = False) -> int:
     """Compile a digit classifier, run it on 40 test images, check executors against each other, verify a receipt.
 
-    The exit code is 1 if the executors differ on any tensor, or if another executor, elements of which FORMAL judges,
+    The exit code is 1 if the executors differ on any tensor, or if another executor, which FORMAL judges,
     does not reproduce the receipt.
     """
     import cvm
@@ -95,7 +95,7 @@ def _proven(verified: VerifiedProgram) -> dict[str, Any]:
 
 
 def _verified(receipt: Receipt, verdict: Verdict, executor: str) -> dict[str, Any]:
-    """The receipt, and the verdict on it that ``executor`` reached."""
+    """The receipt, and the verdict that ``executor`` reached on it."""
     return {
         "id": receipt.id,
         "answer": verdict.answer,
@@ -140,7 +140,7 @@ def _render(console: Console, document: dict[str, Any], images: Array) -> None:
 
 
 def _pictures(images: Array) -> list[str]:
-    """Images side by side, a pixel as two characters, darker the more ink it has."""
+    """Images side by side, two characters per pixel, darker where there is more ink."""
     lines = []
     for row in range(images.shape[2]):
         pixels = [[_SHADES[round(float(pixel) * (len(_SHADES) - 1))] for pixel in image[0, row]] for image in images]

@@ -1,4 +1,4 @@
-"""``cvm digest``: the identity of a file: of a program, a receipt, a trace, or the tensors of an array file."""
+"""``cvm digest``: the digest of a program, the id of a receipt, the root of a trace or of arrays."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def command(
     ],
     as_json: Json = False,
 ) -> int:
-    """Print what a file is called by: the digest of a program, the id of a receipt, the roots of tensors and traces.
+    """Print the digest of a program, the id of a receipt, or the roots of tensors and traces.
 
-    Each is computed from the file; nothing that a file says of itself is believed. The root of a tensor is that of its
-    int32 codes, as receipts have it: arrays of real numbers have none. In a .npz file every array has its own.
+    Each is computed from the file; nothing that the file says of itself is believed. The root of a tensor is computed
+    from its int32 codes, as in receipts: arrays of real numbers have none. Every array of a .npz file has its own root.
     """
     with working("hashing"):
         found = [item for path in files for item in _identities(path)]
@@ -67,7 +67,7 @@ def _identity(path: Path, key: str | None) -> tuple[str, str]:
         return "receipt", load_receipt(path).id
     if key == "trace":
         return "trace", read_trace(path).root.hex()
-    path.open("rb").close()  # what cannot be read says so
+    path.open("rb").close()  # raises the error of a file that cannot be read
     message = "expected a program, a receipt, a trace, or an array of integers (.npy, .npz)"
     raise Malformed("digest.format", message, Location(str(path)))
 

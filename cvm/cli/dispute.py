@@ -1,4 +1,4 @@
-"""``cvm dispute``: where two runs part, who is right, and proofs of one step."""
+"""``cvm dispute``: find where two runs first differ and who is right, and prove one step."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ _Program: TypeAlias = Annotated[
 ]
 _A: TypeAlias = Annotated[
     Path,
-    typer.Argument(metavar="A", help="What one side has: a trace file, or all tensors of the run in a .npz file."),
+    typer.Argument(
+        metavar="A", help="The evidence of one side: a trace file, or a .npz file of all tensors of the run."
+    ),
 ]
-_B: TypeAlias = Annotated[Path, typer.Argument(metavar="B", help="What the other side has.")]
+_B: TypeAlias = Annotated[Path, typer.Argument(metavar="B", help="The evidence of the other side.")]
 _State: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--state", metavar="FILE", help="The state that the run began with, if not the initial one."),
+    typer.Option("--state", metavar="FILE", help="The state before the run, if not the initial one."),
 ]
 _Run: TypeAlias = Annotated[
     int, typer.Option("--run", min=0, metavar="N", help="Which run of the inputs; the first one is 0.")
@@ -55,11 +57,11 @@ def locate(
     cycles: Cycles = False,
     as_json: Json = False,
 ) -> int:
-    """Say where two runs of one program on one input part. The exit code is 1 if they do.
+    """Say where two runs of one program on one input first differ. The exit code is 1 if they do.
 
-    Two traces tell the op; all tensors of both runs (`cvm run --codes --capture all -o FILE.npz`) also the first 1 KiB
-    and the first element, and what that is, computed from the operands on which both agree. Of a file of several runs,
-    --run says which one is compared.
+    Two traces tell only the op. All tensors of both runs (`cvm run --codes --capture all -o FILE.npz`) also tell the
+    first 1 KiB and the first element that differ, and the right value, computed from the operands on which both
+    agree. If a file holds several runs, --run says which one is compared.
     """
     from cvm.audit.dispute import OpenProgram
     from cvm.audit.dispute import locate as located
@@ -90,14 +92,14 @@ def _given(
     try:
         arrays = read_archive(path)
         layout = _layout(program, arrays, cycles)
-        # A file of one run needs no number; it is of the run that the inputs of the command have at that number.
+        # A file of one run needs no number: it holds the run with that number of the command's inputs.
         return evidence_from(program, arrays, known, run=run if layout.runs > 1 or begin is None else 0, layout=layout)
     except Invalid as error:
         raise error.at(file=str(path)) from None
 
 
 def _layout(program: OpenProgram, arrays: Mapping[str, Array], cycles: bool) -> Layout:
-    """How a file holds its runs, by the inputs in it; one run if they are not there, or fit no layout."""
+    """How a file holds its runs, judged by the inputs in it; one run if it holds none, or they fit no layout."""
     from cvm.inputs import Intake, Layout, arrange
 
     names = [item.value.name for item in program.program.inputs]
@@ -162,7 +164,7 @@ def _render_difference(console: Console, difference: dict[str, Any] | None) -> N
 def _computed(
     program: Path, inputs: list[str], state: Path | None, run: int, cycles: bool, codes: bool, executor: str | None
 ) -> Evidence:
-    """The evidence that follows from program and inputs."""
+    """The evidence of the run that the program and the inputs determine."""
     from cvm.audit.dispute import computed
     from cvm.cli.feeds import read_archive, read_inputs
     from cvm.cli.models import open_program
@@ -190,8 +192,8 @@ def play(
 ) -> int:
     """Play a dispute to its end, both sides simulated from their files, and say who wins.
 
-    A side that has all tensors answers from them. One that has a trace can say on which op it differs, no more; unless
-    its trace is the true one: then it is taken for somebody who can compute everything again. The exit code is 1 if a
+    A side that has all tensors answers from them. A side that has only a trace can name the op on which it differs,
+    and no more. If this trace is the true one, cvm computes the tensors for this side. The exit code is 1 if a
     game was played and nobody won it.
     """
     from cvm.audit.dispute import most_rounds, settle, side_of, statement_of
@@ -283,7 +285,7 @@ def step(
     executor: ExecutorName = None,
     as_json: Json = False,
 ) -> int:
-    """Prove one step of a run: a file that `cvm dispute verify-step` or cvm.standalone.verify_step judges by itself."""
+    """Prove one step of a run. `cvm dispute verify-step` or cvm.standalone.verify_step judges the file by itself."""
     from cvm.audit.dispute import encode_proof
     from cvm.audit.dispute.targets import auxiliary_count
 
@@ -350,7 +352,7 @@ def _about(proof: StepProof, size: int) -> dict[str, Any]:
 
 
 def _name(record: bytes) -> str | None:
-    """The name of the op that a record is of, if it is the record of an op."""
+    """The name of the op in a record; None if these bytes are no record of an op."""
     from cvm.audit.dispute.records import read_op_record
     from cvm.errors import CvmError
 
@@ -380,14 +382,15 @@ def verify_step(
         typer.Option("--head", metavar="HEX", help="The state before the op that both sides agree on."),
     ] = None,
     program: Annotated[
-        Path | None, typer.Option("--program", metavar="PROGRAM", help="The program that it must be about, or a model.")
+        Path | None,
+        typer.Option("--program", metavar="PROGRAM", help="The program, or a model, that the proof must be about."),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Judge a proof of one step, from nothing but itself: ACCEPTED, or REFUSED (exit code 1).
+    """Judge a proof of one step from the proof alone: ACCEPTED, or REFUSED (exit code 1).
 
-    An accepted proof says that this step follows in runs with this head. Whoever relies on it knows the head, by --head
-    or from the game, and that the program is a valid one: with --program it is verified and its digest compared.
+    An accepted proof says that this step follows in runs with this head. Two things you must know yourself: the head,
+    by --head or from a game, and that the program is valid; --program verifies a program and compares its digest.
     """
     from cvm.audit.dispute import decode_proof
     from cvm.audit.dispute import verify_step as judged
@@ -421,7 +424,7 @@ def verify_step(
 
 
 GROUP = Group(
-    "Find where two runs part, settle who is right, prove and judge single steps.",
+    "Find where two runs first differ, settle who is right, prove and judge single steps.",
     {
         "locate": Command(
             locate,

@@ -22,18 +22,18 @@ _EXTRAS = {
     "onnx": (("onnx",), "read and write models of ONNX"),
     "tflite": (("tflite", "flatbuffers"), "read models of TFLite"),
     "report": (("matplotlib", "jinja2"), "make pages with `cvm report`"),
-    "sign": (("cryptography",), "sign receipts; to verify signatures takes nothing"),
+    "sign": (("cryptography",), "sign receipts; verifying signatures needs no extra"),
     "cluster": (("ray",), "verify receipts on a cluster"),
     "bench": (("onnxruntime", "openvino", "ai-edge-litert"), "time other engines with `cvm bench --compare`"),
 }
-"""The packages of extras that users may want, and what they are for."""
+"""The packages of each extra, and what the extra is for."""
 
 
 def command(as_json: Json = False) -> int:
     """Show versions, extras, the machine, its threads, the code cache and the executors; test these against FORMAL.
 
-    The test is on cases where float arithmetic, wrong rounding or a wrong border would show. The exit code is 1 if an
-    executor fails it.
+    The self-test uses cases in which float arithmetic, wrong rounding or a wrong border would show. The exit code is 1
+    if an executor fails it.
     """
     from cvm.executors import EXECUTORS, choose_executor
     from cvm.executors.base import cores
@@ -95,7 +95,7 @@ def _blas() -> str:
 
 
 def _extra(name: str) -> dict[str, Any]:
-    """An extra: its packages, what it is for, and which of them are missing."""
+    """An extra: its packages, its purpose, and which packages are missing."""
     packages, purpose = _EXTRAS[name]
     missing = [package for package in packages if _version(package) is None]
     return {"name": name, "packages": list(packages), "purpose": purpose, "missing": missing}

@@ -1,4 +1,4 @@
-"""``cvm export``: a program as a model of another runtime."""
+"""``cvm export``: write a program as a model of another runtime."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def command(
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
-    """Write a program as a model of another runtime, which gives exactly its outputs.
+    """Write a program as a model of another runtime that gives exactly the program's outputs.
 
     cvm-runtime: model.json and model.params are for that library; interface.json says what the codes stand for. Every
-    op keeps to the library's rules, and away from what its backends compute differently. What it cannot say - several
-    inputs, state, integers or tensors beyond its limits - is refused with the reason.
+    op obeys the library's rules, and avoids what its backends compute differently. A program that the library cannot
+    express (several inputs, state, integers or tensors beyond its limits) is refused with the reason.
     """
     from cvm.cli.models import open_program
     from cvm.export.cvm_runtime import saved

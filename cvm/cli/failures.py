@@ -1,4 +1,4 @@
-"""How a command says that it failed: one paragraph on stderr and, under ``--json``, one document on stdout."""
+"""How a command reports failure: one paragraph on stderr and, under ``--json``, one document on stdout."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class Usage(CvmError):
 
 
 def report_error(error: CvmError, command: str, as_json: bool) -> int:
-    """Print an error that a user can fix; returns its exit code. ``command`` is the one to ask for help.
+    """Print an error that a user can fix, and return its exit code. ``command`` is the command whose help is offered.
 
-    The next step, where it is not obvious, and the notes of an error, such as the line that it is in, follow.
+    Below the error stand the next step, if it is not obvious, and the notes of the error, such as the line that it
+    is in.
     """
     hint = f"\nTry '{command} --help'." if isinstance(error, Usage) else ""
     notes, step = getattr(error, "__notes__", ()), next_step(error)
@@ -48,7 +49,7 @@ def report_error(error: CvmError, command: str, as_json: bool) -> int:
 
 @contextmanager
 def told_warnings() -> Iterator[None]:
-    """Print warnings about data of the user as one line on stderr each; those for programmers stay as they are."""
+    """Print warnings about the user's data as one line each on stderr; warnings for programmers are not changed."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
 
@@ -72,7 +73,7 @@ def report_interruption(as_json: bool) -> int:
 
 
 def report_bug(error: BaseException, words: Sequence[str], as_json: bool) -> int:
-    """Ask for a bug report; the traceback is for those who ask for it with CVM_DEBUG=1."""
+    """Ask for a bug report. CVM_DEBUG=1 shows the traceback."""
     from importlib.metadata import version
 
     import numpy

@@ -1,4 +1,4 @@
-"""Inputs from the command line, ``-i [NAME=]FILE[:MEMBER]``, and other files that are read as what they hold."""
+"""Inputs from the command line, ``-i [NAME=]FILE[:MEMBER]``, and other files with arrays or receipts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["graph_inputs", "parts", "read_archive", "read_array", "read_inputs",
 
 
 def graph_inputs(graph: QuantizedGraph) -> list[Input]:
-    """The inputs of a graph, in the form that the readers of arrays take."""
+    """The inputs of a graph, in the form that the readers of arrays need."""
     from cvm.program.model import Input, Value
 
     tensors = [graph.tensors[name] for name in graph.inputs]
@@ -34,11 +34,11 @@ def graph_inputs(graph: QuantizedGraph) -> list[Input]:
 def read_inputs(
     specs: Sequence[str], inputs: Sequence[Input], bit_order: BitOrder = "lsb", codes: bool = False
 ) -> dict[str, Array]:
-    """The arrays of all ``-i`` options by the name of the input; ``bit_order`` is that of tensor files.
+    """The arrays of all ``-i`` options, by the name of the input; ``bit_order`` is that of tensor files.
 
-    Integers for an input with a quantiser are its codes: those of a tensor file, which says what they stand for, and
-    with ``codes`` those of arrays. Raises `Usage` where it is not clear whose an array is, and `Invalid`
-    (``input.integers``) for integers that are not said to be codes.
+    Integers for an input with a quantiser are its codes. A tensor file says what its integers stand for; for arrays,
+    ``codes`` says that they are codes. Raises `Usage` if it is not clear which input an array is for, and `Invalid`
+    (``input.integers``) for integers that are not declared to be codes.
     """
     arrays: dict[str, Array] = {}
     for spec in specs:
@@ -111,7 +111,7 @@ def _read(spec: str, inputs: Sequence[Input], bit_order: BitOrder, codes: bool) 
 
 
 def _stated(arrays: dict[str, Array], inputs: Sequence[Input], codes: bool) -> dict[str, Array]:
-    """The arrays, of which integers for an input with a quantiser are said to be codes. Raises `Invalid` otherwise."""
+    """The arrays, if integers for inputs with a quantiser are declared to be codes. Raises `Invalid` otherwise."""
     for name, array in arrays.items():
         item = _input(name, inputs)
         if item is not None and not codes:
@@ -120,13 +120,13 @@ def _stated(arrays: dict[str, Array], inputs: Sequence[Input], codes: bool) -> d
 
 
 def parts(spec: str) -> tuple[str | None, str, str | None]:
-    """NAME, FILE and MEMBER. What exists as a file is FILE, even with ``=`` or ``:`` in its name."""
+    """NAME, FILE and MEMBER of a spec. An existing file is FILE, even with ``=`` or ``:`` in its name."""
     name: str | None = None
     member: str | None = None
     file = spec
     if "=" in file and not Path(file).exists():
         name, file = file.split("=", 1)
-    drive = re.match(r"[A-Za-z]:[\\/]", file)  # of Windows: its colon begins no member
+    drive = re.match(r"[A-Za-z]:[\\/]", file)  # a drive of Windows: its colon begins no member
     if ":" in file[drive.end() if drive else 0 :] and not Path(file).exists():
         file, member = file.rsplit(":", 1)
     if name == "" or not file or member == "":
@@ -170,7 +170,7 @@ def _input(name: str, inputs: Sequence[Input]) -> Input | None:
 
 
 def _from_tensor_file(path: Path, item: Input | None, bit_order: BitOrder) -> Array:
-    """The array in an NNEF tensor file: codes where its items are codes of the input's quantiser, else real numbers."""
+    """The array in an NNEF tensor file: codes if its items are codes of the input's quantiser, else real numbers."""
     from cvm.frontends.nnef.tensor_file import ItemType, read_tensor
     from cvm.limits import DEFAULT
     from cvm.program.files import read_bytes
@@ -195,7 +195,7 @@ def _from_tensor_file(path: Path, item: Input | None, bit_order: BitOrder) -> Ar
 def _converted(data: TensorData, quantizer: Quantizer | None) -> Array:
     """Stored numbers as codes of the input's quantiser, rounded once from the exact number; without one, as float64.
 
-    Stored numbers are those that the codes of the file's own quantiser stand for, or else integers.
+    A stored number is the number that a code of the file's own quantiser stands for or, without one, an integer.
     """
     from fractions import Fraction
 

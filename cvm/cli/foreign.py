@@ -13,13 +13,13 @@ __all__ = ["costs", "render_model"]
 
 
 def costs(document: dict[str, Any]) -> str:
-    """The costs that cvm-runtime charges, on one line."""
+    """The costs that cvm-runtime charges, as one line."""
     gas = document["gas"] if document["gas"] is not None else f"refused ({document['gas_refusal']['message']})"
     return f"cvm-runtime: gas {gas}, storage {document['storage_bytes']} bytes"
 
 
 def render_model(console: Console, document: dict[str, Any]) -> None:
-    """Print a model of cvm-runtime for people: its inputs, outputs and costs there."""
+    """Print a model of cvm-runtime for people: its inputs, outputs and costs in that library."""
     rows = (
         (item["op"] or "", item["node"], item["shape"], item["precision"], item["storage_id"])
         for item in document["entries"]

@@ -1,4 +1,4 @@
-"""``cvm inspect``: what a program is."""
+"""``cvm inspect``: show a program."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def command(
     profile: Annotated[
         bool,
         typer.Option(
-            "--profile", help="Show how long each node takes instead, on random inputs, by NumPy on one core."
+            "--profile", help="Show how long each node takes instead, on random inputs, with NumPy on one core."
         ),
     ] = False,
     draw: Annotated[
-        Path | None, typer.Option("--draw", metavar="OUT.svg", help="Write also a drawing of the nodes, as SVG.")
+        Path | None, typer.Option("--draw", metavar="OUT.svg", help="Also write a drawing of the nodes, as SVG.")
     ] = None,
     bit_order: BitOrder = "lsb",
     params: Params = None,
@@ -46,8 +46,9 @@ def command(
 ) -> int:
     """Show the inputs, outputs, state and nodes of a program, its costs and its digest.
 
-    Headroom is the number of bits that the proven interval of a tensor leaves unused of 32. The graph of a model of
-    cvm-runtime (JSON) is shown as that library sees it, with what it charges; with --params, as the program that it is.
+    Headroom is the number of bits, of 32, that the proven interval of a tensor leaves unused. The graph of a model of
+    cvm-runtime (JSON) is shown as that library reads it, with the costs that it charges; with --params, the model is
+    shown as a program.
     """
     from cvm.cli.models import open_program
 
@@ -70,7 +71,7 @@ def command(
 
 
 def _drawn(verified: VerifiedProgram, path: Path) -> dict[str, Any]:
-    """Write a drawing; its path and the number of its bytes. Raises `LimitExceeded` (``inspect.draw``)."""
+    """Write a drawing; returns its path and its bytes. Raises `LimitExceeded` (``inspect.draw``)."""
     from cvm.drawing import ALONE, network_svg, steps_of
 
     picture = network_svg(steps_of(verified.program), style=ALONE)
@@ -141,7 +142,7 @@ def _imported(model: Path, params: Path, compat: Literal["correct", "cvm-1"]) ->
 
 
 def _inspect_graph(path: Path, compat: Literal["correct", "cvm-1"], as_json: bool) -> int:
-    """Describe a model of cvm-runtime, without a program: its graph and its costs there."""
+    """Describe a model of cvm-runtime without making a program: its graph and the costs in that library."""
     from cvm.frontends import cvm_runtime
 
     document = cvm_runtime.described(cvm_runtime.load_model(path, compat))
@@ -188,7 +189,7 @@ def describe(verified: VerifiedProgram) -> dict[str, Any]:
 
 
 def price(verified: VerifiedProgram) -> dict[str, Any]:
-    """What one run of a program costs, as a document: in all, and by op."""
+    """The costs of one run of a program as a document: in total, and by op."""
     from cvm.audit.costs import costs, gas, macs
 
     program, total = verified.program, costs(verified)

@@ -1,4 +1,4 @@
-"""``cvm legalize``: a program in the document's ops alone."""
+"""``cvm legalize``: write a program in the document's ops alone."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def command(
 ) -> int:
     """Rewrite the extension ops of a program into ops of the operator mathematics, exactly.
 
-    The result computes the same: every value keeps its name and its codes, so that it runs wherever the document's ops
-    do. It is another program, with another digest.
+    Every value keeps its name and its codes, so the result runs wherever the document's ops
+    run. It is another program, with another digest.
     """
     from cvm.cli.models import open_program
     from cvm.passes.legalize import legalize

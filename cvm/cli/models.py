@@ -1,4 +1,4 @@
-"""PROGRAM and MODEL on the command line: a program file, or a model, which is compiled on the way where it must be."""
+"""PROGRAM and MODEL on the command line: a program file, or a model that is compiled on the way."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAGIC = b"\x93\xabcvm-program"
 def open_program(
     path: Path, no_optimize: bool = False, bit_order: BitOrder = "lsb", expect_digest: str | None = None
 ) -> VerifiedProgram:
-    """The verified program in a file, or that of a model, whose NNEF tensor files are read in ``bit_order``.
+    """The verified program of a program file or a model; ``bit_order`` is that of NNEF tensor files.
 
     ``no_optimize`` is for a model alone; ``expect_digest`` is the digest that the program must have.
     """
@@ -67,7 +67,7 @@ def open_graph(
 ) -> QuantizedGraph:
     """The graph of a model. ``quant`` is for NNEF alone; ``shapes``, ``ranges`` and ``states`` are for ONNX alone.
 
-    Raises `Usage` for an option of the other format, and as the front ends do.
+    Raises `Usage` for an option of another format, and the errors of the front ends.
     """
     kind = model_format(path)
     if kind != "nnef" and quant is not None:
@@ -98,5 +98,5 @@ def _is_program(path: Path) -> bool:
 
 
 def is_program(path: Path) -> bool:
-    """Whether `open_program` takes a path for a program file, not for a model."""
+    """Whether `open_program` reads a path as a program file, not as a model."""
     return path.suffix == ".cvm" or _is_program(path)

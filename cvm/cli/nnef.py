@@ -1,4 +1,4 @@
-"""``cvm nnef``: NNEF documents."""
+"""``cvm nnef``: check, print, upgrade and evaluate NNEF documents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DialectName = Annotated[
     typer.Option(
         "--dialect",
         metavar="auto|1.0.1|khronos",
-        help="What is admitted: the specification, what the Khronos tools add, or whatever a document needs.",
+        help="What is accepted: the specification, the additions of the Khronos tools, or whatever a document needs.",
     ),
 ]
 
@@ -63,9 +63,10 @@ def check(
     variant: Variant = None,
     as_json: Json = False,
 ) -> int:
-    """Say of each path whether it is valid, what it needs, and which rules it breaks otherwise.
+    """Say for each path whether it is valid and what it needs, or which rules it breaks.
 
-    The exit code is 3 if one is not valid. A folder without any .dat file is a bare document; with one, all are needed.
+    The exit code is 3 if one is not valid. A folder without any .dat file is taken as a bare document; in a folder with
+    one, every variable needs its file.
     """
     from cvm.frontends import nnef
 
@@ -96,7 +97,7 @@ def flatten(
 
 
 def upgrade(path: Model, as_json: Json = False) -> int:
-    """Print the document of NNEF 1.0.1 that means the same as a provisional one."""
+    """Print the document of NNEF 1.0.1 that has the same meaning as a provisional one."""
     from cvm.frontends import nnef
 
     text = nnef.upgrade(path)
@@ -124,7 +125,7 @@ def run(
     variant: Variant = None,
     as_json: Json = False,
 ) -> int:
-    """Evaluate a model in float64: the reference for verification and calibration, not an executor."""
+    """Evaluate a model in float64: a reference for verification and calibration, not an executor."""
     from cvm import reference
     from cvm.arrays import npz_bytes
     from cvm.cli.feeds import graph_inputs, read_inputs

@@ -1,4 +1,4 @@
-"""``cvm ops``: the catalogue of ops."""
+"""``cvm ops``: show the catalogue of ops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """List the ops, or show all that is declared of one: inputs, attributes and constraints."""
+    """List the ops, or show the declaration of one: inputs, attributes and constraints."""
     if nnef:
         return _show_nnef(name, as_json)
     from cvm.ops.catalogue import catalogue

@@ -53,9 +53,7 @@ Model: TypeAlias = Annotated[
 
 NoOptimize: TypeAlias = Annotated[
     bool,
-    typer.Option(
-        "--no-optimize", help="Leave the program of a model as the lowering rules give it. No code depends on it."
-    ),
+    typer.Option("--no-optimize", help="Do not optimise the program of a model. This changes no code of a tensor."),
 ]
 
 Inputs: TypeAlias = Annotated[
@@ -64,19 +62,19 @@ Inputs: TypeAlias = Annotated[
         "--input",
         "-i",
         metavar="[NAME=]FILE[:MEMBER]",
-        help="An input: a .npy file, a member of a .npz file, or an NNEF .dat file. NAME may be left out where it is "
+        help="An input: a .npy file, a member of a .npz file, or an NNEF .dat file. NAME may be left out if it is "
         "clear; a .npz file without NAME and MEMBER gives all inputs by their names. Floats are real numbers; integers "
         "for an input with a quantiser need --codes. May be repeated.",
     ),
 ]
 
 Codes: TypeAlias = Annotated[
-    bool, typer.Option("--codes", help="Integers for inputs with a quantiser are its codes. Without, they are refused.")
+    bool, typer.Option("--codes", help="Take integers for inputs with a quantiser as codes; else they are refused.")
 ]
 
 Cycles: TypeAlias = Annotated[
     bool,
-    typer.Option("--cycles", help="Inputs have a cycle axis, before the tensor's axes: state is kept along it."),
+    typer.Option("--cycles", help="Inputs have a cycle axis before the tensor's axes; the state goes on along it."),
 ]
 
 
@@ -97,8 +95,8 @@ BitOrder: TypeAlias = Annotated[
         "--bit-order",
         metavar="lsb|msb",
         parser=one_of("lsb", "msb"),
-        help="The end from which NNEF .dat files fill a byte with items that are no whole bytes: the least significant "
-        "bit, or the most significant. The format does not say.",
+        help="Where the items of an NNEF .dat file begin within a byte, if they are no whole bytes: at the least "
+        "significant bit, or at the most significant. The format does not say.",
     ),
 ]
 
@@ -108,7 +106,7 @@ OutOfRangeRule: TypeAlias = Annotated[
         "--out-of-range",
         metavar="refuse|warn|clamp",
         parser=one_of("refuse", "warn", "clamp"),
-        help="What becomes of real numbers beyond the range of an input: warn and clamp take the nearest code.",
+        help="For real numbers beyond the range of an input: warn and clamp take the nearest code, refuse is an error.",
     ),
 ]
 
@@ -124,7 +122,7 @@ Variant: TypeAlias = Annotated[
 Params: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        "--params", metavar="FILE", help="The parameters of a model of cvm-runtime; MODEL is its graph (JSON) then."
+        "--params", metavar="FILE", help="The parameters of a model of cvm-runtime; MODEL is then its graph (JSON)."
     ),
 ]
 
@@ -134,8 +132,8 @@ InputShape: TypeAlias = Annotated[
     typer.Option(
         "--input-shape",
         metavar="NAME=N,N,..",
-        help="The shape of an input of a model of ONNX that leaves extents open; an open first one is 1 otherwise. May "
-        "be repeated.",
+        help="The shape of an input, for a model of ONNX that leaves extents open; without it an open first extent is "
+        "1. May be repeated.",
     ),
 ]
 
@@ -144,8 +142,8 @@ InputRange: TypeAlias = Annotated[
     typer.Option(
         "--input-range",
         metavar="NAME=LO,HI",
-        help="A promise that an integer input of a model of ONNX stays within LO and HI: what is proven starts from "
-        "it, and every run checks it. May be repeated.",
+        help="Promises that an integer input of a model of ONNX stays within LO and HI: proofs start from "
+        "this range, and every run checks it. May be repeated.",
     ),
 ]
 
@@ -155,14 +153,14 @@ States: TypeAlias = Annotated[
     typer.Option(
         "--state",
         metavar="NAME=OUTPUT",
-        help="An input of a model of ONNX that the program keeps as state: zero before the first run, and what OUTPUT "
-        "was after each. May be repeated.",
+        help="An input of a model of ONNX that the program keeps as state: zero before the first run, and the value "
+        "of OUTPUT after each run. May be repeated.",
     ),
 ]
 
 
 def input_states(words: Sequence[str]) -> dict[str, str]:
-    """The outputs that options say inputs become, by the name of the input. Raises `Usage`."""
+    """The output that each ``--state`` option assigns to an input, by the name of the input. Raises `Usage`."""
     found: dict[str, str] = {}
     for word in words:
         name, _, output = word.partition("=")
@@ -213,13 +211,13 @@ CompileCompat: TypeAlias = Annotated[
         "--compat",
         metavar="correct|cvm-1|tflite-reference",
         parser=one_of("correct", "cvm-1", "tflite-reference"),
-        help="What a model of cvm-runtime or TFLite means: what its ops should compute, or what that library "
-        "(cvm-1), or the reference kernels of TFLite, compute.",
+        help="What a model of cvm-runtime or TFLite means: what its ops should compute, or what that library (cvm-1) "
+        "or the reference kernels of TFLite compute.",
     ),
 ]
 
 ExecutorName: TypeAlias = Annotated[
-    str | None, typer.Option("--executor", metavar="NAME", help="The executor; see `cvm doctor`.")
+    str | None, typer.Option("--executor", metavar="NAME", help="The executor; `cvm doctor` lists them.")
 ]
 
 ExpectDigest: TypeAlias = Annotated[
@@ -237,8 +235,8 @@ Judge: TypeAlias = Annotated[
         "--judge",
         min=0,
         metavar="N",
-        help="FORMAL judges N elements in all, spread over all tensors; 0: none. By default as many as it can in a "
-        "fifth of the time that running takes, or in 50 ms (5 ms for each receipt of a folder) if that is more.",
+        help="FORMAL judges N elements in all, spread over all tensors; 0: none. By default, as many as it computes in "
+        "a fifth of the time of the runs, or in 50 ms (5 ms for each receipt of a folder) if that is more.",
     ),
 ]
 
@@ -247,8 +245,8 @@ Salt: TypeAlias = Annotated[
     typer.Option(
         "--salt",
         metavar="HEX",
-        help="What the judged elements are drawn with; by default a fresh salt, which nobody can foresee. With the "
-        "printed salt and --judge N, the same elements are judged again.",
+        help="The salt that decides which elements are judged; by default a fresh one, which nobody can foresee. The "
+        "printed salt and --judge N judge the same elements again.",
     ),
 ]
 

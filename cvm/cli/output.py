@@ -1,4 +1,4 @@
-"""The output of commands: one document, or tables and lines for people; and progress, on stderr."""
+"""The output of commands: one document, or tables and lines for people; and progress on stderr."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ VERSION = 1
 """The version of all documents that commands print under ``--json``."""
 
 _WIDTH = 10_000
-"""Columns of a table that is not printed to a terminal: no line is broken that a program may read."""
+"""Columns of a table that is not printed to a terminal: so many that no line that a program may read is broken."""
 
 
 _NAMES = 2
-"""The first columns of a table hold names, which are not broken."""
+"""The first columns of a table hold names, which are not broken into lines."""
 
 
 def printable(text: str) -> str:
@@ -84,7 +84,7 @@ def say(console: Console, text: str = "") -> None:
 
 
 def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table. A heading that ends in ``>`` is that of a column aligned to the right; all may be empty."""
+    """Print a table. A heading that ends in ``>`` aligns its column to the right; all headings may be empty."""
     from rich import box
     from rich.table import Table
 
@@ -102,15 +102,15 @@ def table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[obj
 
 
 _spinners: list[Callable[[str], None]] = []
-"""The spinner that is shown or about to be, as the function that changes its words."""
+"""The spinner that is or will be shown, as the function that changes its words."""
 
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner on stderr, where that is a terminal, if the block takes more than `PATIENCE` seconds.
+    """Show a spinner if stderr is a terminal and the block takes more than `PATIENCE` seconds.
 
-    Gives the function to call with the words for what is being done. Within another such block the words are those of
-    its spinner.
+    Yields a function that sets the words for the current step. In a nested block, this function changes the words of
+    the outer spinner.
     """
     if _spinners:
         _spinners[0](what)
@@ -135,14 +135,14 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, where that is a terminal; gives the function to call with the number of steps done."""
+    """Show a bar if stderr is a terminal; yields a function that takes the number of finished steps."""
     with narrated(what, total) as (advance, _):
         yield advance
 
 
 @contextmanager
 def narrated(what: str, total: int) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-    """As `progress`; gives a second function, to call with the words for what is being done."""
+    """As `progress`; yields a second function, which sets the words for the current step."""
     if not sys.stderr.isatty():
         yield lambda done: None, lambda words: None
         return
@@ -154,18 +154,18 @@ def narrated(what: str, total: int) -> Iterator[tuple[Callable[[int], None], Cal
 
 
 def meaning(bound: str) -> str:
-    """A proven bound, a rational number of codes, for people."""
+    """A proven bound, a rational number of codes, in words."""
     codes = float(Fraction(bound))
     return "exact" if codes == 0 else f"within {codes:.3g} code{'' if codes == 1 else 's'}"
 
 
 def headroom(interval: Sequence[int], width: int) -> int:
-    """The bits that an interval leaves unused of a signed integer of ``width`` bits."""
+    """The bits of a signed integer of ``width`` bits that an interval leaves unused."""
     return width - 1 - max(abs(interval[0]), abs(interval[1])).bit_length()
 
 
 def write_file(path: Path, *data: bytes) -> None:
-    """Write a result, one piece after the other, see `cvm.writing`. Raises `Invalid` (``output.unwritable``)."""
+    """Write a result, one piece after the other (see `cvm.writing`). Raises `Invalid` (``output.unwritable``)."""
     from cvm import writing
 
     with unwritable(path):

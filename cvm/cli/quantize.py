@@ -1,4 +1,4 @@
-"""``cvm quantize``: from a model with float weights, and data, to an integer program or a quantisation file."""
+"""``cvm quantize``: make an integer program or a quantisation file from a model with float weights and data."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ _Random = Annotated[
         "--random",
         metavar="N",
         min=1,
-        help="Without data: N samples of random numbers. The program is exact; its ranges are those of such numbers.",
+        help="Instead of data, draw N random samples. The program is exact, but its ranges are those of these samples.",
     ),
 ]
 _Seed = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The seed of --random.")]
 _RandomRange = Annotated[
     str,
-    typer.Option("--random-range", metavar="LO,HI", help="The interval that --random draws real numbers from, evenly."),
+    typer.Option("--random-range", metavar="LO,HI", help="The interval from which --random draws, uniformly."),
 ]
 _Bits = Annotated[int, typer.Option("--bits", metavar="N", help="Bits of activations, 2 to 16.")]
 _WeightBits = Annotated[
@@ -83,7 +83,7 @@ _WeightBits = Annotated[
     typer.Option(
         "--weight-bits",
         metavar="N",
-        help="Bits of the filters of convolutions and matrix products, 2 to 16; as --bits, at most 8, if not said, "
+        help="Bits of the filters of convolutions and matrix products, 2 to 16. By default those of --bits, at most 8, "
         "and 4 for the exponents of --form logarithmic.",
     ),
 ]
@@ -91,7 +91,7 @@ _PerChannel = Annotated[
     bool | None,
     typer.Option(
         "--per-channel/--per-tensor",
-        help="A scale for each output channel of a filter and of its bias, or one for each filter. By default per "
+        help="One scale for each output channel of a filter and of its bias, or one for each filter. By default per "
         "channel for ONNX and TFLite, per tensor for NNEF.",
     ),
 ]
@@ -100,8 +100,8 @@ _OutputBits = Annotated[
     typer.Option(
         "--output-bits",
         metavar="N",
-        help="Bits of outputs that nothing else reads, 2 to 16, for ONNX and TFLite: 12 in a program if not said, as "
-        "--bits in a quantised model of ONNX.",
+        help="Bits of outputs that nothing else reads, 2 to 16, for ONNX and TFLite. By default 12 in a program, and "
+        "those of --bits in a quantised model of ONNX.",
     ),
 ]
 _Method = Annotated[
@@ -110,8 +110,8 @@ _Method = Annotated[
         "--method",
         metavar="minmax|percentile|mse|entropy|best",
         help="How a range is chosen: all numbers; all but the largest few; least squared error; least loss of "
-        "information (Kullback-Leibler); or the one of the first three that brings the outputs nearest to the floats, "
-        "which is the default for ONNX and TFLite. For NNEF it is minmax.",
+        "information (Kullback-Leibler). best, the default for ONNX and TFLite, takes the one of the first three that "
+        "brings the outputs nearest to the floats. The default for NNEF is minmax.",
     ),
 ]
 _Equalize = Annotated[
@@ -119,8 +119,8 @@ _Equalize = Annotated[
     typer.Option(
         "--equalize",
         metavar="auto|on|off",
-        help="Rescale channels between two linear layers so that one range suits all of them: where that helps on the "
-        "data (auto, the default for ONNX and TFLite), in any case, or not (the default for NNEF).",
+        help="Rescale channels between two linear layers so that one range suits all of them: if that helps on the "
+        "data (auto, the default for ONNX and TFLite), always (on), or never (off, the default for NNEF).",
     ),
 ]
 _CorrectBias = Annotated[
@@ -128,19 +128,19 @@ _CorrectBias = Annotated[
     typer.Option(
         "--correct-bias",
         metavar="auto|on|off",
-        help="Take out of biases what rounding adds to the mean of each channel; auto, on and off as for --equalize.",
+        help="Subtract from biases what rounding adds to the mean of each channel; auto, on and off as for --equalize.",
     ),
 ]
 _Percentile = Annotated[
-    float, typer.Option("--percentile", metavar="P", help="What --method percentile keeps, in percent.")
+    float, typer.Option("--percentile", metavar="P", help="The percentage of numbers that --method percentile keeps.")
 ]
 _Form = Annotated[
     str,
     typer.Option(
         "--form",
         metavar="linear|zero-point|logarithmic",
-        help="linear_quantize of NNEF 1.0.1, zero_point_linear_quantize of the Khronos tools, or filters in powers "
-        "of two (logarithmic_quantize) and all else linear.",
+        help="linear_quantize of NNEF 1.0.1, zero_point_linear_quantize of the Khronos tools, or powers of two "
+        "(logarithmic_quantize) for filters and linear quantisers for all other tensors.",
     ),
 ]
 _TargetSqnr = Annotated[
@@ -148,8 +148,8 @@ _TargetSqnr = Annotated[
     typer.Option(
         "--target-sqnr",
         metavar="DB",
-        help="Give more bits (16 to activations, 12 to filters) to what costs the outputs most, and to no more than it "
-        "takes for every output to have this SQNR.",
+        help="Give more bits (16 to activations, 12 to filters) to the tensors that cost the outputs most, to as few "
+        "as are needed for every output to have this SQNR.",
     ),
 ]
 _MaxBytes = Annotated[
@@ -159,14 +159,14 @@ _MaxBytes = Annotated[
         metavar="N",
         min=1,
         help="The most bytes of the program file. Without --target-sqnr, as many tensors get more bits as fit; with "
-        "it, a program that is larger is refused.",
+        "it, a larger program is refused.",
     ),
 ]
 _WriteWeights = Annotated[
     bool,
     typer.Option(
         "--write-weights",
-        help="Write the whole model into the new folder of graph.quant, the weights as codes.",
+        help="Write the whole model into the new folder of graph.quant, with the weights as codes.",
     ),
 ]
 
@@ -198,15 +198,15 @@ def command(
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
-    """Make an integer program of a model with float weights: quantisers are chosen from data.
+    """Make an integer program from a model with float weights, with quantisers chosen from data.
 
-    The model is evaluated in float64 on the data, run after run. Every tensor that needs one gets a quantiser for the
-    numbers that it had; zero is a code of all that can be zero, weights are symmetric, tensors between which data only
-    moves share a quantiser. The same data gives the same file.
+    The model is evaluated in float64 on the data, run after run. Every tensor that needs a quantiser gets one for the
+    numbers that it had. Zero is a code of every tensor that can be zero, weights are symmetric, and tensors between
+    which data only move share a quantiser. The same data give the same file.
 
-    A model of NNEF gets a quantiser for every tensor that is rounded, biases at the scale of the accumulator;
-    quantisation that it has is ignored. A model of ONNX or TFLite keeps what it has; quantisers are added where the
-    program needs one, and biases stay as they are. The program is compared with the model in float64: SQNR is the
+    In a model of NNEF every rounded tensor gets a quantiser, biases one with the scale of the accumulator;
+    the quantisation of the model is ignored. A model of ONNX or TFLite keeps its quantisers; others are added where the
+    program needs them, and biases do not change. The program is compared with the model in float64: SQNR is the
     signal-to-quantisation-noise ratio of each output.
     """
     kind = model_format(model)
@@ -228,7 +228,7 @@ def _settings(
     ranges: tuple[bool | None, str | None, float, str],
     changes: tuple[Choice, Choice],
 ) -> Settings:
-    """The settings, with the defaults of the kind of model."""
+    """The settings, with the defaults for the format of the model."""
     from cvm.calibration import Settings
 
     bits, weight_bits, output_bits = widths
@@ -252,9 +252,9 @@ def _settings(
 def _changes(
     kind: ModelFormat, output: Path | None, choices: tuple[str | None, str | None], whole: bool
 ) -> tuple[Choice, Choice]:
-    """What may be done to the numbers of the model before they are rounded.
+    """The changes that may be made to the numbers of the model before they are rounded.
 
-    Raises `Usage` where the file that is to be written does not hold these numbers.
+    Raises `Usage` if the file to be written does not hold these numbers.
     """
     default = "off" if kind == "nnef" or (output is not None and output.suffix == _ONNX) else "auto"
     for option, choice in zip(("--equalize", "--correct-bias"), choices, strict=True):
@@ -290,7 +290,7 @@ def _require_sense(
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """What the command line says of the data."""
+    """The data options of the command line."""
 
     inputs: Sequence[str]
     random: int | None
@@ -300,7 +300,7 @@ class _Data:
     codes: bool
 
     def arrays(self, graph: QuantizedGraph) -> dict[str, Array]:
-        """An array for every input of a graph. Raises `Usage` where there is none, or both files and ``--random``."""
+        """An array for every input of a graph. Raises `Usage` if there is none, or both files and ``--random``."""
         from cvm.cli.feeds import graph_inputs, read_inputs
         from cvm.quantizing import random_inputs
 
@@ -315,7 +315,7 @@ class _Data:
         return random_inputs(graph, self.random, self.seed, *self.interval)
 
     def said(self, runs: int) -> dict[str, Any]:
-        """The data as the document has them."""
+        """The data, as the document describes them."""
         if self.random is None:
             return {"runs": runs}
         return {"runs": runs, "random": {"seed": self.seed, "range": list(self.interval)}}
@@ -435,7 +435,7 @@ def _widened(made: Quantized) -> list[dict[str, Any]]:
 
 
 def _content(made: Quantized, output: Path | None, optimize: bool) -> tuple[Quantized, bytes]:
-    """What is written: the program, or a model of ONNX, and then the program of that."""
+    """The program; if a model of ONNX is written, the program of that model. And the bytes to write."""
     from cvm.quantizing import graph_onnx
 
     if output is None or output.suffix != _ONNX:
@@ -447,7 +447,7 @@ def _content(made: Quantized, output: Path | None, optimize: bool) -> tuple[Quan
 def _of_program(
     made: Quantized, content: bytes, feeds: Mapping[str, Array], data: _Data, output: Path | None
 ) -> dict[str, Any]:
-    """What the program is, how far it is from the model, and where it, or the ``content``, was written."""
+    """The program, its distance from the model, and the file to which it, or the ``content``, was written."""
     from cvm.program.verifier import verify
     from cvm.quantizing import decibels
     from cvm.report.document import decibel
@@ -481,7 +481,7 @@ def _written(found: Calibration, output: Path, whole: bool) -> dict[str, Any]:
 
 
 def _choices(settings: Settings, trials: Sequence[Trial], found: Calibration) -> dict[str, Any]:
-    """What was chosen of what the settings left open, and what was done to the numbers of the model."""
+    """The choices that the settings left open, and the changes to the numbers of the model."""
     from cvm.report.document import decibel
 
     return {
@@ -587,10 +587,10 @@ def _ratio(value: float | str | None) -> str:
 
 
 _LISTED = 5
-"""Tensors with 16 bits that are named; --json names all."""
+"""How many tensors with 16 bits are named; --json names all."""
 
 _LONGEST = 120
-"""Characters of a quantiser in a table; lists per channel are longer."""
+"""Characters of a quantiser in a table; lists per channel are cut."""
 
 COMMAND = Command(
     command,

@@ -91,9 +91,9 @@ def diff(
     second: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
     as_json: Json = False,
 ) -> int:
-    """Compare what two receipts claim: each field that differs, first to last. The exit code is 1 if any does.
+    """Compare the claims of two receipts: each field that differs, first to last. The exit code is 1 if any does.
 
-    Signatures and what the hosts say of themselves are not compared.
+    Signatures, and what the hosts say of themselves, are not compared.
     """
     from cvm.cli.feeds import read_receipt
 
@@ -115,7 +115,7 @@ def diff(
 
 
 def _differences(name: str, one: Any, other: Any) -> list[dict[str, Any]]:
-    """The leaves of two documents of one form that differ."""
+    """The leaves that differ between two documents of the same form."""
     if isinstance(one, dict) and isinstance(other, dict):
         return [item for key in one for item in _differences(f"{name}.{key}" if name else key, one[key], other[key])]
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
@@ -133,7 +133,7 @@ def sign(
         Path, typer.Option("--key", metavar="FILE", help="An Ed25519 private key: PEM, PKCS #8, not encrypted.")
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write it; by default in place.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="The file to write; by default in place.")
     ] = None,
     as_json: Json = False,
 ) -> int:

@@ -1,4 +1,4 @@
-"""``cvm report``: how far a program is from its float model, tensor by tensor."""
+"""``cvm report``: measure how far a program is from its float model, tensor by tensor."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _Model = Annotated[
     typer.Option(
         "--model",
         metavar="MODEL",
-        help="The model of NNEF or ONNX that PROGRAM was compiled from; PROGRAM itself may be it.",
+        help="The model of NNEF or ONNX that PROGRAM was compiled from, unless PROGRAM is that model.",
     ),
 ]
 _Labels = Annotated[
@@ -55,14 +55,14 @@ _Labels = Annotated[
     typer.Option("--labels", metavar="FILE[:MEMBER]", help="The class of each sample: integers, .npy or .npz."),
 ]
 _Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="OUT.html", help="Where to write the report as a page.")
+    Path | None, typer.Option("-o", "--output", metavar="OUT.html", help="The file for the report as a page.")
 ]
 _Quant = Annotated[
     Path | None,
     typer.Option(
         "--quant",
         metavar="FILE",
-        help="The quantisation information that was compiled in, if not MODEL's graph.quant.",
+        help="The quantisation information used for the program, if not MODEL's graph.quant.",
     ),
 ]
 _Scores = Annotated[
@@ -70,7 +70,7 @@ _Scores = Annotated[
     typer.Option(
         "--scores",
         metavar="NAME",
-        help="The output that holds the scores of classes, where there are several outputs.",
+        help="The output that holds the scores of classes, if there are several outputs.",
     ),
 ]
 
@@ -96,11 +96,11 @@ def command(
     """Compare a program with the float model that it was compiled from, tensor by tensor.
 
     The float model is evaluated in float64 without any quantisation, on the same inputs. A model of ONNX is quantised
-    already: its float model is that model without the rounding. It clips to the range of every QuantizeLinear, since
-    tools leave a Relu out where that range does its work. For every tensor, the report gives the
-    signal-to-quantisation-noise ratio (worst first), saturation, the used part of the proven range, headroom and
-    histograms; and how often both take a sample for the same class. The page is one HTML file that loads nothing; it
-    needs the extra `report`.
+    already: its float model is the same model without the rounding. It still clips to the range of every
+    QuantizeLinear, since tools leave out a Relu if this range has the same effect. For every tensor, the report gives
+    the signal-to-quantisation-noise ratio (worst first), saturation, the used part of the proven range, headroom and
+    histograms. It also says how often both give a sample the same class. The page is one HTML file that loads nothing;
+    it needs the extra `report`.
     """
     from cvm.report import document
 
@@ -127,7 +127,7 @@ def command(
 
 
 def _written_page(comparison: Comparison, output: Path) -> dict[str, Any]:
-    """Write the report as a page; returns the path and the number of bytes."""
+    """Write the report as a page; returns its path and its bytes."""
     from cvm.report.page import page
 
     with working("drawing"):
@@ -137,7 +137,7 @@ def _written_page(comparison: Comparison, output: Path) -> dict[str, Any]:
 
 
 def _require_page() -> None:
-    """Refuse before anything is measured. Raises `Unsupported` where the packages of the extra are not installed."""
+    """Refuse before measuring. Raises `Unsupported` if the packages of the extra are not installed."""
     try:
         import cvm.report.page  # noqa: F401
     except ImportError as error:
@@ -149,7 +149,7 @@ def _require_page() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
-    """The options about the model."""
+    """The options that change how the model is compiled."""
 
     quant: Path | None
     bit_order: Literal["lsb", "msb"]

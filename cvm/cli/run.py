@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "tensors_document"]
 
 _SHOWN = 4096
-"""Elements of an output up to which its codes stand in the document."""
+"""The document holds all codes of an output with at most this many elements."""
 _PRINTED = 12
 
 
-_Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT.npz", help="Where to write the results.")]
+_Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT.npz", help="The file for the results.")]
 _Codes = Annotated[
     bool,
     typer.Option(
         "--codes",
-        help="Integers for inputs with a quantiser are its codes (without, they are refused), and outputs are written "
-        "as int32 codes, not as the real numbers they stand for.",
+        help="Take integers for inputs with a quantiser as codes (else they are refused), and write outputs "
+        "as int32 codes, not as the real numbers that they stand for.",
     ),
 ]
 _InputCodes = Annotated[
     bool,
-    typer.Option("--input-codes", help="As --codes for inputs, but outputs are written as real numbers."),
+    typer.Option("--input-codes", help="Take inputs as --codes does, but write outputs as real numbers."),
 ]
 _Capture = Annotated[
     str | None, typer.Option("--capture", metavar="all|NAME,..", help="Further tensors to write, as codes.")
@@ -66,7 +66,7 @@ _TraceFile = Annotated[
     typer.Option(
         "--trace-file",
         metavar="FILE",
-        help="Write the roots of all tensors; for several runs NAME.trace becomes NAME.0.trace, NAME.1.trace, ..",
+        help="Write the roots of all tensors. For several runs, NAME.trace becomes NAME.0.trace, NAME.1.trace, ..",
     ),
 ]
 _Time = Annotated[
@@ -97,8 +97,8 @@ def command(
 ) -> int:
     """Run a program, or a model compiled on the way.
 
-    The results are written as arrays of float64, or int32 for what has no quantiser, by the names of the outputs. An
-    array with a leading batch axis, or N in place of a leading 1, gives outputs stacked alike.
+    The results are written by the names of the outputs, as arrays of float64, or of int32 for outputs without a
+    quantiser. If the inputs have a leading batch axis, or N in place of a leading 1, so have the outputs.
     """
     from cvm.audit import Recorder
     from cvm.cli.feeds import read_inputs
@@ -127,7 +127,7 @@ def command(
 
 
 def _document(session: Session, result: Result, gas: int) -> dict[str, Any]:
-    """What was run, and what it gave."""
+    """The program that was run, and its results."""
     return {
         "digest": session.program.digest,
         "executor": session.executor,
@@ -169,7 +169,7 @@ def _write_traces(path: Path, traces: Sequence[Trace]) -> list[dict[str, Any]]:
 
 
 def tensors_document(session: Session, result: Result) -> list[dict[str, Any]]:
-    """The outputs of a run: what they are, and their roots, which are equal exactly when all their codes are."""
+    """The outputs of a run with their roots; two roots are equal exactly when all codes are."""
     from cvm.program.commitments import tensor_root
 
     return [

@@ -1,4 +1,4 @@
-"""The standard streams of a command: what happens when they are closed, full, or nobody reads them any more.
+"""The standard streams of a command: what happens if they are closed or full, or if their reader has gone.
 
 If stdout fails, the result is lost and the error is `Undelivered`. There is one exception: when the reader of a pipe
 closes its end, as `head` does after some lines, the rest of the output is dropped without an error. The exit code then
@@ -46,7 +46,7 @@ class Guarded:
         self._failure: Undelivered | None = None
 
     def write(self, text: str) -> int:
-        """Write a text; the number of its characters. Raises `Undelivered`, and TypeError for bytes."""
+        """Write a text; returns the number of its characters. Raises `Undelivered`, and TypeError for bytes."""
         if not isinstance(text, str):  # libraries try whether a stream takes bytes
             raise TypeError(f"expected a text, found {type(text).__name__}")
         if text and not self._dropping:
@@ -61,13 +61,13 @@ class Guarded:
                 self._stream.flush()
 
     def settle(self) -> None:
-        """Write what is left in the buffer. Raises `Undelivered`, also for an earlier failure that was not heeded."""
+        """Write the rest of the buffer. Raises `Undelivered`, also for an earlier failure that was not reported."""
         self.flush()
         if self._failure is not None:
             raise self._failure
 
     def __getattr__(self, name: str) -> Any:
-        if name == "buffer":  # nobody shall write past the guard
+        if name == "buffer":  # nobody may write past the guard
             raise AttributeError(name)
         return getattr(self._stream, name)
 
@@ -84,7 +84,7 @@ class Guarded:
                 raise self._failure from None
 
     def _drop(self) -> None:
-        """Stop writing. The buffer, which Python would still write when it ends, is discarded."""
+        """Stop writing. Discards the buffer, which Python would otherwise write at its end."""
         self._dropping = True
         with contextlib.suppress(OSError):
             null = os.open(os.devnull, os.O_WRONLY)
@@ -94,7 +94,7 @@ class Guarded:
 
 @contextlib.contextmanager
 def guarded() -> Iterator[Guarded]:
-    """Replace ``sys.stdout``, which is given, and ``sys.stderr`` as long as the block runs."""
+    """Replace ``sys.stdout``, which is yielded, and ``sys.stderr`` while the block runs."""
     stdout = Guarded(sys.stdout or cast(TextIO, _Closed()), vital=True)
     stderr = Guarded(sys.stderr or cast(TextIO, _Closed()), vital=False)
     with contextlib.redirect_stdout(cast(TextIO, stdout)), contextlib.redirect_stderr(cast(TextIO, stderr)):

@@ -1,4 +1,4 @@
-"""``cvm vectors``: test vectors, against an executor of ours or any program that speaks their protocol."""
+"""``cvm vectors``: run test vectors against an executor of cvm, or a program that speaks their protocol."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["GROUP"]
 
 
 _Values = Annotated[
-    bool, typer.Option("--values", help="Leave out what must be refused: for a program that verifies nothing.")
+    bool, typer.Option("--values", help="Leave out the cases that must be refused: for a program without a verifier.")
 ]
 _Directory = Annotated[
     Path | None,
     typer.Argument(
-        metavar="[DIR]", help="A folder of vectors, or one file of them; by default those that come with cvm."
+        metavar="[DIR]", help="A folder of vectors, or one file of it; by default the vectors that come with cvm."
     ),
 ]
 
@@ -42,15 +42,15 @@ def check(
         typer.Option("--command", metavar="COMMAND", help="A program that speaks the protocol of the vectors."),
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Time for one answer of the program.")
+        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="The longest time for one answer.")
     ] = 60,
     values: _Values = False,
     as_json: Json = False,
 ) -> int:
     """Run test vectors against an executor, or against any program that speaks the protocol of spec_vectors/README.md.
 
-    Per op it says how many cases passed and failed, and where the first difference is. Ops that the program does not
-    have are counted in the last line. The exit code is 1 if a case failed, or none ran.
+    For each op the command prints how many cases passed and failed, and the first difference. The last line counts
+    cases of ops that the program does not have. The exit code is 1 if a case failed, or none ran.
     """
     from cvm.executors import EXECUTORS
     from cvm.vectors import CommandRunner, ExecutorRunner
@@ -77,7 +77,7 @@ def check(
 
 
 def _render(console: Console, report: Report, given_up: str) -> None:
-    """The ops that ran, all counts, and what went wrong first; ``given_up`` says why the program was asked no more."""
+    """Print the ops that ran, all counts, and the first failure; ``given_up`` says why the program was given up."""
     ran = [tally for tally in report.tallies if tally.passed or (tally.failed and not given_up)]
     if ran:
         rows = ((tally.op, tally.cases, tally.passed, tally.failed, tally.skipped) for tally in ran)

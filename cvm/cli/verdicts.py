@@ -18,7 +18,7 @@ __all__ = ["EXIT_CODES", "PRINTED", "render_folder", "render_verdict", "result_d
 
 EXIT_CODES = {"REPRODUCED": 0, "DIVERGED": 1, "CANNOT_RECOMPUTE": 5}
 PRINTED = 10
-"""Runs of a receipt, and receipts of a folder, that are printed for people; a document has all."""
+"""How many runs of a receipt, and receipts of a folder, are printed for people; a document has all."""
 
 
 def render_verdict(console: Console, verdict: Verdict, document: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ def render_verdict(console: Console, verdict: Verdict, document: dict[str, Any])
 
 
 def _judged_words(executor: str | None, judged: Judged | None) -> str:
-    """FORMAL's judgement of the executor, for people."""
+    """FORMAL's judgement of the executor, in words."""
     if judged is not None:
         return str(judged)
     return "every element was computed by FORMAL" if executor == "formal" else "nothing was judged by FORMAL"

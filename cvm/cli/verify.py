@@ -1,4 +1,4 @@
-"""``cvm receipt verify``: recompute what a receipt claims, or a folder of them."""
+"""``cvm receipt verify``: recompute the claim of a receipt, or of every receipt in a folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _FOLDER_FLOOR = 0.005
-"""Seconds that FORMAL may take for each receipt of a folder, however short its runs are: there are many."""
+"""The seconds that FORMAL may take for each receipt of a folder, however short its runs are: there are many."""
 
 _Receipt = Annotated[Path, typer.Argument(metavar="RECEIPT", help="A receipt file, or a folder of receipts.")]
 _Program = Annotated[
@@ -35,18 +35,18 @@ _Program = Annotated[
 ]
 _Outputs = Annotated[
     Path | None,
-    typer.Option("--outputs", metavar="FILE", help="Outputs that must be those of the receipt: a .npz file."),
+    typer.Option("--outputs", metavar="FILE", help="A .npz file; its arrays must be the outputs of the receipt."),
 ]
 _State = Annotated[
     Path | None,
-    typer.Option("--state", metavar="FILE", help="The state that the first run began with, if not the initial one."),
+    typer.Option("--state", metavar="FILE", help="The state before the first run, if not the initial one."),
 ]
 _TraceFile = Annotated[
     list[Path],
     typer.Option(
         "--trace-file",
         metavar="FILE",
-        help="A trace that must be that of a run of the receipt; its first op that differs is named. Repeatable.",
+        help="A trace file that must belong to a run of the receipt; its first op that differs is named. Repeatable.",
     ),
 ]
 _Level = Annotated[
@@ -54,7 +54,7 @@ _Level = Annotated[
     typer.Option(
         "--level",
         metavar="structure|roots|outputs|trace|formal",
-        help="How far to go; by default as far as the receipt claims anything.",
+        help="How far to verify; by default as far as the receipt claims anything.",
     ),
 ]
 _Sample = Annotated[
@@ -71,11 +71,11 @@ _Signer = Annotated[
 ]
 _Resume = Annotated[
     Path | None,
-    typer.Option("--resume", metavar="FILE", help="For a folder: note what is finished, and go on from there."),
+    typer.Option("--resume", metavar="FILE", help="For a folder: a log of finished receipts, from which to go on."),
 ]
 _Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", min=1, metavar="N", help="For a folder: receipts at a time; by default all cores."),
+    typer.Option("--jobs", min=1, metavar="N", help="For a folder: how many receipts at a time; by default all cores."),
 ]
 _Ray = Annotated[
     str | None,
@@ -104,13 +104,13 @@ def command(
     ray: _Ray = None,
     as_json: Json = False,
 ) -> int:
-    """Recompute what a receipt claims: REPRODUCED, DIVERGED or CANNOT_RECOMPUTE.
+    """Recompute the claim of a receipt: REPRODUCED, DIVERGED or CANNOT_RECOMPUTE.
 
     DIVERGED (exit code 1): the claim is false. CANNOT_RECOMPUTE (5): something is missing, the program or the inputs
-    are not those that the receipt names, or the executor is wrong. Every digest is recomputed; none is believed. Nor is
-    the executor: FORMAL, the reference, judges drawn elements of what it computes. At the levels structure and roots
-    nothing is executed. In a folder, the inputs of NAME.receipt are in NAME.npz beside it, and each receipt finds its
-    program among those given, by digest.
+    are not those that the receipt names, or the executor is wrong. No digest is believed; every one is recomputed.
+    The executor is not believed either: FORMAL, the reference, judges drawn elements of its tensors. The levels
+    structure and roots execute nothing. In a folder, the inputs of NAME.receipt are in NAME.npz beside it, and the
+    digest in each receipt selects its program among those given.
     """
     asked = judging(judge, salt, _FOLDER_FLOOR if receipt.is_dir() else None)
     goal = _goal(level, sample, judge, salt)
@@ -130,7 +130,7 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is asked of a receipt, or of each of a folder."""
+    """What to verify about a receipt, or about each receipt of a folder."""
 
     level: Level | None
     sample: int | None
@@ -153,7 +153,7 @@ class _Given:
 
 
 def _key(words: str) -> bytes:
-    """The public key that an option names: the key itself, or its file. Raises `Invalid`."""
+    """The public key of an option, which gives the key itself or its file. Raises `Invalid`."""
     from cvm.audit.signatures import public_key
     from cvm.errors import Invalid, Location
     from cvm.program.files import read_bytes
@@ -169,7 +169,7 @@ def _key(words: str) -> bytes:
 
 
 def _goal(level: str | None, sample: int | None, judge: int | None, salt: str | None) -> Level | None:
-    """The level to reach (None: as far as the receipt claims anything). Raises `Usage` for options that it excludes."""
+    """The level to reach (None: as far as the receipt claims anything). Raises `Usage` for options that exclude it."""
     from cvm.audit import LEVELS
     from cvm.audit.verdict import NOT_EXECUTED
 
@@ -194,7 +194,7 @@ def _verify_one(path: Path, given: _Given, question: _Question, threads: int | N
     inputs = verified.program.inputs
     known = bool(given.inputs) or not inputs
     if receipt.claim.program.hex() != verified.program.digest:
-        known = False  # the files are for another program, and need not fit this one
+        known = False  # the files belong to another program, and need not fit this one
     with progress("verifying", len(receipt.claim.runs)) as advance:
         verdict = verify(
             receipt,
@@ -230,7 +230,7 @@ def _verify_one(path: Path, given: _Given, question: _Question, threads: int | N
 
 @contextmanager
 def _counted(found: Sequence[Finished], total: int, log: Path | None) -> Iterator[None]:
-    """Where the work is interrupted, say how much of it is done and how it goes on."""
+    """If the work is interrupted, print how much of it is done and how it can go on."""
     try:
         yield
     except KeyboardInterrupt:

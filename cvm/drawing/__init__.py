@@ -1,4 +1,4 @@
-"""Networks as pictures: boxes and lines as SVG, which loads nothing and is as light or dark as the page around it."""
+"""Networks as pictures: boxes and lines as SVG, which loads nothing and takes its colours from the page around it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 WIDTH, HEIGHT, GAP, LANE = 188, 38, 22, 10
-"""Of boxes, between boxes, and of lines that pass by, in pixels."""
+"""In pixels: the size of boxes, the space between boxes, and the space for lines that pass by."""
 LETTERS = 20
-"""Letters of a line of text that fit a box."""
+"""The most letters of a line of text in a box."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """An input, a state or an operation: two lines of text, and what a pointer over it shows."""
+    """An input, a state or an operation: two lines of text, and the text that a pointer over it shows."""
 
     kind: str
     name: str
@@ -44,15 +44,15 @@ class Box:
 
 
 class Tensor(Protocol):
-    """A tensor as far as a drawing shows it."""
+    """The parts of a tensor that a drawing needs."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the tensor."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape."""
+        """The shape of the tensor."""
 
     @property
     def lo(self) -> int:
@@ -60,23 +60,23 @@ class Tensor(Protocol):
 
     @property
     def hi(self) -> int:
-        """The greatest."""
+        """The greatest integer that it may hold."""
 
 
 class Declared(Protocol):
-    """An input or a state as far as a drawing shows it."""
+    """The parts of an input or a state that a drawing needs."""
 
     @property
     def value(self) -> Tensor:
-        """Its tensor."""
+        """The tensor of the input or state."""
 
 
 class Operation(Protocol):
-    """An operation as far as a drawing shows it."""
+    """The parts of an operation that a drawing needs."""
 
     @property
     def op(self) -> str:
-        """How it is called."""
+        """The name of the operation."""
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -84,34 +84,34 @@ class Operation(Protocol):
 
     @property
     def outputs(self) -> Sequence[Tensor]:
-        """What it gives."""
+        """The tensors that it makes."""
 
 
 class Network(Protocol):
-    """A program as far as a drawing shows it."""
+    """The parts of a program that a drawing needs."""
 
     @property
     def inputs(self) -> Sequence[Declared]:
-        """Its inputs."""
+        """The inputs of the program."""
 
     @property
     def state(self) -> Sequence[Declared]:
-        """Its state."""
+        """The state of the program."""
 
     @property
     def nodes(self) -> Sequence[Operation]:
-        """Its operations, in execution order."""
+        """The operations of the program, in execution order."""
 
 
 Step: TypeAlias = tuple[str, Sequence[str], Sequence[Tensor]]
-"""An input, a state or an operation: how it is called, the names that it reads, and what it gives."""
+"""An input, a state or an operation: its name, the names that it reads, and the tensors that it makes."""
 
 ALONE = ":root{background:#fff;color:#222}@media(prefers-color-scheme:dark){:root{background:#1b1b1b;color:#ddd}}"
-"""The style sheet of a picture in a file of its own, which no page around it colours."""
+"""The style sheet of a picture in a file of its own, without a page around it."""
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """Names in one line, of which the last ones are counted where there are many."""
+    """Names in one line; if there are more than ``most``, the last ones are only counted."""
     return ", ".join(names if len(names) <= most else [*names[:most], f"{len(names) - most} more"])
 
 
@@ -129,7 +129,7 @@ def network_html(headline: str, steps: Sequence[Step], most: int = 400) -> str:
 
 
 def network_svg(steps: Sequence[Step], most: int = 2000, style: str = "") -> str | None:
-    """A network, of ``most`` steps at most, with a style sheet. None for one that is too large to be looked at."""
+    """A network of at most ``most`` steps, with a style sheet. None for a network that is too large to be read."""
     makers: dict[str, int] = {}
     edges: dict[tuple[int, int], None] = {}
     boxes = []
@@ -144,7 +144,7 @@ def network_svg(steps: Sequence[Step], most: int = 2000, style: str = "") -> str
 def svg(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], most: int, style: str = "") -> str | None:
     """The drawing of boxes and the edges between their numbers, each from a lower to a higher one.
 
-    None for more than ``most`` boxes, or where so many lines are long that nobody could follow them.
+    None for more than ``most`` boxes, or for so many long lines that nobody could follow them.
     """
     if len(boxes) > most:
         return None

@@ -1,8 +1,8 @@
-"""Layered drawings of graphs: where boxes stand and how the lines between them run. Pure geometry.
+"""Layered drawings of graphs: the positions of boxes and of the lines between them. Pure geometry.
 
-Four steps, each deterministic: layers by longest path; an edge that crosses layers gets a waypoint in each of them;
-the order within layers by sweeps of barycentres; and positions as near to the neighbours as the order allows, by
-isotonic regression, so that chains run straight.
+Four steps, each deterministic. Layers follow from the longest path. An edge that crosses layers gets a waypoint in each
+of them. Sweeps of barycentres find the order within layers. Isotonic regression finds the positions: as near to the
+neighbours as the order allows, so that chains run straight.
 
 Source: Sugiyama, Tagawa, Toda, Methods for Visual Understanding of Hierarchical System Structures, 1981.
 """
@@ -21,7 +21,7 @@ _SWEEPS = 12
 _LIGHT = 1e-4
 """The weight of a waypoint relative to a box: less than 1, so that lines give way to boxes."""
 _WAYPOINTS = 50_000
-"""Crossings of layers above which nothing is drawn: nobody could read it."""
+"""A graph with more crossings of layers than this is not drawn: nobody could read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Line:
     source: int
     target: int
     points: tuple[Point, ...]
-    """The point at each side of the layers between, from top to bottom: two for every layer that is crossed."""
+    """The points where the edge enters and leaves each layer between, from top to bottom: two for every layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ def lay_out(
 ) -> Drawing | None:
     """Lay out ``count`` boxes of one size, top to bottom; every edge runs from a lower to a higher number.
 
-    ``gap`` is the space between layers and between boxes, ``lane`` that for a line that passes a layer. None for a
-    graph with so many long edges that its drawing would say nothing.
+    ``gap`` is the space between layers and between boxes, ``lane`` the space for a line that passes a layer. None for a
+    graph with so many long edges that its drawing would be unreadable.
     """
     assert all(0 <= source < target < count for source, target in edges)
     layers = _layers(count, edges)
@@ -84,7 +84,7 @@ def lay_out(
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each box: one below the lowest that it comes after; or right above the first that reads it."""
+    """The layer of each box: one below the lowest box that it reads, or just above the first box that reads it."""
     layers = [0] * count
     into: list[list[int]] = [[] for _ in range(count)]
     out: list[list[int]] = [[] for _ in range(count)]
@@ -205,9 +205,9 @@ def _spread(
     gap: float,
     middles: list[float],
 ) -> None:
-    """Set the items of a row as near to their wishes (weighted squares) as their order and extents allow.
+    """Place the items of a row as near to their wishes (weighted squares) as their order and extents allow.
 
-    With the distances between neighbours taken off, that is isotonic regression: adjacent violators are pooled.
+    After the distances between neighbours are subtracted, this is isotonic regression: adjacent violators are pooled.
     """
     shifts, shift = [], 0.0
     for index, item in enumerate(row):
@@ -228,7 +228,7 @@ def _spread(
 
 
 def _points(chain: Sequence[int], middles: Sequence[float], tops: Sequence[float], height: float) -> tuple[Point, ...]:
-    """Where an edge enters and leaves each layer, between the sides of its two boxes."""
+    """The points where an edge enters and leaves each layer, between the sides of its two boxes."""
     first, *waypoints, last = chain
     points = [(middles[first], tops[first] + height)]
     for item in waypoints:

@@ -41,27 +41,27 @@ def _hasher() -> leaves.Hasher | None:
         from cvm.executors.native.runtime.sha256 import hasher
 
         return hasher()
-    except (ImportError, OSError):  # llvmlite does not load here
+    except (ImportError, OSError):  # llvmlite cannot be loaded here
         return None
 
 
 leaves.offer(_hasher)
 
 EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy, "native": _native})
-"""All executors by name, imported when first made."""
+"""All executors by name. Their modules are imported when the first one is made."""
 
 
 CONCURRENT = frozenset({"native"})
-"""Executors that gain by computing several runs at once, each on one thread: they let go of the interpreter."""
+"""The executors that release the interpreter's lock, so that several runs, each on one thread, gain from more cores."""
 
 
 def default() -> tuple[str, str]:
-    """The name of the fastest executor that can be trusted on this machine, and why it is that one."""
+    """The name of the fastest executor that can be trusted on this machine, and the reason for the choice."""
     try:
         from cvm.executors.native.runtime.select import choice
 
         found = choice()
-    except (ImportError, OSError) as error:  # not there, or not to be loaded
+    except (ImportError, OSError) as error:  # llvmlite is not installed, or cannot be loaded
         return "numpy", f"machine code needs llvmlite: {error}"
     if found.machine is None:
         return "numpy", found.reason
@@ -69,7 +69,7 @@ def default() -> tuple[str, str]:
 
 
 def choose_executor(wish: str | None = None) -> tuple[str, str]:
-    """The name of the executor to use, and why that one."""
+    """The name of the executor to use, and the reason: ``wish`` if it is given, else `default`."""
     return default() if wish is None else (wish, "asked for")
 
 

@@ -1,8 +1,8 @@
-"""The executor contract: what every executor takes, gives and promises.
+"""The contract of executors: what every executor takes, returns and promises.
 
-An executor is made once from a verified program and run many times. It keeps no state of its own: state goes in with
-every run and comes out of it. Everything it returns is an independent, writable, C-contiguous int32 array; it never
-writes to what it was given.
+An executor is made once from a verified program and run many times. It keeps no state: every run takes the state as an
+argument and returns the next one. Every array that it returns is an independent, writable, C-contiguous int32 array. It
+never writes to the arrays that it is given.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.program.model import Program, Value
+from cvm.program import Program
+from cvm.program.model import Value
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -41,7 +42,7 @@ Int32Array: TypeAlias = npt.NDArray[np.int32]
 Watch: TypeAlias = "Callable[[Mapping[str, Int32Array]], None]"
 """A function that gets tensors of a run by name. They belong to the executor and may change as soon as it returns."""
 WINDOW = 2**23
-"""Bytes of tensors that are shown at once, unless a single node gives more."""
+"""The most bytes of tensors that are shown at once, unless the outputs of a single node have more."""
 Capture: TypeAlias = frozenset[str] | Literal["all"]
 """Names of values to return besides the outputs; "all" stands for every input, state and node output."""
 
@@ -70,10 +71,10 @@ class Executor(Protocol):
     ) -> RunResult:
         """Run once. ``inputs`` and ``state`` are keyed by value name; `initial_state` gives the first state.
 
-        The result holds the values of the program's outputs and those in ``capture``. ``watch`` is shown every tensor
-        exactly once, as the run goes on: first all inputs and the state, then the outputs of nodes in execution order,
-        as many nodes at once as `windows` says. Raises `Invalid` where the arrays are not what the program declares,
-        and what ``watch`` raises; nothing else can fail.
+        The result holds the program's outputs and the values in ``capture``. ``watch`` is called during the run, and
+        gets every tensor exactly once: first all inputs and the state, then the outputs of nodes in execution order, as
+        many nodes at once as `windows` says. Raises `Invalid` if the arrays are not as the program declares them, and
+        any exception that ``watch`` raises; nothing else can fail.
         """
 
     def explain(self) -> tuple[str, ...]:
@@ -98,8 +99,9 @@ def initial_state(program: Program) -> dict[str, Int32Array]:
 
 
 def windows(program: Program, size: int | None = None) -> list[tuple[int, int]]:
-    """The nodes whose outputs are shown together: from the first of each pair up to the second. They have at most
-    ``size`` bytes (None: `WINDOW`), or are those of one node.
+    """The windows: nodes whose outputs are shown together, as pairs (first node, end).
+
+    The outputs of a window have at most ``size`` bytes (None: `WINDOW`), or the window is a single node.
     """
     bound = WINDOW if size is None else size
     ends: list[tuple[int, int]] = []
@@ -114,7 +116,7 @@ def windows(program: Program, size: int | None = None) -> list[tuple[int, int]]:
 
 
 def feeds(program: Program, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]) -> dict[str, Int32Array]:
-    """The arrays that a run starts from: all inputs and state values, checked and C-contiguous, not copied if they are.
+    """The arrays that a run starts from: all inputs and state values, checked, and copied unless they are C-contiguous.
 
     Raises `Invalid` with code ``executors.<feed>.<rule>``, feed being ``input`` or ``state`` and rule being ``names``,
     ``dtype``, ``shape`` or ``interval``. The proofs of a program hold for no other arrays.

@@ -32,7 +32,7 @@ class FormalExecutor:
         capture: Capture = frozenset(),
         watch: Watch | None = None,
     ) -> RunResult:
-        """See `cvm.executors.Executor.run`; ``watch`` is shown the tensors when all are known."""
+        """See `cvm.executors.Executor.run`. ``watch`` is called when all tensors are computed."""
         program = self._program
         fed = feeds(program, inputs, state)
         names = returned(program, capture)

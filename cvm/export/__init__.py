@@ -1,1 +1,1 @@
-"""Programs as models of other systems."""
+"""Export of programs and graphs as models of other systems."""

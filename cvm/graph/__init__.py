@@ -1,4 +1,6 @@
-"""The meeting point of all front ends."""
+"""The graph IR: declared operations on real tensors. Every front end produces it; lowering and the
+reference read it.
+"""
 
 from cvm.graph.builder import GraphBuilder
 from cvm.graph.declaration import Declaration, declaration, declarations

@@ -1,4 +1,4 @@
-"""A `QuantizedGraph` while a front end makes it: operations under fresh names, with the shapes of their rules."""
+"""The builder of a `QuantizedGraph` for front ends: it adds operations under fresh names and infers their shapes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DTYPES: dict[str, _DType] = {"tensor<integer>": "integer", "tensor<logical>": "
 
 
 class GraphBuilder:
-    """Tensors and operations in order. Rank 0 is (1,) here: these graphs have tensors, and no numbers.
+    """Tensors and operations in order. A number is a tensor of shape (1,) here: these graphs have no tensors of rank 0.
 
-    ``stage`` names the front end in messages. A subclass may say how results are named (`origin`,
-    `name_of_constant`, `is_taken`) and note what is made (`made`).
+    ``stage`` names the front end in messages. A subclass may decide how results are named (`origin`,
+    `name_of_constant`, `is_taken`) and record each new result (`made`).
     """
 
     def __init__(self, stage: str) -> None:
@@ -34,24 +34,24 @@ class GraphBuilder:
         self._operations: list[GraphOperation] = []
         self._numbers: dict[str, int] = {}
 
-    # What a front end decides
+    # Decisions of the front end
 
     def origin(self) -> tuple[str, str]:
-        """The name that results get where none is wished, and the operator that is translated; "" for none."""
+        """The default name of results, and the operator that is being translated; each "" where there is none."""
         return "", ""
 
     def name_of_constant(self) -> str:
-        """The name that a constant gets where it is free."""
+        """The name that a constant gets unless another tensor has it."""
         return "constant"
 
     def made(self, name: str) -> None:
-        """Take note of a new result."""
+        """Record a new result. A front end overrides this where it needs to."""
 
     def is_taken(self, name: str) -> bool:
-        """Whether a name is used already, so that a new tensor cannot have it."""
+        """Whether a tensor has this name already."""
         return name in self._tensors
 
-    # What is there
+    # Queries
 
     def shape(self, name: str) -> Shape:
         """The shape of a tensor."""
@@ -65,15 +65,17 @@ class GraphBuilder:
         tensors, operations = dict(self._tensors), tuple(self._operations)
         return verify(QuantizedGraph(name, tuple(inputs), tuple(outputs), tensors, operations, digest), self._stage)
 
-    # What is added
+    # Additions
 
     def external(self, name: str, shape: Sequence[int], quantizer: Quantizer | None) -> str:
-        """Add a tensor that the caller gives, under a free name; returns the name."""
+        """Add a tensor that the caller gives, under a name that no tensor has yet; returns the name."""
         self._tensors[name] = GraphTensor(name, tuple(shape) or (1,), "external", quantizer=quantizer)
         return name
 
     def variable(self, name: str, values: npt.NDArray[Any], quantizer: Quantizer | None) -> str:
-        """Add state, which ``update`` changes, with its first codes or numbers; returns its name, which is free."""
+        """Add a state that `update` changes, with its initial codes or numbers; returns its name, made unique if need
+        be.
+        """
         name = self._fresh(name)
         data = TensorData(np.asarray(values), quantizer)
         shape = data.values.shape or (1,)
@@ -81,7 +83,9 @@ class GraphBuilder:
         return name
 
     def zero_state(self, name: str, shape: Sequence[int], quantizer: Quantizer | None) -> str:
-        """Add state that is zero before the first run, which ``update`` changes; returns the name, as `variable`."""
+        """Add a state that is zero before the first run and that `update` changes; returns its name, as `variable`
+        does.
+        """
         name = self._fresh(name)
         extents = tuple(shape) or (1,)
         data = TensorData(np.zeros(extents), None)
@@ -89,7 +93,7 @@ class GraphBuilder:
         return name
 
     def constant(self, values: npt.NDArray[Any], shape: Sequence[int], quantizer: Quantizer | None = None) -> str:
-        """Add a constant tensor: numbers as they are, or codes."""
+        """Add a constant tensor, from real numbers (no quantiser) or from codes; returns its name."""
         name = self._fresh(self.name_of_constant())
         shape = tuple(shape) or (1,)
         items = np.asarray(values).reshape(shape)
@@ -126,10 +130,10 @@ class GraphBuilder:
     ) -> list[str]:
         """Add an operation; returns the names of its results.
 
-        ``operands`` are the first inputs in the order of the declaration, ``inputs`` others by name; what is not given
-        gets the default value of the declaration. Every result gets ``quantizer``, and the declared data type;
-        ``dtype`` says which one where the declaration leaves it open, "scalar" otherwise. Raises `Invalid`
-        (``graph.shapes``) for arguments that the operation does not admit.
+        ``operands`` are the first inputs in the order of the declaration, ``inputs`` are others by name; a parameter
+        that is not given gets the default value of the declaration. Every result gets ``quantizer`` and the declared
+        data type; where the declaration leaves the data type open, ``dtype`` gives it (default "scalar"). Raises
+        `Invalid` (``graph.shapes``) for arguments that the operation does not admit.
         """
         declared = declaration(op)
         given = {item.name: operand for item, operand in zip(declared.inputs, operands, strict=False)}
@@ -152,14 +156,14 @@ class GraphBuilder:
     def reshape(
         self, name: str, shape: Sequence[int], quantizer: Quantizer | None = None, dtype: _DType | None = None
     ) -> str:
-        """Add a reshaping, also where the shape is the same."""
+        """Add a `reshape`, even where the shape does not change; returns the name of its result."""
         return self.emit("reshape", name, shape=tuple(shape) or (1,), quantizer=quantizer, dtype=dtype)
 
     def _fresh(self, wish: str) -> str:
         return self._numbered(wish) if self.is_taken(wish) else wish
 
     def _numbered(self, wish: str) -> str:
-        """The first free name of ``wish.2``, ``wish.3``, ..; a name that was once taken is not asked for again."""
+        """The first free name of ``wish.2``, ``wish.3``, ..; names that were found taken before are not tried again."""
         number = self._numbers.get(wish, 2)
         while self.is_taken(f"{wish}.{number}"):
             number += 1

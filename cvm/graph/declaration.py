@@ -41,16 +41,16 @@ class Parameter:
 
     @property
     def tensor(self) -> bool:
-        """Whether it is a tensor or an array of tensors, not an attribute."""
+        """Whether the parameter is a tensor or an array of tensors, and not an attribute."""
         return self.type.startswith("tensor")
 
     @property
     def many(self) -> bool:
-        """Whether it is an array."""
+        """Whether the parameter is an array."""
         return self.type.endswith("[]")
 
     def admits(self, value: Any) -> bool:
-        """Whether an attribute may have this value. Exact numbers only; an integer is a number too."""
+        """Whether an attribute may have this value. Numbers must be exact; an integer counts as a number, too."""
         return _is_of(value, self.type)
 
 
@@ -63,7 +63,7 @@ class Declaration:
     results: tuple[Parameter, ...]
     meaning: str
     source: str
-    """Where the meaning is written: a section of NNEF 1.0.1, or what else."""
+    """The source of the meaning: a section of NNEF 1.0.1, or the document of another format."""
 
     @property
     def inputs(self) -> tuple[Parameter, ...]:

@@ -22,7 +22,7 @@ from cvm.quantization import Quantizer
 __all__ = ["Attribute", "GraphOperation", "GraphTensor", "Operand", "QuantizedGraph", "TensorData"]
 
 Operand: TypeAlias = "str | Fraction | bool | tuple[Operand, ...]"
-"""A tensor's name, a literal (an exact number or a logical value), or an array of operands."""
+"""An operand: the name of a tensor, a literal (an exact number or a logical value), or an array of operands."""
 
 Attribute: TypeAlias = "bool | int | Fraction | str | tuple[Attribute, ...]"
 """A concrete attribute: arrays and tuples are both tuples, scalars exact rationals, integers Python integers."""
@@ -42,7 +42,7 @@ class TensorData:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GraphTensor:
-    """One tensor of the graph. Rank 0 exists only here."""
+    """One tensor of the graph. Only graphs have tensors of rank 0; the tensors of programs have at least one axis."""
 
     name: str
     shape: tuple[int, ...]

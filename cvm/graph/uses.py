@@ -1,4 +1,4 @@
-"""Who makes and who reads the tensors of a graph."""
+"""The operations that make and that read each tensor of a graph."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cvm.graph.model import GraphOperation, Operand
 __all__ = ["REARRANGING", "makers", "names_in", "readers"]
 
 REARRANGING = frozenset(("copy", "gather", "reshape", "slice", "squeeze", "tile", "transpose", "unsqueeze"))
-"""Operations whose result consists of items of their first operand, each as often as may be, in any order."""
+"""Operations whose result consists of elements of their first operand, in any order and any number of times each."""
 
 
 def names_in(operand: Operand) -> Iterator[str]:
-    """The tensors that an operand names."""
+    """The names of the tensors in an operand."""
     if isinstance(operand, str):
         yield operand
     elif isinstance(operand, tuple):
@@ -22,12 +22,12 @@ def names_in(operand: Operand) -> Iterator[str]:
 
 
 def makers(operations: Iterable[GraphOperation]) -> dict[str, GraphOperation]:
-    """The operation that computes each tensor."""
+    """The operation that computes each tensor, by the name of the tensor."""
     return {name: operation for operation in operations for name in operation.outputs}
 
 
 def readers(operations: Iterable[GraphOperation]) -> dict[str, list[tuple[GraphOperation, str]]]:
-    """The operations that read each tensor, in order, each with the parameter that it reads it as."""
+    """The operations that read each tensor, in order, each with the name of the parameter through which it reads it."""
     found: dict[str, list[tuple[GraphOperation, str]]] = {}
     for operation in operations:
         for parameter, operand in operation.inputs.items():

@@ -1,6 +1,6 @@
-"""Is a graph what `cvm.graph.model` promises? A table of rules, checked in one walk after every stage that makes one.
+"""The check that a graph is what `cvm.graph.model` promises: a table of rules, applied in one walk after every stage.
 
-A graph that breaks a rule is a defect of the stage that made it: a front end, or a pass over graphs.
+A graph that breaks a rule shows a defect of the stage that made it: a front end, or a pass over graphs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _single(walk: Walk) -> bool:
 def shapes_of_results(
     op: str, inputs: Mapping[str, Operand], attributes: Mapping[str, Attribute], tensors: Mapping[str, GraphTensor]
 ) -> list[Shape]:
-    """The shapes that the rule of an operation infers, arrays of results flattened. Raises what the rule raises."""
+    """The shapes that the rule of an operation infers, arrays of results flattened. Raises the errors of that rule."""
 
     def shape(operand: Operand) -> Any:
         if isinstance(operand, tuple):
@@ -81,7 +81,7 @@ def _shapes(walk: Walk) -> bool:
     found = [tensors[name].shape for name in operation.outputs]
     if len(found) != len(inferred):
         return False
-    # Front ends whose numbers are tensors of one item have no rank 0.
+    # Front ends that represent a number as a tensor of one element have no rank 0.
     return all(one == other or {one, other} == {(), (1,)} for one, other in zip(inferred, found, strict=True))
 
 
@@ -129,14 +129,14 @@ RULES = (
         lambda walk: all(_scales_fit(walk.graph.tensors[name]) for name in walk.operation.outputs),
     ),
 )
-"""What holds of every operation, in the order in which it is checked."""
+"""The rules that every operation must keep, in the order in which they are checked."""
 
 
 def verify(graph: QuantizedGraph, stage: str) -> QuantizedGraph:
-    """The graph itself, after one walk over its operations. ``stage`` names what has made it.
+    """Return the graph itself after one walk over its operations; ``stage`` names the stage that made it, for messages.
 
     Raises `Invalid` with code ``graph.<label>`` for the first rule that is broken, ``graph.operation`` for an operation
-    that is not declared, ``graph.boundary`` for inputs and outputs that are no tensors of the graph.
+    that is not declared, ``graph.boundary`` for an input or output that is not a tensor of the graph.
     """
     known = {name for name, tensor in graph.tensors.items() if tensor.kind != "computed"}
     if any(name not in known or graph.tensors[name].kind != "external" for name in graph.inputs):

@@ -1,9 +1,9 @@
 """Exact lowering: from a `cvm.graph.QuantizedGraph` to an integer `cvm.program.Program`.
 
-`forms` say what a tensor is on the way, `context` what rules read and write, one module of `rules` for each section of
-NNEF chapter 4 says how its operations are computed, with `parts` that several rules share, and `proofs` turn a form
-into codes. The result computes exactly the codes that the graph denotes, tensor by tensor; where a rule is only
-bounded, the program's provenance says so.
+`forms` describe a tensor before it has codes; `context` holds what rules read and write. Each module of `rules` lowers
+the operations of one section of NNEF chapter 4; several rules share `parts`. `proofs` compute the codes of a form. The
+program computes exactly the codes that the graph denotes, tensor by tensor; where a rule is only bounded, the program's
+provenance says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from cvm.lowering.forms.logarithms import known_powers
 from cvm.lowering.outputs import output
 from cvm.lowering.proofs.fixed_point import requantize
 from cvm.lowering.rules.state import introduce_state, updated_variables
-from cvm.program.model import OP_SET, Program, Provenance
+from cvm.program import Program
+from cvm.program.model import OP_SET, Provenance
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.timing import timed
 
@@ -29,11 +30,10 @@ __all__ = ["CLAIMS", "REFUSALS", "RULES", "Claim", "lower"]
 
 
 def lower(graph: QuantizedGraph, limits: Limits = DEFAULT, op_set: int = OP_SET) -> Program:
-    """The integer program that computes the graph, of ops of versions of the op-set up to ``op_set``.
+    """The integer program that computes the graph, with ops of op-set versions up to ``op_set``.
 
-    Raises `Unsupported` where an operation has no rule (``lowering.operation``), a tensor needs a quantiser
-    (``lowering.unquantized``) or no exact form fits (``lowering.unprovable``); `Invalid` where a constant breaks a
-    rule.
+    Raises `Unsupported` if an operation has no rule (``lowering.operation``), a tensor needs a quantiser
+    (``lowering.unquantized``) or no exact form fits (``lowering.unprovable``); `Invalid` if a constant breaks a rule.
     """
     graph = with_coded_thresholds(graph)
     lowering = Lowering(graph, limits, op_set)
@@ -64,7 +64,9 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT, op_set: int = OP_SET)
 
 
 def _last_readers(graph: QuantizedGraph) -> list[list[str]]:
-    """For each operation the tensors that no later one reads, nor the caller: constants among them are forgotten."""
+    """For each operation, the tensors that neither a later operation nor the caller reads. Constants among them are
+    released.
+    """
     later = set(graph.outputs)
     found: list[list[str]] = []
     for operation in reversed(graph.operations):
@@ -75,7 +77,7 @@ def _last_readers(graph: QuantizedGraph) -> list[list[str]]:
 
 
 def _accept(lowering: Lowering, name: str, result: Result) -> None:
-    """Give a result its quantiser, or keep it symbolic where it has none."""
+    """Compute the codes of a result if its tensor has a quantiser; otherwise keep its form."""
     tensor = lowering.graph.tensors[name]
     shape = tensor.shape or (1,)
     if isinstance(result, LinearForm) and not result.terms:

@@ -1,6 +1,6 @@
-"""What is claimed of each operation, declared where its rule is entered: exact or bounded, how, and what is refused.
+"""The claim of each operation: exact or bounded, how it is computed, and what is refused. It is declared with the rule.
 
-``cvm ops --nnef`` and ``docs/nnef-operations.md`` show these records; tests hold them against many random documents.
+``cvm ops --nnef`` and ``docs/nnef-operations.md`` show these records. Tests check them with many random documents.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["CLAIMS", "REFUSALS", "Claim", "bounded", "exact", "with_accuracy"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a lowering rule promises.
+    """The promise of a lowering rule.
 
-    ``exact``: every code is that of the real-number meaning. ``bounded``: the report of each tensor says by how many
-    codes it may be off, and ``reason`` says why that is not proven to be none. ``how`` is the recipe. ``refuses`` are
-    the conditions, beyond those of `REFUSALS`, under which a document does not compile.
+    ``exact``: every code is that of the meaning in real numbers. ``bounded``: the report of each tensor gives a bound
+    of the difference in codes, and ``reason`` says why it is not proven to be zero. ``how`` says how the operation is
+    computed. ``refuses`` are the conditions, besides those of `REFUSALS`, under which a document does not compile.
     """
 
     kind: Literal["exact", "bounded"]
@@ -34,7 +34,7 @@ def exact(how: str, *refuses: str) -> Claim:
 
 
 def bounded(how: str, reason: str, *refuses: str) -> Claim:
-    """The claim of a bound per tensor, and why there is no proof of exactness."""
+    """The claim that the report of each tensor bounds the difference; ``reason`` says why exactness is not proven."""
     return Claim("bounded", how, reason, refuses)
 
 
@@ -43,33 +43,33 @@ CLAIMS: dict[str, Claim] = {
     "variable": exact("codes of its quantiser, computed in rationals from the stored items; state if it is updated"),
     "constant": exact("the rationals of the decimal text, or the codes of its quantiser"),
 }
-"""The claim on each operation, by the name it has in the graph; `cvm.lowering.context.rule` enters the others.
+"""The claim of each operation, by its name in the graph; `cvm.lowering.context.rule` enters the others.
 
-Operations of which a graph may ask for more accuracy have a claim for that too, under the name of `with_accuracy`.
+An operation for which a graph may ask more accuracy has a second claim, under the name that `with_accuracy` gives.
 """
 
 
 def with_accuracy(operation: str, accuracy: object) -> str:
-    """The name of the claim and of the rule: that of the operation, with the accuracy where it is not the default."""
+    """The name of a claim and of its rule: the operation, followed by the accuracy unless that is the default."""
     return operation if accuracy == "default" else f"{operation}(accuracy = {accuracy!r})"
 
 
 REFUSALS: Mapping[str, str] = MappingProxyType(
     {
-        "lowering.unquantized": "a tensor without a quantiser must be integers here, and is not: an input, an updated "
-        "variable or an output of real numbers; a sum that does not fit; a function of more than 2^18 combinations of "
-        "codes",
+        "lowering.unquantized": "a tensor without a quantiser must consist of integers here, and does not: an input, "
+        "an updated variable or an output of real numbers; a sum that does not fit; a function of more than 2^18 "
+        "combinations of codes",
         "lowering.range": "integers between operations are not proven to fit 32 bits",
-        "lowering.overflow": "integers of a data type are not proven to fit it, and do not wrap there",
+        "lowering.overflow": "integers are not proven to fit their data type, whose arithmetic does not wrap",
         "lowering.unprovable": "sums of integers times their scales do not fit 64 bits, or a function of them "
         "has too many thresholds",
         "lowering.undefined": "a function has no value and no limit at a number that a code stands for: 1 / 0, "
         "log(-1), (-1) ^ 0.5",
-        "lowering.undecided": "a composed function comes closer to the middle of two codes, or to another number, than "
-        "3,200 digits tell",
-        "lowering.rounding": "a quantiser rounds toward zero, or half to even, what a rule rounds by itself; toward "
-        "zero what holds roots; sums whose ties, or whose parts beyond zero, do not fit 64 bits; a quantiser that "
-        "wraps has a step that is no power of two",
+        "lowering.undecided": "a composed function is so near to the middle of two codes, or to another number, that "
+        "3,200 digits do not decide on which side it lies",
+        "lowering.rounding": "a quantiser rounds toward zero, or half to even, but the rule has a rounding of its own; "
+        "a quantiser rounds toward zero numbers that contain roots; sums whose ties, or whose positive and negative "
+        "parts, do not fit 64 bits; a quantiser that wraps has a step that is no power of two",
         "lowering.bits": "codes of more than 16 bits, where each step between codes has a threshold of its own",
         "lowering.logarithmic": "logarithmic codes of more than 12 bits on a tensor that is computed or given; powers "
         "of two that are too far apart where integers are needed; softmax of many items with a logarithmic result",

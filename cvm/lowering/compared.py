@@ -1,8 +1,8 @@
-"""Stored thresholds as codes of what they are compared with.
+"""Stored thresholds are replaced by codes of the quantiser of the numbers that they are compared with.
 
-A tree that was written out as tensor operations looks its thresholds up in a table of floats and compares them with
-features that have codes. ``x < c`` splits the codes of x into those below c and the others, so the code where the
-split lies says the same as c. With such codes a comparison is one of two integers, whatever float c was.
+A decision tree that is written as tensor operations looks its thresholds up in a table of floats, and compares them
+with features that have codes. ``x < c`` divides the codes of x into those below c and the others, so the first code of
+the second part can replace c. Then a comparison compares two integers, whatever float c was.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Integers: TypeAlias = npt.NDArray[np.object_]
 """Python integers, of any size."""
 
 _SCALED = frozenset(("add", "sub", "mul", "div"))
-"""Operations that scale or shift all items alike where the second operand is a number."""
+"""Operations that scale or shift all items equally if the second operand is a number."""
 _ROUNDED_UP = {("lt", "y"): True, ("ge", "y"): True, ("gt", "y"): False, ("le", "y"): False,
                ("lt", "x"): False, ("ge", "x"): False, ("gt", "x"): True, ("le", "x"): True}  # fmt: skip
 """By comparison and parameter of the threshold c: whether it splits ``q < c`` from ``q >= c``, or ``q <= c`` from
@@ -35,17 +35,17 @@ _ROUNDED_UP = {("lt", "y"): True, ("ge", "y"): True, ("gt", "y"): False, ("le", 
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """How a table is compared: with codes of a quantiser, and rounded up or down to these."""
+    """How a table is compared: the quantiser of the other operand, and whether thresholds are rounded up or down."""
 
     quantizer: LinearQuantizer
     up: bool
 
 
 def with_coded_thresholds(graph: QuantizedGraph) -> QuantizedGraph:
-    """The graph with codes in each table of floats that is looked up by computed indices and only compared then.
+    """The graph with codes in each table of floats that is read at computed indices and then only compared.
 
-    The other side of every comparison must be items of tensors with one and the same quantiser, and all comparisons
-    must split alike; any other table stays. All comparisons have the results that they had.
+    The other operand of every comparison must consist of items of tensors with the same quantiser, and all comparisons
+    must divide the codes in the same way. Other tables are not changed. No comparison changes its result.
     """
     names = [name for name, tensor in graph.tensors.items() if _holds_floats(tensor)]
     looked_up = _looked_up(graph, set(names))
@@ -68,7 +68,7 @@ def _holds_floats(tensor: GraphTensor) -> bool:
 
 
 def _looked_up(graph: QuantizedGraph, names: set[str]) -> set[str]:
-    """Those of the names that a gather reads at computed indices."""
+    """The names of the tensors that a gather reads at computed indices."""
     stored = {name for name, tensor in graph.tensors.items() if tensor.kind == "constant"}
     return {
         str(operation.inputs["input"])
@@ -80,7 +80,7 @@ def _looked_up(graph: QuantizedGraph, names: set[str]) -> set[str]:
 
 
 class _Splits:
-    """What reads each tensor of a graph, and what its items are compared with."""
+    """The operations that read each tensor of a graph, and the tensors with which its items are compared."""
 
     def __init__(self, graph: QuantizedGraph) -> None:
         self._graph = graph
@@ -88,7 +88,7 @@ class _Splits:
         self._readers = readers(graph.operations)
 
     def of(self, table: str) -> _Split | None:
-        """How a table is compared, if nothing else is done with its items and all comparisons are alike."""
+        """How a table is compared; None if its items are also used otherwise, or if its comparisons differ."""
         found: set[_Split] = set()
         pending = [table]
         while pending:
@@ -111,7 +111,7 @@ class _Splits:
         return None if quantizer is None or up is None else _Split(quantizer, up)
 
     def _source(self, operand: Operand) -> LinearQuantizer | None:
-        """The quantiser of the tensor whose items an operand consists of, scaled and shifted as they are."""
+        """The quantiser of the tensor that an operand's items come from, scaled and shifted as these items are."""
         factor, shift = Fraction(1), Fraction(0)
         while isinstance(operand, str):
             quantizer = self._graph.tensors[operand].quantizer
@@ -131,7 +131,7 @@ class _Splits:
 
 
 def _moved(quantizer: Quantizer, factor: Fraction, shift: Fraction) -> LinearQuantizer | None:
-    """The quantiser of ``factor * x + shift`` for the x of one scale and offset."""
+    """The quantiser of ``factor * x + shift``, for an x whose quantiser has one scale and offset; None for others."""
     if not isinstance(quantizer, LinearQuantizer) or not quantizer.per_tensor:
         return None
     scale, offset = quantizer.scale[0] * factor, quantizer.offset[0] * factor + shift
@@ -139,9 +139,9 @@ def _moved(quantizer: Quantizer, factor: Fraction, shift: Fraction) -> LinearQua
 
 
 def _coded(tensor: GraphTensor, split: _Split) -> TensorData | None:
-    """The codes that split those of the quantiser as the numbers of a table do; None where that is not proven.
+    """Codes that divide the quantiser's codes as the numbers of a table do; None if that is not proven.
 
-    One more code at either end stands for thresholds that no code reaches.
+    One more code at either end is used for thresholds that lie beyond all codes.
     """
     assert tensor.data is not None
     values, quantizer = tensor.data.values, split.quantizer
@@ -166,10 +166,10 @@ def _in_codes(values: npt.NDArray[Any], quantizer: LinearQuantizer) -> tuple[Int
 
 
 def _splits_alike(codes: Integers, numerators: Integers, denominator: int, ends: tuple[int, int], up: bool) -> bool:
-    """Whether each code k splits the codes of the quantiser as its number c does.
+    """Whether each code k divides the codes of the quantiser as its number c does.
 
-    Rounded up, all codes below k are below c, and k, if it is a code, is not. Rounded down, k and all codes below are
-    at most c, and k + 1 is above. At an end there is nothing on one side.
+    If numbers are rounded up, all codes below k must be below c, and k itself, if it is a code, must not be below c. If
+    they are rounded down, k and all codes below it must be at most c, and k + 1 must be above c.
     """
     lo, hi = ends
     below = (codes - 1 if up else codes) * denominator

@@ -43,7 +43,7 @@ __all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "rule"]
 
 
 class Coded:
-    """A result that a rule has quantised itself: a value of codes, and the bound, in codes, of their error.
+    """A result whose codes a rule has computed itself: the value of the codes, and the bound of their error in codes.
 
     With ``any_rounding`` the codes are rounded as the quantiser says. Otherwise they are rounded half up, and a
     quantiser with another rounding is refused.
@@ -60,7 +60,7 @@ Result: TypeAlias = "Form | Known | Coded"
 Rule: TypeAlias = "Callable[[Lowering], Sequence[Result]]"
 
 RULES: dict[str, Rule] = {}
-"""The lowering rule of each operation, by the name it has in the graph."""
+"""The lowering rule of each operation, by its name in the graph."""
 
 
 def rule(*operations: str, claim: Claim, accuracy: str = "default") -> Callable[[Rule], Rule]:
@@ -82,10 +82,10 @@ class Lowering(Emission):
         super().__init__(limits)
         self.graph = graph
         self.op_set = op_set
-        """The latest version of the op-set whose ops rules may emit."""
+        """The latest op-set version whose ops rules may emit."""
         self.forms: dict[str, Form] = {}
         self.lattices: dict[str, LinearForm] = {}
-        """The linear forms of tensors whose form is another one, where an operation has asked for them."""
+        """The linear forms of tensors that have a form of another kind, for which an operation has asked."""
         self.known = KnownTensors()
         self.values: dict[str, Value] = {}
         """The value of the program that holds the codes of each quantised tensor."""
@@ -103,7 +103,7 @@ class Lowering(Emission):
         return self.operand_of(self.operation.inputs[parameter], parameter)
 
     def operand_of(self, operand: Operand, parameter: str) -> FormOperand:
-        """As `operand`, for an item of an array of operands."""
+        """The same as `operand`, for an item of an array of operands."""
         if isinstance(operand, str):
             return self.forms[operand] if operand in self.forms else self.known[operand]
         if isinstance(operand, tuple):
@@ -121,14 +121,14 @@ class Lowering(Emission):
         return operand
 
     def linear(self, parameter: str) -> LinearForm:
-        """An operand as a linear form without a pending clamp; a constant is a form without terms.
+        """An operand as a linear form without a pending clamp. A constant becomes a form without terms.
 
-        Raises `Unsupported` (``lowering.unquantized``) where no linear form of int32 tensors is exact.
+        Raises `Unsupported` (``lowering.unquantized``) if no linear form of int32 tensors is exact.
         """
         return self.linear_of(self.operation.inputs[parameter], parameter)
 
     def linear_of(self, operand: Operand, parameter: str) -> LinearForm:
-        """As `linear`, for an item of an array of operands."""
+        """The same as `linear`, for an item of an array of operands."""
         found = self.operand_of(operand, parameter)
         if isinstance(found, Known):
             return LinearForm(found.shape, (), found.rationals())
@@ -140,14 +140,14 @@ class Lowering(Emission):
         form = self._linear(found, name)
         if form is None:
             raise self.needs_quantization(name)
-        # The table stays the form of the tensor, since functions of it are lowered from the table.
+        # The table remains the form of the tensor, since functions of the tensor are lowered from the table.
         self.lattices[name] = form
         return form
 
     def _linear(self, found: Form, name: str) -> LinearForm | None:
-        """An equal linear form of a form of another kind, or None.
+        """A linear form that equals a form of another kind, or None if there is none.
 
-        It is found by a table or, for a clamped sum, by comparison with its bounds.
+        It is computed by a table or, for a clamped sum, by comparing the sum with its bounds.
         """
         if not isinstance(found, TableForm):
             try:
@@ -164,7 +164,7 @@ class Lowering(Emission):
             return lattice(found)
 
     def single(self, parameter: str) -> tuple[Value, Rationals, Rationals, LinearForm]:
-        """An operand that is factor * X + constant for one value X of full extent: the value, factor and constant."""
+        """An operand factor * X + constant, for one value X of full extent: (X, factor, constant, form)."""
         form = self.linear(parameter)
         operand = self.operation.inputs[parameter]
         if all(term.factor.is_zero() for term in form.terms):
@@ -176,7 +176,7 @@ class Lowering(Emission):
         return form.terms[0].value, form.terms[0].factor, form.constant, form
 
     def coded(self, parameter: str) -> tuple[Value, Fraction, Fraction, LinearForm]:
-        """An operand that is factor * X + constant with one positive factor and one constant for the whole tensor."""
+        """The same as `single`, for an operand with one positive factor and one constant for the whole tensor."""
         value, factor, constant, form = self.single(parameter)
         if not (factor.uniform and constant.uniform) or factor.item() == 0:
             raise self.needs_quantization(str(self.operation.inputs[parameter]))
@@ -190,9 +190,9 @@ class Lowering(Emission):
         return self.graph.tensors[self.operation.outputs[0]].quantizer
 
     def linear_quantizer(self) -> LinearQuantizer | None:
-        """As `quantizer`, for operations that give codes of linear quantisers only.
+        """The same as `quantizer`, for operations that can only compute codes of linear quantisers.
 
-        Raises `Unsupported` (``lowering.logarithmic``).
+        Raises `Unsupported` (``lowering.logarithmic``) for a logarithmic quantiser.
         """
         quantizer = self.quantizer()
         if isinstance(quantizer, LogarithmicQuantizer):
@@ -204,7 +204,7 @@ class Lowering(Emission):
     def hold(self, tensor: GraphTensor, value: Value) -> None:
         """Record that ``value`` holds the codes of a quantised tensor, and enter the form of the tensor.
 
-        Raises `Unsupported` (``lowering.logarithmic``) where logarithmic codes are too many.
+        Raises `Unsupported` (``lowering.logarithmic``) if there are too many logarithmic codes.
         """
         shape, quantizer = tensor.shape or (1,), tensor.quantizer
         self.values[tensor.name] = value
@@ -225,7 +225,7 @@ class Lowering(Emission):
     # What goes wrong
 
     def needs_quantization(self, tensor: str) -> Unsupported:
-        """The refusal of a tensor that the operation needs as integers of one scale, with what to change."""
+        """The error for a tensor that the operation needs as integers of one scale. It says what to change."""
         found = self.graph.tensors.get(tensor)
         where = self.location
         needs = f"{self.operation.name} needs {tensor!r} as integers, but"
@@ -289,7 +289,7 @@ def _located(tensor: GraphTensor) -> Location:
 
 
 def _contents(data: TensorData, quantizer: Quantizer | None, shape: Shape) -> Known:
-    """A constant tensor: stored contents after quantisation by ``quantizer``, if there is one."""
+    """A constant tensor: its stored contents, quantised by ``quantizer`` if there is one."""
     if quantizer is None and isinstance(data.quantizer, LinearQuantizer):
         return known_codes(_codes(data.values.reshape(shape)), data.quantizer)
     if quantizer is None:
@@ -304,7 +304,7 @@ def _contents(data: TensorData, quantizer: Quantizer | None, shape: Shape) -> Kn
 
 
 def _codes(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Stored codes as they are, where `KnownTensors` widens what is read, else as integers of 64 bits."""
+    """Stored codes without a change if `KnownTensors` widens them when they are read, else as 64-bit integers."""
     return values if values.dtype in (np.int8, np.uint8, np.int16, np.int32) else values.astype(np.int64)
 
 

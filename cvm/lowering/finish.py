@@ -1,4 +1,4 @@
-"""The last pass over a lowered program: it removes what no output needs, and names values after their tensors."""
+"""The last pass over a lowered program removes all that no output needs, and names values after their tensors."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cvm.ops import op_set
-from cvm.program.model import Constant, Exactness, Input, Node, Output, Program, State, Value
+from cvm.program import Program
+from cvm.program.model import Constant, Exactness, Input, Node, Output, State, Value
 
 __all__ = ["finished"]
 
 
 def finished(program: Program, values: Mapping[str, str]) -> Program:
-    """The program without dead nodes and constants; each value that holds a tensor's codes is called like the tensor.
+    """The program without dead nodes and constants. Values get the names of the tensors whose codes they hold.
 
-    ``values`` says which value holds the codes of each quantised tensor of the graph. Where one value holds several
-    tensors, it has the name of the first. Inputs keep their names.
+    ``values`` gives the value that holds the codes of each quantised tensor of the graph. A value that holds several
+    tensors gets the name of the first one. Inputs keep their names.
     """
     nodes, constants = _live(program)
     taken = {item.value.name for item in program.inputs} | {item.value.name for item in program.state}
@@ -69,7 +70,7 @@ def _live(program: Program) -> tuple[list[Node], list[Constant]]:
 
 
 def _fresh(name: str, taken: set[str]) -> str:
-    """``name``, or the first of ``name_1``, ``name_2``, .. that is free."""
+    """``name``, or the first of ``name_1``, ``name_2``, .. that is not taken."""
     if name not in taken:
         return name
     number = 1
@@ -79,5 +80,5 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 
 def _named(item: Exactness, names: Mapping[str, str]) -> Exactness:
-    """The report on a tensor under the new name of its value; a value that no output needs has none."""
+    """The report on a tensor with the new name of its value, which is empty if no output needs the value."""
     return replace(item, value=names.get(item.value, ""))

@@ -1,4 +1,4 @@
-"""The outputs of a program: codes where a tensor has a quantiser, integers where it is made of integers."""
+"""The outputs of a program: the codes of a tensor with a quantiser, or the integers of a tensor of integers."""
 
 from __future__ import annotations
 

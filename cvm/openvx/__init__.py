@@ -138,7 +138,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> IntEnum:
-    """The enumerators: ``VX_TYPE_INT16``, or ``TYPE_INT16``."""
+    """An enumerator by its C name: ``VX_TYPE_INT16``, or ``TYPE_INT16``."""
     try:
         return constant(name)
     except KeyError:

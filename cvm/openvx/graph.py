@@ -1,4 +1,4 @@
-"""Graphs that are verified and processed: an ordinary program, and tensors that are read and written by runs."""
+"""Graphs that are verified and processed: each is an ordinary program that reads and writes tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cvm.frontends.openvx.objects import EXTENSIONS, Context, Reference, Tensor,
 from cvm.frontends.openvx.reader import translate
 from cvm.frontends.openvx.translation import Translated
 from cvm.lowering import lower
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.session import Session
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class Graph(RecordedGraph):
-    """A graph (vx_graph). Made by `create_graph`; a context manager that releases it."""
+    """A graph (vx_graph), made by `create_graph`; as a context manager it releases itself."""
 
     def __init__(self, context: Context, compat: Compat = "spec", name: str | None = None) -> None:
         super().__init__(context, compat, name)
@@ -48,7 +48,7 @@ class Graph(RecordedGraph):
         self._session: Session | None = None
 
     def changed(self) -> None:
-        """What was verified does not hold any more."""
+        """Invalidate the verification."""
         super().changed()
         self._session = None
 
@@ -56,7 +56,7 @@ class Graph(RecordedGraph):
     def program(self) -> Program:
         """The integer program of a verified graph: it can be saved, run, checked and receipted like any other.
 
-        Inputs and outputs are the tensors outside of the graph, by their names, in NumPy's order; codes are raw
+        Its inputs and outputs are the tensors outside of the graph, by their names, in NumPy's order; codes are raw
         integers. Raises `InvalidGraph` before the graph is verified.
         """
         self._of_verified()
@@ -79,12 +79,12 @@ class Graph(RecordedGraph):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors that the graph reads from outside, in the order of the program's inputs."""
+        """The tensors outside of the graph that nodes read, in the order of the program's inputs."""
         return tuple(item.tensor for item in self._of_verified().inputs)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The tensors outside of the graph that it writes, in the order of the program's outputs."""
+        """The tensors outside of the graph that nodes write, in the order of the program's outputs."""
         return tuple(item.tensor for item in self._of_verified().outputs)
 
     def _verify(self) -> None:
@@ -124,7 +124,7 @@ class Graph(RecordedGraph):
 
 
 def _explained(error: CvmError, translated: Translated) -> Error:
-    """The error of lowering as one of OpenVX, with the node that it is about."""
+    """Rewrite an error of lowering as an error of OpenVX that names the node."""
     node = translated.nodes.get(error.location.tensor or "")
     location = node.location() if node else error.location
     kind = "limit" if isinstance(error, LimitExceeded) else "machine"
@@ -132,7 +132,7 @@ def _explained(error: CvmError, translated: Translated) -> Error:
 
 
 def create_context(executor: str | None = None) -> Context:
-    """VxCreateContext. ``executor`` is one of cvm's; None is the default."""
+    """VxCreateContext. ``executor`` is one of cvm's executors; None chooses the default."""
     return Context(executor)
 
 
@@ -143,7 +143,7 @@ def create_graph(context: Context, compat: Compat = "spec", name: str | None = N
 
 
 def verify_graph(graph: Graph) -> None:
-    """vxVerifyGraph: check that tensors fit each other, fix [static] parameters, make the program.
+    """vxVerifyGraph: check that tensors fit each other, fix [static] parameters, and make the program.
 
     Raises `InvalidFormat`, `InvalidDimension`, `InvalidValue`, `NotSufficient`, `NotAllocated`, `InvalidGraph` (cycles,
     no node), `MultipleWriters`, `InvalidScope`, and `NotSupported` for what the machine cannot compute exactly.
@@ -155,8 +155,8 @@ def verify_graph(graph: Graph) -> None:
 def process_graph(graph: Graph) -> None:
     """vxProcessGraph: run a verified graph from its input tensors into its output tensors.
 
-    Raises `InvalidGraph` where the graph has not been verified, or not since it or a [static] tensor was changed, and
-    `NotAllocated` for an input that has no data.
+    Raises `InvalidGraph` where the graph, or a [static] tensor of it, has changed since it was verified, or was never
+    verified, and `NotAllocated` for an input that has no data.
     """
     require(graph, Graph, "graph")
     graph._process()
@@ -172,7 +172,7 @@ def query_context(context: Context, attribute: int) -> str:
     """VxQueryContext of VX_CONTEXT_EXTENSIONS: the extension strings."""
     require(context, Context, "context")
     if attribute != Attribute.VX_CONTEXT_EXTENSIONS:
-        raise NotSupported("query.attribute", f"{attribute!r} is no attribute of contexts that is kept here")
+        raise NotSupported("query.attribute", f"{attribute!r} is no context attribute that is supported")
     return EXTENSIONS
 
 
@@ -181,7 +181,7 @@ def query_graph(graph: Graph, attribute: int) -> int:
     require(graph, Graph, "graph")
     found = {Attribute.VX_GRAPH_NUMNODES: len(graph.nodes), Attribute.VX_GRAPH_STATE: int(graph.state)}
     if attribute not in found:
-        raise NotSupported("query.attribute", f"{attribute!r} is no attribute of graphs that is kept here")
+        raise NotSupported("query.attribute", f"{attribute!r} is no graph attribute that is supported")
     return found[Attribute(attribute)]
 
 
@@ -195,17 +195,17 @@ def query_tensor(tensor: Tensor, attribute: int) -> Any:
         Attribute.VX_TENSOR_FIXED_POINT_POSITION: tensor.fixed_point_position,
     }
     if attribute not in found:
-        raise NotSupported("query.attribute", f"{attribute!r} is no attribute of tensors that is kept here")
+        raise NotSupported("query.attribute", f"{attribute!r} is no tensor attribute that is supported")
     return found[Attribute(attribute)]
 
 
 def set_reference_name(reference: Reference, name: str) -> None:
-    """VxSetReferenceName. Inputs and outputs of a program are called after their tensors."""
+    """VxSetReferenceName. The inputs and outputs of a program are named after their tensors."""
     require(reference, Reference, "the reference")
     reference.rename(name)
 
 
 def release(reference: Reference) -> None:
-    """vxReleaseTensor, vxReleaseNode, vxReleaseGraph, ..: the object cannot be an argument any more."""
+    """vxReleaseTensor, vxReleaseNode, vxReleaseGraph, ..: release an object; no function accepts it any more."""
     require(reference, Reference, "the reference")
     reference.release()

@@ -15,7 +15,7 @@ def inside(axes: Iterable[int], rank: int) -> bool:
 
 
 def normal(axes: Iterable[int], rank: int) -> tuple[int, ...]:
-    """Axes in [-rank, rank) as numbers in [0, rank), in the order given."""
+    """Axes in [-rank, rank) as numbers in [0, rank), in the given order."""
     return tuple(axis % rank for axis in axes)
 
 

@@ -105,7 +105,7 @@ class BroadcastDiv(Broadcast):
     source = "Broadcast Operators, broadcast_div"
 
     def combine(self, a: Range, b: Range) -> Range:
-        # Over divisors of one sign the quotient is monotone in each operand: its extremes are at the corners.
+        # For divisors of one sign, the quotient is monotone in each operand. So its extremes are at the corners.
         shape = np.broadcast_shapes(a.shape, b.shape)
         lo, hi = np.full(shape, INT32_MAX + 1), np.full(shape, -INT32_MAX - 1)
         for least, largest in ((np.maximum(b.lo, 1), b.hi), (b.lo, np.minimum(b.hi, -1))):
@@ -118,7 +118,7 @@ class BroadcastDiv(Broadcast):
         return Range(np.where(zero, np.minimum(lo, 0), lo), np.where(zero, np.maximum(hi, 0), hi))
 
     def work(self, call: Call) -> int:
-        return 8 * math.prod(self.shape(call)[0])  # a division takes as long as some eight multiplications
+        return 8 * math.prod(self.shape(call)[0])  # a division takes as long as about eight multiplications
 
 
 @register

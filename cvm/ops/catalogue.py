@@ -1,4 +1,4 @@
-"""The catalogue of ops: all that the declarations say, as data. ``docs/ops.md`` is made from it."""
+"""The catalogue of ops: the contents of all declarations as data, from which ``docs/ops.md`` is made."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from cvm.ops.declaration import REGISTRY, Op
 __all__ = ["catalogue", "meant"]
 
 _LETTERS = 40
-"""Of a name for which a similar one is looked up."""
+"""The largest length of a name for which similar names are searched."""
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """One entry per op, in the order of the document; plain data, fit for JSON."""
+    """One entry per op, in the order of the document. Entries hold only data that JSON can represent."""
     return [_entry(op) for op in REGISTRY.values()]
 
 
 def meant(name: str, names: Collection[str]) -> str:
-    """The end of a message about an unknown name: which one may be meant, however others write it (Conv, MaxPool)."""
+    """The end of a message about an unknown name: a known name that is similar, also to spellings like MaxPool."""
     plain = {known.lower().replace("_", ""): known for known in names}
     word = name[:_LETTERS].lower().replace("_", "")
     close = difflib.get_close_matches(word, plain, 1) or [key for key in plain if len(word) > 2 and word in key]
@@ -62,7 +62,7 @@ def _attributes(op: Op) -> list[dict[str, Any]]:
 
 
 def _type(item: dict[str, Any]) -> dict[str, Any]:
-    """The type of an attribute: bool, int, one of some words, or a list of integers; with its bounds."""
+    """The type of an attribute with its bounds: bool, int, one of some words, or a list of integers."""
     if "enum" in item:
         return {"type": "word", "values": item["enum"]}
     if "anyOf" in item:

@@ -1,9 +1,9 @@
-"""What an op declaration consists of, and the registry of all declarations.
+"""The parts of an op declaration, and the registry of all declarations.
 
 An op is declared once, as a subclass of `Op` in the module of its family: name, inputs, outputs, attributes (a pydantic
-model with ranges and defaults), labelled constraints C1.., shape rule, range rule, gas. Everything else that must
-know about an op - verifier, executors, catalogue, vectors, command line - reads the declaration; kernels stand in
-the executors under the same family and name.
+model with ranges and defaults), labelled constraints C1.., shape rule, range rule, gas. All other code that must know
+about an op - verifier, executors, catalogue, vectors, command line - reads the declaration. The kernels of an op are in
+the executors, in modules of the same family.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def _as_tuple(value: Any) -> Any:
 
 
 Integer = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
-"""An attribute that is any integer; all attributes fit 32 bits, so that every implementation can hold them."""
+"""An attribute that may be any integer of 32 bits, which every implementation can hold."""
 IntTuple = Annotated[tuple[Integer, ...], Field(max_length=MAX_RANK), BeforeValidator(_as_tuple)]
-"""A TShape: up to 8 integers, since no tensor has more dimensions; a list is accepted for a tuple."""
+"""A TShape: up to 8 integers, since no tensor has more dimensions. A list is accepted instead of a tuple."""
 Positive = Annotated[int, Field(ge=1, le=ATTRIBUTE_MAX)]
 """An attribute in [1, max_attr]."""
 Padding = Annotated[int, Field(ge=0, le=ATTRIBUTE_MAX)]
 """An attribute in [min_attr, max_attr]."""
 Extent = Annotated[int, Field(ge=1, le=INT32_MAX)]
-"""An attribute in [1, 2^31 - 1]: the extent of a dimension, or a factor of one."""
+"""An attribute in [1, 2^31 - 1]: the extent of a dimension, or a factor of an extent."""
 Extents = Annotated[tuple[Extent, ...], Field(min_length=1, max_length=MAX_RANK), BeforeValidator(_as_tuple)]
 """The shape of a tensor."""
 PositiveTuple = Annotated[tuple[Positive, ...], Field(min_length=1, max_length=MAX_RANK), BeforeValidator(_as_tuple)]
@@ -75,28 +75,28 @@ PaddingPair = Annotated[tuple[Padding, Padding], BeforeValidator(_as_tuple)]
 Precision = Annotated[int, Field(ge=1, le=32)]
 """A CVM precision p: |x| <= 2^(p-1) - 1."""
 Shift = Annotated[int, Field(ge=1, le=32)]
-"""A number of bits to shift by."""
+"""The number of bits of a shift."""
 Int32 = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)]
-"""An attribute that stands for an element of a tensor."""
+"""An attribute that may be any element of a tensor."""
 
 
 InputKind = Literal["tensor", "parameter"]
 
 
 _ANY: set[str] = set()
-"""The set of given attributes of every `AttributeModel`: instances do not track it, so one empty set serves all."""
+"""Pydantic's set of the attributes that were given. No code reads it, so all `AttributeModel`s share one empty set."""
 
 
 class AttributeModel(BaseModel):
-    """Base of all attribute models: immutable, strictly typed, closed. By itself: no attributes."""
+    """Base of all attribute models: immutable, strictly typed, without further attributes. It has none itself."""
 
-    # A validator is built when it is first asked for: a program has few of all the ops.
+    # A validator is built when it is first needed, since a program has few of all the ops.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One use of an op, as its rules see it: input shapes, typed attributes and, once proven, input ranges."""
+    """One use of an op, as its rules see it: input shapes, typed attributes and, when proven, input ranges."""
 
     shapes: tuple[Shape, ...]
     attributes: Any
@@ -133,14 +133,14 @@ def _same_tuple(given: Any, value: Any) -> bool:
 
 
 class Op(ABC):
-    """An operation on int32 tensors. The class docstring says what it computes; see the module's docstring."""
+    """An op on int32 tensors. The docstring of the subclass says what it computes; see also the module's docstring."""
 
     name: ClassVar[str]
     family: ClassVar[str]
     source: ClassVar[str]
-    """Where the meaning is written: the section of the document, or this project's own definition."""
+    """The text that defines the op: a section of the document, or this project's own definition."""
     op_set: ClassVar[int] = 1
-    """The version of the op-set that the op came with."""
+    """The version of the op-set in which the op was added."""
     inputs: ClassVar[tuple[Input, ...]]
     outputs: ClassVar[tuple[str, ...]] = ("Y",)
     Attributes: ClassVar[type[AttributeModel]] = AttributeModel
@@ -160,13 +160,13 @@ class Op(ABC):
         """Proven ranges of the outputs of a call that satisfies all constraints; they may exceed int32."""
 
     def work(self, call: Call) -> int:
-        """Elementary steps beyond reading each input and writing each output once, at worst, for any data."""
+        """The largest number of elementary steps, for any data, besides reading each input and writing each output."""
         return 0
 
     def gas(self, call: Call) -> int:
         """The metered cost of one execution: 1, elements read, elements written, and work.
 
-        A function of shapes and attributes alone, part of the op-set: it never changes for a version of it.
+        It depends on shapes and attributes alone. It is a part of the op-set and never changes for a version of it.
         """
         moved = sum(math.prod(shape) for shape in (*call.shapes, *self.shape(call)))
         return 1 + moved + self.work(call)
@@ -194,12 +194,12 @@ class Op(ABC):
             raise Invalid(
                 f"ops.{self.name}.attribute.{name}", f"{self.name}: attribute {name}: {first['msg']}{found}", location
             ) from None
-        # Long tuples are shared with the caller's: a program may have many nodes.
+        # Long tuples are shared with the caller, since a program may have many nodes.
         shared = {name: attributes[name] for name, value in typed if _same_tuple(attributes.get(name), value)}
         return self.Attributes.model_construct(_ANY, **{**dict(typed), **shared})
 
     def check_arity(self, count: int, location: Location | None = None) -> None:
-        """Require a possible number of inputs. Raises `Invalid` with code ``ops.<op>.arity``."""
+        """Require that the op can have ``count`` inputs. Raises `Invalid` with code ``ops.<op>.arity``."""
         least, largest = self.arity()
         if count < least or (largest is not None and count > largest):
             expected = f"{least}" if largest == least else f"{least} to {largest or 'any number'}"
@@ -249,7 +249,7 @@ _O = TypeVar("_O", bound=type[Op])
 
 
 def register(declaration: _O) -> _O:
-    """Enter an op into the registry (a class decorator)."""
+    """A class decorator that enters an op into the registry."""
     op = declaration()
     if op.name in REGISTRY:
         raise ValueError(f"op {op.name} is declared twice")
@@ -258,7 +258,7 @@ def register(declaration: _O) -> _O:
 
 
 def op_set(names: Iterable[str]) -> int:
-    """The least version of the op-set that has these ops, 1 at least; a name that is no op counts for nothing."""
+    """The least version of the op-set that has these ops, at least 1. Names that are no ops are ignored."""
     return max((REGISTRY[name].op_set for name in names if name in REGISTRY), default=1)
 
 

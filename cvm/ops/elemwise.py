@@ -64,7 +64,7 @@ class CvmPrecision(_Unary):
     source = "Elemwise Operators, cvm_precision"
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        powers = 2 ** np.arange(32, dtype=np.int64)  # |x| takes as many bits as there are powers of two <= |x|
+        powers = 2 ** np.arange(32, dtype=np.int64)  # |x| has as many bits as there are powers of two <= |x|
 
         def bits(magnitudes: Bounds) -> Bounds:
             return np.maximum(np.searchsorted(powers, magnitudes, side="right"), 1)
@@ -72,7 +72,7 @@ class CvmPrecision(_Unary):
         return (pointwise(call.ranges, lambda x: _magnitude(x).monotone(bits)),)
 
     def work(self, call: Call) -> int:
-        return 5 * math.prod(call.shapes[0])  # 32 bits, halved until one is left
+        return 5 * math.prod(call.shapes[0])  # five steps: 32 bits are halved until one is left
 
 
 @register
@@ -170,7 +170,7 @@ class CvmRightShift(_Unary):
 
 @register
 class CvmLeftShift(_Unary):
-    """Each element times 2^shift_bit, then clipped to a CVM precision; the product is taken in wide arithmetic."""
+    """Each element times 2^shift_bit, then clipped to a CVM precision. The product does not wrap before the clip."""
 
     name = "cvm_left_shift"
     source = "Elemwise Operators, cvm_left_shift"

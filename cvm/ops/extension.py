@@ -48,7 +48,7 @@ def _multipliers_fit(call: Call) -> bool:
 
 
 def _summands(operands: Sequence[Range]) -> list[Range]:
-    """The ranges of all m_i * x_i and of c, in order: wide enough for any sum of them."""
+    """The ranges of all m_i * x_i and of c, in order, in integers wide enough for any sum of them."""
     n = terms(len(operands))
     products = [x * m for x, m in zip(operands[:n], operands[n : 2 * n], strict=True)]
     summands = [*products, operands[2 * n]]
@@ -64,7 +64,7 @@ def _sum_fits(call: Call) -> bool:
 
 
 def _fits(operands: Sequence[Range]) -> bool:
-    """Whether the positive parts with the rounding addend fit 64 bits, and the negative ones; if of hulls, of all."""
+    """Whether the sum of the positive parts and the rounding addend fits 64 bits, and the sum of the negative parts."""
     positive: Bounds = _halves(operands[-1].hi)
     negative: Bounds = np.zeros_like(positive)
     for part in _summands(operands):
@@ -149,7 +149,7 @@ class Requantize(Op):
             total, *others = _summands(operands)
             for part in others:
                 total = total + part
-            # Rounding is monotone in the sum, and for a given sum in the shift: the extremes are at the corners.
+            # Rounding is monotone in the sum, and for a given sum in the shift. So the extremes are at the corners.
             a, shifts = call.attributes, operands[-1]
             least, largest = (
                 total.monotone(partial(_rounded, shifts=s, rounding=a.rounding)) for s in (shifts.lo, shifts.hi)

@@ -1,7 +1,7 @@
-"""How ranges move with the elements of a tensor.
+"""The ranges of tensors whose elements are moved.
 
-A bound array has extent 1 where one bound serves a whole dimension. What moves along such a dimension needs no
-work; what moves along the others moves with its bound.
+An array of bounds has extent 1 along a dimension for which one bound holds. If elements move along such a dimension,
+the bounds do not change; if they move along another one, the bounds move with the elements.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["concatenated", "repeated", "reshaped", "selected"]
 
 
 def repeated(x: Range, axis: int, times: int, each: bool) -> Range:
-    """``x`` with the elements along ``axis`` repeated: each element by itself, or the whole sequence."""
+    """The range of ``x`` with each element along ``axis`` repeated (``each``), or with the whole axis repeated."""
     if x.shape[axis] == 1 or times == 1:
         return x
     if x.size * times > max(BOUNDS, x.size):
@@ -30,7 +30,7 @@ def repeated(x: Range, axis: int, times: int, each: bool) -> Range:
 
 
 def reshaped(x: Range, shape: Shape, target: Shape) -> Range:
-    """The range of a tensor of the given shape whose elements are laid out anew, in row-major order."""
+    """The range of a tensor of the given shape that is reshaped to ``target``, in row-major order."""
     if x.size == 1:
         return x.moved(lambda bounds: bounds.reshape((1,) * len(target)))
     resolved = [axis for axis, extent in enumerate(x.shape) if extent > 1]
@@ -45,7 +45,7 @@ def reshaped(x: Range, shape: Shape, target: Shape) -> Range:
 
 
 def _same_axis(shape: Shape, axis: int, target: Shape) -> int | None:
-    """The axis of ``target`` along which the same elements lie as along ``axis`` of ``shape``, if there is one."""
+    """The axis of ``target`` along which the same elements lie as along ``axis`` of ``shape``, or None."""
     before = math.prod(shape[:axis])
     for index, extent in enumerate(target):
         if extent == shape[axis] and math.prod(target[:index]) == before:
@@ -54,8 +54,8 @@ def _same_axis(shape: Shape, axis: int, target: Shape) -> int | None:
 
 
 def concatenated(parts: Sequence[Range], axis: int, extents: Sequence[int]) -> Range:
-    """The range of a concatenation along ``axis``, in which the parts have the given extents."""
-    if axis != channel_axis(parts[0].rank):  # kept apart along the channel axis only
+    """The range of a concatenation along ``axis``, along which the parts have the given extents."""
+    if axis != channel_axis(parts[0].rank):  # only along the channel axis does each part keep its own bounds
         return _joint(parts, axis)
     if sum(extents) > BOUNDS:
         return _one_interval(parts)
@@ -67,7 +67,7 @@ def concatenated(parts: Sequence[Range], axis: int, extents: Sequence[int]) -> R
 
 
 def _joint(parts: Sequence[Range], axis: int) -> Range:
-    """The hull of all parts, which meet along ``axis``."""
+    """The hull of all parts, which are joined along ``axis``."""
 
     def size(shapes: Sequence[Shape]) -> int:
         return math.prod(np.broadcast_shapes(*{(*shape[:axis], 1, *shape[axis + 1 :]) for shape in shapes}))
@@ -86,9 +86,9 @@ def _one_interval(parts: Sequence[Range]) -> Range:
 
 
 def selected(x: Range, axis: int, extent: int, indices: Range) -> Range:
-    """The range of the elements of ``x`` at ``indices`` along ``axis``, which gives way to the axes of the indices.
+    """The range of the elements of ``x`` at ``indices`` along ``axis``, which the axes of the indices replace.
 
-    An index is clamped to [0, extent). For each the hull is taken over all positions that its interval admits.
+    An index is clipped to [0, extent). Its bound is the hull of ``x`` over all indices that its interval admits.
     """
     x, indices = affordable((x, indices), partial(_selected_size, axis=axis), allowed=BOUNDS)
     if x.shape[axis] == 1:
@@ -102,7 +102,7 @@ def selected(x: Range, axis: int, extent: int, indices: Range) -> Range:
 
 
 def _selected_size(shapes: Sequence[Shape], axis: int) -> int:
-    """The number of bounds of elements of the first shape at indices of the second."""
+    """The number of bounds of the result, for bounds of the first shape and indices with bounds of the second one."""
     x, indices = shapes
     return math.prod(x) // x[axis] * math.prod(indices)
 
@@ -111,9 +111,9 @@ Array = npt.NDArray[np.int64]
 
 
 def _hulls(lo: Bounds, hi: Bounds, first: Array, last: Array) -> tuple[Bounds, Bounds]:
-    """The minima of ``lo`` and maxima of ``hi`` over the positions first..last, inclusive, of their first axis.
+    """The minima of ``lo`` and maxima of ``hi`` over the indices first..last, inclusive, of their first axis.
 
-    Each stretch is covered by two of the largest power of two that it holds; the powers are handled in order.
+    Two runs whose length is the largest possible power of two cover first..last. The powers are handled in order.
     """
     spans = last - first + 1
     least = np.empty((*first.shape, *lo.shape[1:]), lo.dtype)
@@ -126,6 +126,6 @@ def _hulls(lo: Bounds, hi: Bounds, first: Array, last: Array) -> tuple[Bounds, B
         largest[here] = np.maximum(hi[start], hi[end])
         if 2 * width > spans.max():
             return least, largest
-        lo = np.minimum(lo[:-width], lo[width:])  # one after the other: these are as large as the operand
+        lo = np.minimum(lo[:-width], lo[width:])  # one statement for each, since the arrays are as large as the operand
         hi = np.maximum(hi[:-width], hi[width:])
         width *= 2

@@ -104,7 +104,7 @@ def _window_sums(call: Call, outputs: npt.NDArray[np.int64]) -> Range:
     x = call.ranges[0].per_channel()
     if x.size == 1 or groups == 1:
         x = x.moved(lambda b: b.reshape(1, 1, -1))
-    else:  # where all have the same weights, the sums of each group are formed once
+    else:  # all output channels have the same bounds of weights, so the sums of each group are computed once
         x = x.moved(lambda b: b.reshape(groups, 1, IC)[slice(None) if alike else group])
     if math.prod(w.shape[2:]) > BOUNDS:
         return _all_taps(x, weights, IC)
@@ -115,7 +115,7 @@ def _window_sums(call: Call, outputs: npt.NDArray[np.int64]) -> Range:
 
 
 def _all_taps(x: Range, weights: Range, terms: int) -> Range:
-    """The sums of windows of so many taps that each counts as one that may fall on the padding."""
+    """The range of windows with so many taps that each tap is treated as one that may read the padding."""
     padded, taps = x.union(Range.uniform(3, 0, 0)), weights.shape[2]
     sums = Range.uniform(3, 0, 0)
     for start in range(0, taps, BLOCK):
@@ -126,7 +126,7 @@ def _all_taps(x: Range, weights: Range, terms: int) -> Range:
 
 
 def _by_outputs(call: Call, sums: Callable[[npt.NDArray[np.int64]], Range], shape: Shape) -> Range:
-    """The sums of all output channels and their bias, in the given shape, formed for some channels at a time."""
+    """The range of the sums plus bias of all output channels, in the given shape; some channels at a time."""
     count, *rest = call.shapes[1]
     step = min(BOUNDS, max(1, BLOCK // math.prod(rest)) if call.ranges[1].shape[0] > 1 else count)
     found: list[Range] = []
@@ -172,7 +172,7 @@ class Dense(Op):
 
     def range(self, call: Call) -> tuple[Range, ...]:
         (x, w), terms = call.ranges[:2], call.shapes[0][1]
-        # Bounds for all pairs of a row and a column would be too many; all rows of a column have one bound.
+        # A bound for each pair of a row and a column would be too many, so all rows of a column share one bound.
         rows = (x if w.shape[0] == 1 and x.size <= BOUNDS else x.over((0,))).moved(lambda b: b[:, None, :])
 
         def sums(outputs: npt.NDArray[np.int64]) -> Range:
@@ -188,7 +188,7 @@ class Dense(Op):
 
 @register
 class Relu(Op):
-    """Each element, but at least 0: Y[d] = max(0, X[d])."""
+    """The larger of each element and 0: Y[d] = max(0, X[d])."""
 
     name = "relu"
     family = "nn"
@@ -257,7 +257,7 @@ class MaxPool2d(Op):
         return ((*call.shapes[0][:2], height, width),)
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        # No window is empty (C3, C4): the padding never shows.
+        # Every window holds an element (C3, C4), so the padding is never a maximum.
         return (call.ranges[0].over((2, 3)),)
 
     def work(self, call: Call) -> int:

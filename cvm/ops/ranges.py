@@ -5,14 +5,13 @@ each dimension either extent 1 (one bound for the whole dimension) or the full e
 constant itself. Bounds are exact integers: int64 arrays, or object arrays of Python integers where int64
 could overflow.
 
-How fine a range may be is part of the rules, so that every implementation of the verifier arrives at the same
-intervals. Between ops a range is kept per channel at most, and per tensor where there are more than `BOUNDS` channels
-(`Range.per_channel`). Within an op, where combining its operands would take more than `BOUNDS` bounds and more than
-the operands have, they are first reduced: per channel, or else to one interval each (`affordable`).
+The rules also fix how many bounds a range has, so that every implementation of the verifier finds the same intervals.
+Between ops, a range has one bound per channel at most, and one per tensor if there are more than `BOUNDS` channels
+(`Range.per_channel`). Within an op, if the result of its rule would have more than `BOUNDS` bounds and more than the
+operands have, the operands are first reduced: to one bound per channel, or else to one interval (`affordable`).
 
-The elements of a constant (`Exact`), and bounds that are kept (`Stored`), stay as narrow as they are stored. What
-treats each element by itself is proven in blocks (`pointwise`), so that a proof never needs much more memory than its
-operands, whatever their size.
+The elements of a constant (`Exact`) and stored bounds (`Stored`) stay in the narrow types in which they are stored.
+Pointwise ops are proven in blocks (`pointwise`), so that a proof never needs much more memory than its operands.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ Bounds: TypeAlias = npt.NDArray[Any]
 
 
 BOUNDS = 2**18
-"""The number of bounds that a range rule may make, however few its operands have; the most channels kept apart."""
+"""The number of bounds that every range rule may make, and the largest number of channels with bounds of their own."""
 
 
 def channel_axis(rank: int) -> int:
-    """The axis along which ranges are kept apart: 1, or 0 for a vector."""
+    """The axis whose indices have bounds of their own between ops: 1, or 0 for a vector."""
     return 1 if rank > 1 else 0
 
 
@@ -65,7 +64,7 @@ class Range:
 
     @staticmethod
     def exactly(values: npt.NDArray[Any]) -> Range:
-        """The range of a constant: its true values, which are copied unless nobody can write to the array."""
+        """The range of a constant: its elements, which are copied if the array can be written to."""
         narrow = values.dtype.kind == "i" and values.dtype.isnative
         return Exact(values.astype(values.dtype if narrow else np.int64, copy=not narrow or values.flags.writeable))
 
@@ -85,7 +84,7 @@ class Range:
         return len(self.shape)
 
     def wide(self) -> Range:
-        """The same with its bounds at hand in 64 bits or more."""
+        """The same range as a plain `Range`, with bounds in 64 bits or more."""
         return self
 
     def hull(self) -> tuple[int, int]:
@@ -98,7 +97,7 @@ class Range:
         return max(-lo, hi)
 
     def over(self, axes: Sequence[int]) -> Range:
-        """The hull over ``axes``, which keep extent 1."""
+        """The hull over ``axes``, which are kept with extent 1."""
         return Range(self.lo.min(axis=tuple(axes), keepdims=True), self.hi.max(axis=tuple(axes), keepdims=True))
 
     def per_channel(self) -> Range:
@@ -112,11 +111,11 @@ class Range:
         return self.moved(lambda bounds: bounds[region]).wide()
 
     def kept(self) -> Range:
-        """The same bounds, which fit 32 bits, in as little memory as they take."""
+        """The same bounds, which fit 32 bits, in the smallest type that holds them."""
         return Stored(self.lo.astype(np.int32), self.hi.astype(np.int32))
 
     def contains(self, other: Range) -> bool:
-        """Whether every value that ``other`` admits is admitted here."""
+        """Whether this range admits every value that ``other`` admits."""
         return bool((self.lo <= other.lo).all() and (other.hi <= self.hi).all())
 
     def monotone(self, function: Callable[[Bounds], Bounds]) -> Range:
@@ -125,15 +124,15 @@ class Range:
         return Range(lo, lo if self.hi is self.lo else function(self.hi))
 
     def equals(self, other: Range) -> bool:
-        """Whether the bounds are the same, one by one."""
+        """Whether all bounds are equal."""
         return self.shape == other.shape and bool((self.lo == other.lo).all() and (self.hi == other.hi).all())
 
     def moved(self, function: Callable[[Bounds], Bounds]) -> Range:
-        """The range after ``function`` moves elements or drops some of them; it must not change any value."""
+        """The range after ``function`` has moved or dropped elements. It must not change any value."""
         return self.monotone(function)
 
     def union(self, other: Range) -> Range:
-        """The hull of both, for a value that is one or the other."""
+        """The hull of both ranges, for an element that may come from either tensor."""
         return Range(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi))
 
     def __add__(self, other: Range) -> Range:
@@ -154,7 +153,7 @@ class Range:
         return Range(lo, hi)
 
     def total(self, axes: Sequence[int], shape: Shape) -> Range:
-        """The range of the sum over ``axes`` of a tensor of the given shape; these axes keep extent 1."""
+        """The range of the sums over ``axes`` of a tensor of the given shape. These axes are kept with extent 1."""
         over = tuple(axes)
         repeats = math.prod(shape[axis] // self.shape[axis] for axis in over)
         wide = max(1, self.magnitude()) * math.prod(shape[axis] for axis in over) > INT64_MAX
@@ -168,7 +167,7 @@ class Range:
 
 
 class Stored(Range):
-    """Bounds in integers of 8 to 64 bits, as they are stored. ``lo`` and ``hi`` are made when asked for."""
+    """A range that stores its bounds in integers of 8 to 64 bits. ``lo`` and ``hi`` are widened at each access."""
 
     __slots__ = ("largest", "least")
     least: Bounds
@@ -226,7 +225,7 @@ class Stored(Range):
 
 
 class Exact(Stored):
-    """The range of a constant: its elements, as they are stored."""
+    """The range of a constant: its elements in the type in which they are stored."""
 
     __slots__ = ()
 
@@ -244,7 +243,7 @@ class Exact(Stored):
 
 
 def _per_channel(shape: Shape) -> Shape:
-    """The shape of bounds that are kept per channel, or per tensor if there are more than `BOUNDS` channels."""
+    """The shape of bounds with one bound per channel, or one per tensor if there are more than `BOUNDS` channels."""
     keep = channel_axis(len(shape))
     return tuple(extent if axis == keep and extent <= BOUNDS else 1 for axis, extent in enumerate(shape))
 
@@ -254,18 +253,18 @@ def _ordered(a: Bounds, b: Bounds) -> tuple[Bounds, Bounds]:
 
 
 BLOCK = 2**18
-"""Weights that are widened at a time."""
+"""The number of weights that are widened at a time."""
 
 PIECE = 2**15
-"""Elements of each operand that a rule on single elements sees at a time."""
+"""The number of elements of each operand that a pointwise rule computes at a time."""
 
 
 def products(x: Range, weights: npt.NDArray[Any]) -> Range | None:
-    """The range of sum over k of x[r, 0, k] * weights[r, k, t], as (R, 1, T); None where 64 bits could overflow.
+    """The range of sum over k of x[r, 0, k] * weights[r, k, t], as (R, 1, T); None if 64 bits could overflow.
 
-    ``x`` is (R, 1, K), ``weights`` (R, K, T), with one row for all or one for each. With x in [m - d, m + d], a product
-    lies in [m w - d |w|, m w + d |w|], and reaches both ends. Sums of both parts are formed of 2 m and 2 d, which are
-    integers, at a width that holds the sum of all magnitudes.
+    ``x`` is (R, 1, K) and ``weights`` (R, K, T), where R may also be 1. For x in [m - d, m + d], a product lies in
+    [m w - d |w|, m w + d |w|], and reaches both ends. The sums of both parts are computed from 2 m and 2 d, which are
+    integers, in a type that holds the sum of all magnitudes.
     """
     most = 2 * x.magnitude() * max(1, -int(weights.min()), int(weights.max())) * weights.shape[1]
     if 2 * most > INT64_MAX:
@@ -287,9 +286,9 @@ def products(x: Range, weights: npt.NDArray[Any]) -> Range | None:
 
 
 def contracted(x: Range, w: Range, terms: int) -> Range:
-    """The range of sum over k of x[r, 0, k] * w[r, k, t] for ``terms`` k, as (R, 1, T); see `products`.
+    """The range of sum over ``terms`` indices k of x[r, 0, k] * w[r, k, t], as (R, 1, T); see `products`.
 
-    Either has one row for all or one for each, and bounds for each k or one for all.
+    In both operands, the extents along r and along k may also be 1.
     """
     if x.shape[2] == w.shape[1] == 1:
         return (x.moved(lambda b: b[:, :, :1]) * w).total((1,), (1, terms, 1))
@@ -303,12 +302,12 @@ def contracted(x: Range, w: Range, terms: int) -> Range:
 
 
 def _terms(w: Range, part: slice) -> Range:
-    """Some terms of weights (R, K, T)."""
+    """The terms ``part`` of weights (R, K, T)."""
     return w.moved(lambda bounds: bounds[:, part] if bounds.shape[1] > 1 else bounds)
 
 
 def _contracted(x: Range, w: Range, terms: int) -> Range:
-    """The same for few terms."""
+    """The range that `contracted` describes, for few terms."""
     if isinstance(w, Exact) and w.shape[1] == terms:
         narrow = products(x.moved(lambda b: np.broadcast_to(b, (b.shape[0], 1, terms))), w.values)
         if narrow is not None:
@@ -318,7 +317,7 @@ def _contracted(x: Range, w: Range, terms: int) -> Range:
 
 
 def _sum(bounds: Bounds, axes: tuple[int, ...], wide: bool) -> Bounds:
-    """The exact sum over ``axes``; where int64 could overflow, of both halves apart, which cannot."""
+    """The exact sum over ``axes``. If int64 could overflow, the upper and the lower halves are summed apart."""
     if not wide or bounds.dtype == object:
         return np.asarray(bounds.sum(axis=axes, keepdims=True))
     high = (bounds >> 32).sum(axis=axes, keepdims=True)
@@ -327,7 +326,7 @@ def _sum(bounds: Bounds, axes: tuple[int, ...], wide: bool) -> Bounds:
 
 
 def widened(a: Range, b: Range) -> tuple[Range, Range]:
-    """``a`` and ``b`` with bounds wide enough that a product of theirs cannot overflow."""
+    """``a`` and ``b`` with bounds in types so wide that a product of two bounds cannot overflow."""
     if a.magnitude() * b.magnitude() <= INT64_MAX:
         return a, b
     return a.monotone(lambda bounds: bounds.astype(object)), b.monotone(lambda bounds: bounds.astype(object))
@@ -336,10 +335,10 @@ def widened(a: Range, b: Range) -> tuple[Range, Range]:
 def affordable(
     operands: Iterable[Range], size: Callable[[Sequence[Shape]], int], allowed: int | None = None
 ) -> list[Range]:
-    """The operands at the finest resolution at which a rule may combine them: as they are, per channel, or hulls.
+    """The operands with as many bounds as a rule may combine: unchanged, or one bound per channel, or their hulls.
 
-    ``size`` is the number of bounds that the rule would make of bounds of some shapes; allowed are `BOUNDS`, or as many
-    as the operands have, unless ``allowed`` says otherwise.
+    ``size`` gives the number of bounds that the rule would make from bounds of given shapes. ``allowed`` of them may be
+    made; by default `BOUNDS`, or as many as the operands have together.
     """
     finest = list(operands)
     if allowed is None:
@@ -354,13 +353,13 @@ def affordable(
 
 
 def aligned(operands: Sequence[Range], rank: int) -> list[Range]:
-    """Operands of a broadcast with ``rank`` dimensions: leading 1s added, at an `affordable` resolution."""
+    """The operands of a broadcast with leading axes of extent 1 up to ``rank``, reduced by `affordable`."""
     padded = [x if x.rank == rank else x.moved(lambda b: b.reshape((1,) * (rank - b.ndim) + b.shape)) for x in operands]
     return affordable(padded, lambda shapes: math.prod(np.broadcast_shapes(*shapes)))
 
 
 def blocks(operands: Sequence[Range]) -> Iterator[tuple[tuple[slice, ...], list[Range]]]:
-    """Operands of a broadcast, of one rank, in blocks of at most `PIECE` elements: where each is, and its bounds."""
+    """Operands of a broadcast, of one rank, in blocks of at most `PIECE` elements: slices and bounds of each block."""
     shape = np.broadcast_shapes(*(operand.shape for operand in operands))
     left, extents = PIECE, []
     for extent in reversed(shape):
@@ -373,9 +372,9 @@ def blocks(operands: Sequence[Range]) -> Iterator[tuple[tuple[slice, ...], list[
 
 
 def pointwise(operands: Sequence[Range], rule: Callable[..., Range]) -> Range:
-    """The range of an op on each element by itself, whose operands have one rank.
+    """The range of a pointwise op whose operands have the same rank.
 
-    Where it would take more than `BOUNDS` bounds, it is kept per channel.
+    If it would have more than `BOUNDS` bounds, it gets one bound per channel.
     """
     shape = np.broadcast_shapes(*(operand.shape for operand in operands))
     if math.prod(shape) <= PIECE:

@@ -16,11 +16,11 @@ __all__ = ["Max", "Sum"]
 
 
 class _Attributes(AttributeModel):
-    """The axes to reduce, and what is left of them."""
+    """The axes to reduce, and whether they are kept."""
 
-    axes: IntTuple = Field(default=(), description="the axes to reduce; none stand for all, whatever exclude says")
-    keepdims: bool = Field(default=False, description="whether a reduced axis stays, with extent 1")
-    exclude: bool = Field(default=False, description="whether the axes are those to keep instead")
+    axes: IntTuple = Field(default=(), description="the axes to reduce; empty: all, even with exclude")
+    keepdims: bool = Field(default=False, description="whether a reduced axis is kept with extent 1")
+    exclude: bool = Field(default=False, description="whether axes are the axes to keep, and all others are reduced")
 
 
 def _reduced(call: Call) -> tuple[int, ...]:

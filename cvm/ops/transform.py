@@ -1,6 +1,6 @@
 """Transform ops (the document's section "Transform Operators").
 
-It is the document's longest section, thirteen ops, and this its longest module.
+This is the longest module of ops, because the section is the document's longest one: thirteen ops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Concatenate", "CvmLut", "ExpandDims", "Flatten", "Repeat", "Reshape"
 
 
 class _Transform(Op):
-    """An op that moves elements; by default those of one tensor."""
+    """An op that moves elements; unless a subclass says otherwise, of one tensor."""
 
     family = "transform"
     inputs: ClassVar[tuple[Input, ...]] = (Input("X", "any tensor, of N dimensions n_0, .., n_{N-1}"),)
@@ -51,7 +51,7 @@ class Repeat(_Transform):
     source = "Transform Operators, repeat"
 
     class Attributes(AttributeModel):
-        """Where and how often."""
+        """The axis and the number of repetitions."""
 
         axis: Integer = Field(default=0, description="the axis along which elements are repeated")
         repeats: Extent = Field(description="how many times each element is repeated")
@@ -69,13 +69,13 @@ class Repeat(_Transform):
 
 @register
 class Tile(_Transform):
-    """The whole tensor repeated along its axes, aligned with reps at the right: Y[k] = X[k mod n]."""
+    """The whole tensor repeated along its axes; shape and reps are aligned at the right: Y[k] = X[k mod n]."""
 
     name = "tile"
     source = "Transform Operators, tile"
 
     class Attributes(AttributeModel):
-        """How often."""
+        """The numbers of repetitions."""
 
         reps: PositiveTuple = Field(description="how many times the tensor is repeated along each axis")
 
@@ -119,16 +119,16 @@ def _equal_beside(call: Call) -> bool:
 
 @register
 class Concatenate(_Transform):
-    """Tensors one after the other along one axis."""
+    """Tensors joined along one axis."""
 
     name = "concatenate"
     source = "Transform Operators, concatenate"
     inputs = (Input("I", "tensors of N dimensions", many=True),)
 
     class Attributes(AttributeModel):
-        """Where the tensors meet."""
+        """The axis along which tensors are joined."""
 
-        axis: Integer = Field(description="the axis along which the tensors are lined up")
+        axis: Integer = Field(description="the axis along which the tensors are joined")
 
     constraints = (
         Constraint("C1", "inputs of one rank N", lambda c: len({len(shape) for shape in c.shapes}) == 1),
@@ -176,7 +176,7 @@ def _order(call: Call) -> tuple[int, ...]:
 
 
 def _slices(call: Call) -> Iterator[tuple[int, int, int]]:
-    """(b_vec, s_arr, number of elements) for every axis; none left gives a number of 0 or less."""
+    """(b_vec, s_arr, number of elements) for every axis. If no element is left, the number is 0 or negative."""
     a = call.attributes
     for axis, extent in enumerate(call.shapes[0]):
         stride = a.strides[axis] if axis < len(a.strides) else 1
@@ -192,8 +192,8 @@ def _slices(call: Call) -> Iterator[tuple[int, int, int]]:
 class Slice(_Transform):
     """Along each axis every stride-th element from begin up to, not including, end: Y[d] = X[b_vec + s_arr * d].
 
-    A negative begin or end counts from the end of the axis; what then lies outside is clamped, to [0, n] for a
-    positive stride and to [-1, n - 1] for a negative one. Missing entries are 0, n and 1.
+    A negative begin or end counts from the end of the axis. Then both are clipped to [0, n] for a positive stride, and
+    to [-1, n - 1] for a negative one. Missing entries are 0, n and 1.
     """
 
     name = "slice"
@@ -242,7 +242,7 @@ def _sliced(call: Call) -> tuple[int, ...]:
 
 @register
 class SliceLike(_Transform):
-    """The first elements of X along some axes, as many as another tensor has: Y[d] = X[d]."""
+    """The first elements of X along some axes, as many as another tensor has along them: Y[d] = X[d]."""
 
     name = "slice_like"
     source = "Transform Operators, slice_like"
@@ -252,7 +252,7 @@ class SliceLike(_Transform):
     )
 
     class Attributes(AttributeModel):
-        """Where to slice."""
+        """The axes to slice."""
 
         axes: IntTuple = Field(default=(), description="the axes that are sliced; empty: all")
 
@@ -272,7 +272,7 @@ class SliceLike(_Transform):
         return (tuple(call.shapes[1][axis] if axis in sliced else n for axis, n in enumerate(call.shapes[0])),)
 
     def range(self, call: Call) -> tuple[Range, ...]:
-        kept = tuple(slice(n) for n in self.shape(call)[0])  # a bound for a whole axis stays
+        kept = tuple(slice(n) for n in self.shape(call)[0])  # a bound for a whole axis is kept
         return (call.ranges[0].moved(lambda bounds: bounds[kept]),)
 
 
@@ -282,13 +282,13 @@ def _ranks_equal(call: Call) -> bool:
 
 _TABLE = (
     Input("X", "any tensor, of N dimensions n_0, .., n_{N-1}"),
-    Input("indices", "a tensor of M dimensions; its elements are clamped to the positions that exist"),
+    Input("indices", "a tensor of M dimensions; its elements are clipped to the indices that exist"),
 )
 
 
 @register
 class Take(_Transform):
-    """The elements of X at the given positions along one axis, or in row-major order without axis.
+    """The elements of X at the given indices along one axis, or of flattened X without axis.
 
     Y[d_0, .., d_{a+M-1}, ..] = X[d_0, .., d_{a-1}, clip(indices[d_a, .., d_{a+M-1}], 0, n_a - 1), ..], a = axis.
     """
@@ -298,7 +298,7 @@ class Take(_Transform):
     inputs = _TABLE
 
     class Attributes(AttributeModel):
-        """Where to take from."""
+        """The axis of the indices."""
 
         axis: Integer | None = Field(default=None, description="the axis; without it X is flattened")
 
@@ -324,7 +324,7 @@ class Take(_Transform):
 
 
 def _axis(call: Call) -> tuple[int, ...]:
-    """The axis of a take, if it has one."""
+    """The axis of a take, or no axis."""
     return () if call.attributes.axis is None else (call.attributes.axis,)
 
 
@@ -350,13 +350,13 @@ class CvmLut(_Transform):
 
 @register
 class ExpandDims(_Transform):
-    """New dimensions of extent 1, starting at axis; a negative axis counts from behind the last dimension."""
+    """X with new dimensions of extent 1, starting at axis. A negative axis counts from behind the last dimension."""
 
     name = "expand_dims"
     source = "Transform Operators, expand_dims"
 
     class Attributes(AttributeModel):
-        """Where and how many."""
+        """The position and the number of the new dimensions."""
 
         axis: Integer = Field(description="where the new dimensions start; N + 1 is added if it is negative")
         num_newaxis: Padding = Field(default=1, description="the number of new dimensions")
@@ -417,13 +417,13 @@ def _dropped(call: Call) -> tuple[int, ...]:
 
 @register
 class Squeeze(_Transform):
-    """Dimensions of extent 1 removed: the given ones, or all; one is left where nothing else would be."""
+    """X without dimensions of extent 1: the given ones, or all. If no dimension would be left, one is kept."""
 
     name = "squeeze"
     source = "Transform Operators, squeeze"
 
     class Attributes(AttributeModel):
-        """What to remove."""
+        """The axes to remove."""
 
         axes: IntTuple = Field(default=(), description="the axes to remove; empty: all of extent 1")
 
@@ -446,7 +446,7 @@ def _squeezed(call: Call, extents: Shape) -> Shape:
 
 @register
 class Where(_Transform):
-    """Elements of A where the condition is not 0, of B where it is; a vector of conditions selects rows."""
+    """The elements of A where the condition is not 0, and of B where it is. A vector of conditions selects rows."""
 
     name = "where"
     source = "Transform Operators, where"
@@ -472,7 +472,7 @@ class Where(_Transform):
 
 
 def _either(condition: Range, a: Range, b: Range) -> Range:
-    """Elements of ``a`` where the condition cannot be 0, of ``b`` where it must be, else of one of them."""
+    """The range of ``a`` where the condition cannot be 0, of ``b`` where it must be 0, else the hull of both."""
     never_a = (condition.lo == 0) & (condition.hi == 0)
     always_a = (condition.lo > 0) | (condition.hi < 0)
     both = a.union(b)

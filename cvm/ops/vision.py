@@ -17,7 +17,7 @@ def _rows_or_fill(x: Range) -> Range:
 
 @register
 class GetValidCount(Op):
-    """How many rows of each batch have a score above a threshold, and these rows, moved to the front.
+    """The number of rows of each batch with a score above a threshold, and these rows, moved to the front.
 
     valid_count[b] = card {q | X[b, q, 1] > score_threshold}; Y holds these rows of X in order, then rows of -1.
     """
@@ -31,7 +31,7 @@ class GetValidCount(Op):
     class Attributes(AttributeModel):
         """The threshold."""
 
-        score_threshold: Int32 = Field(description="a row counts if its score is greater")
+        score_threshold: Int32 = Field(description="a row is valid if its score is greater than this")
 
     constraints = (
         Constraint("C1", "X of 3 dimensions", lambda c: len(c.shapes[0]) == 3),
@@ -52,11 +52,11 @@ class GetValidCount(Op):
 
 @register
 class NonMaxSuppression(Op):
-    """Boxes by falling score, without those that overlap a better one too much; then rows of -1.
+    """The boxes in the order of falling scores, without those that overlap a better box too much; then rows of -1.
 
-    A row is (id, score, x1, y1, x2, y2). Of each batch the first valid_count[b] rows take part. A row with a negative
-    id is skipped; a row is dropped if a kept one of the same id (of any id, under force_suppress) overlaps it by
-    iou_threshold percent or more, intersection over union, in exact integers.
+    A row is (id, score, x1, y1, x2, y2). In each batch, only the first valid_count[b] rows are considered. A row with a
+    negative id is dropped. A row is also dropped if a kept row of the same id (with force_suppress: of any id) overlaps
+    it by iou_threshold percent or more: intersection over union, in exact integers.
     """
 
     name = "non_max_suppression"
@@ -70,7 +70,7 @@ class NonMaxSuppression(Op):
     class Attributes(AttributeModel):
         """Thresholds and limits."""
 
-        iou_threshold: Extent = Field(description="the overlap in percent that suppresses; above 100 none does")
+        iou_threshold: Extent = Field(description="the least overlap in percent that suppresses a row; above 100: none")
         max_output_size: Integer = Field(default=-1, description="the most rows to keep; negative: no limit")
         force_suppress: bool = Field(default=False, description="whether boxes of different ids suppress each other")
         top_k: Integer = Field(default=-1, description="the most rows to consider, by score; negative: no limit")
@@ -87,6 +87,6 @@ class NonMaxSuppression(Op):
         return (_rows_or_fill(call.ranges[0]),)
 
     def work(self, call: Call) -> int:
-        # Every row against every other: four extremes, three areas and a comparison of products, of up to 71 bits.
+        # Every pair of rows takes four extremes, three areas and a comparison of products of up to 71 bits.
         batches, rows, _ = call.shapes[0]
         return 32 * batches * rows * rows

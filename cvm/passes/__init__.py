@@ -1,1 +1,4 @@
-"""Programs made from programs: `optimize` computes the same codes for less, `legalize` in the document's ops alone."""
+"""Passes make programs from programs with the same codes.
+
+`optimize` makes a program that costs less gas, `legalize` one that has only the document's ops.
+"""

@@ -1,4 +1,4 @@
-"""Building programs node by node; what is built has been checked on the way exactly as the verifier checks it."""
+"""Building programs node by node. Every part is checked when it is added, exactly as the verifier checks it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from cvm.errors import Invalid, Location
 from cvm.limits import DEFAULT, Limits, require
 from cvm.ops import Op, Range
 from cvm.program.checks import check_constants_fit
-from cvm.program.model import Constant, Input, Node, Output, Program, Provenance, Shape, State, Value
+from cvm.program.model import Constant, Input, Node, Output, Provenance, Shape, State, Value
+from cvm.program.program import Program
 from cvm.program.scope import Prove, Scope
 from cvm.quantization.quantizer import Quantizer
 
@@ -22,9 +23,9 @@ __all__ = ["ProgramBuilder"]
 class ProgramBuilder:
     """Builds a `Program`: add inputs, constants, state and nodes in execution order, then `build`.
 
-    ``limits`` is the profile that the program will name. Names of inputs and state are public and taken as they are;
-    names of constants and results are wishes: a number is appended to one that is taken.
-    All methods raise `Invalid` or `LimitExceeded` as `verify` would, and then have added nothing.
+    ``limits`` is the profile that the program will name. Names of inputs and state are public and are not changed; to a
+    name of a constant or result that exists already, a number is appended.
+    All methods raise `Invalid` or `LimitExceeded` as `verify` would; then they have added nothing.
     """
 
     def __init__(self, limits: Limits = DEFAULT, prove: Prove = Op.prove) -> None:
@@ -75,7 +76,7 @@ class ProgramBuilder:
     def constant(
         self, values: npt.ArrayLike, name: str = "constant", kind: Literal["tensor", "parameter"] = "tensor"
     ) -> str:
-        """Add a constant, or find the one with this kind, shape and values. Returns its name."""
+        """Add a constant unless there is one with this kind, shape and values. Returns its name."""
         constant = Constant.of(self._fresh(name), values, kind)
         content = (kind, constant.shape, constant.data)
         if content in self._by_content:
@@ -89,7 +90,7 @@ class ProgramBuilder:
         return constant.name
 
     def parameter(self, values: npt.ArrayLike, name: str = "parameter") -> str:
-        """Add an int64 parameter constant, or find the one with this shape and these values. Returns its name."""
+        """Add an int64 parameter constant unless there is one with this shape and these values. Returns its name."""
         return self.constant(values, name, "parameter")
 
     def state(self, name: str, initial: str, lo: int, hi: int) -> str:
@@ -101,7 +102,7 @@ class ProgramBuilder:
         return name
 
     def update(self, state: str, value: str) -> None:
-        """Say which value a state takes when a run has ended."""
+        """Set the value that a state takes when a run has ended."""
         if state not in self._state:
             raise Invalid("program.undefined", f"no state is called {state!r}", Location(tensor=state))
         self._scope.updated(State(*self._state[state], update=value))
@@ -112,7 +113,7 @@ class ProgramBuilder:
     ) -> tuple[str, ...]:
         """Apply an op; returns the names of its outputs, whose declared intervals are the proven ones.
 
-        Several outputs of one op are called ``<name>.<output>``, with the declaration's names of the outputs.
+        If an op has several outputs, they are called ``<name>.<output>``, with the output names of its declaration.
         """
         self._require_room("nodes", self._nodes)
         wish = name or op
@@ -129,7 +130,7 @@ class ProgramBuilder:
         return names
 
     def build(self, outputs: Sequence[Output], provenance: Provenance | None = None) -> Program:
-        """The program with these outputs. Every state must have been given its update."""
+        """The program with these outputs. Raises `Invalid` if `update` has not been called for a state."""
         for name in self._state:
             if name not in self._updates:
                 raise Invalid("program.state", "the state has no update", Location(tensor=name))
@@ -150,7 +151,7 @@ class ProgramBuilder:
         require("nodes", len(items) + 1, self._scope.limits.nodes, f"number of {what}")
 
     def _fresh(self, wish: str) -> str:
-        """``wish``, or ``wish_1``, ``wish_2``, .. while the name is taken."""
+        """``wish``, or the first of ``wish_1``, ``wish_2``, .. that no value has yet."""
         name = wish
         while name in self._scope.shapes:
             self._next[wish] = self._next.get(wish, 0) + 1

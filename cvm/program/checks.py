@@ -12,7 +12,7 @@ from typing import get_args
 from cvm.errors import Invalid, LimitExceeded, Location
 from cvm.limits import INT32_MAX, INT64_MAX, Limits, elements, require
 from cvm.ops import AttributeModel, Range
-from cvm.program.model import AttributeValue, Constant, Program, Shape, Value
+from cvm.program.model import AttributeValue, Constant, ProgramParts, Shape, Value
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
 __all__ = [
@@ -32,15 +32,15 @@ __all__ = [
 ]
 
 ENTRIES = "inputs, constants, states, nodes, outputs, scales, offsets and exactness records of a program"
-"""The words for what the limit of entries counts."""
+"""The words by which messages name what the limit of entries counts."""
 
 _MAGNITUDE = {"tensor": INT32_MAX, "parameter": INT64_MAX}
 _ITEM_BYTES = {"tensor": 4, "parameter": 8}
 _WIDTHS = (1, 2, 4, 8)
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Controls, line and paragraph separators, changes of writing direction, halves of surrogate pairs. A list of its own,
-since ``str.isprintable`` changes with the Python version."""
+"""Controls, line and paragraph separators, changes of writing direction, halves of surrogate pairs. They are listed
+here since ``str.isprintable`` differs between Python versions."""
 
 
 def interval_text(lo: int, hi: int) -> str:
@@ -49,7 +49,7 @@ def interval_text(lo: int, hi: int) -> str:
 
 
 def check_name(name: str, limits: Limits, what: str = "value") -> None:
-    """A name is not empty, printable and within the limit of bytes."""
+    """Require that a name is not empty, is printable, and is within the limit of bytes."""
     location = Location(tensor=name[:80])
     found = _UNPRINTABLE.search(name)
     if not name or found:
@@ -59,7 +59,7 @@ def check_name(name: str, limits: Limits, what: str = "value") -> None:
 
 
 def check_shape(shape: Shape, limits: Limits, location: Location) -> int:
-    """Rank 1..8, extents of 1 or more, within the limits. Returns the number of elements."""
+    """Require rank 1..8 and extents of 1 or more, within the limits. Returns the number of elements."""
     try:
         count = elements(shape, limits)
     except LimitExceeded as error:
@@ -72,14 +72,14 @@ def check_shape(shape: Shape, limits: Limits, location: Location) -> int:
 
 
 def check_interval(value: Value, location: Location) -> None:
-    """A declared interval is not empty and within +-(2^31 - 1)."""
+    """Require that a declared interval is not empty and lies within +-(2^31 - 1)."""
     if not -INT32_MAX <= value.lo <= value.hi <= INT32_MAX:
         found = interval_text(value.lo, value.hi)
         raise Invalid("program.bounds", f"expected lo <= hi within +-(2^31 - 1), found {found}", location)
 
 
 def check_int32(proven: Range, location: Location) -> None:
-    """A proven range is within +-(2^31 - 1)."""
+    """Require that a proven range lies within +-(2^31 - 1)."""
     lo, hi = proven.hull()
     if not -INT32_MAX <= lo <= hi <= INT32_MAX:
         found = interval_text(lo, hi)
@@ -88,11 +88,11 @@ def check_int32(proven: Range, location: Location) -> None:
 
 
 def operand_entries(operands: int) -> int:
-    """The entries that the operands of one node count for."""
+    """The number of entries for which the operands of one node count."""
     return operands // 16
 
 
-def check_entries(program: Program, limits: Limits) -> None:
+def check_entries(program: ProgramParts, limits: Limits) -> None:
     """All parts of a program together are within the limit of entries, since each takes memory whatever it holds."""
     parts = (program.inputs, program.constants, program.state, program.nodes, program.outputs)
     quantizers = [item.quantizer for item in program.inputs] + [item.quantizer for item in program.outputs]
@@ -103,9 +103,9 @@ def check_entries(program: Program, limits: Limits) -> None:
 
 
 def check_constants_fit(constants: Sequence[Constant], limits: Limits, total: int = 0) -> int:
-    """Kinds, shapes, widths and lengths of constants, before any is expanded.
+    """Check kinds, shapes, widths and lengths of constants, before any is expanded.
 
-    ``total`` counts the bytes of earlier constants, expanded. Returns the count with these.
+    ``total`` is the number of bytes of earlier constants, expanded. Returns the number that includes these constants.
     """
     for constant in constants:
         location = Location(tensor=constant.name)
@@ -124,7 +124,7 @@ def check_constants_fit(constants: Sequence[Constant], limits: Limits, total: in
 
 
 def check_constant_data(constant: Constant) -> None:
-    """The values of a constant that fits: within their bounds, and stored at the smallest width."""
+    """Require that the values of a constant lie within their bounds, and are stored at the smallest width."""
     location = Location(tensor=constant.name)
     items = constant.stored()
     lo, hi = int(items.min()), int(items.max())
@@ -140,9 +140,9 @@ def check_constant_data(constant: Constant) -> None:
 
 
 def check_quantizer(quantizer: Quantizer, shape: Shape, location: Location) -> None:
-    """A quantiser fits a tensor of that shape: a known rounding; per channel, one scale per index of its axis."""
+    """Require that a quantiser has a known rounding, and per channel one scale for each index of its axis."""
     if isinstance(quantizer, LogarithmicQuantizer):
-        return  # what it may be is checked where it is made, and it fits any shape
+        return  # it was checked when it was made, and it fits every shape
     if quantizer.rounding not in get_args(Rounding):
         raise Invalid("program.quantizer", f"there is no rounding {quantizer.rounding!r}", location)
     if quantizer.axis is None:

@@ -7,7 +7,7 @@ classes, with these differences:
 * Values are numbered: inputs, constants, state, then the outputs of each node, from 0. Nodes, outputs and state refer
   to values by number, so that a reader in any language resolves a reference with an array index and sees at once
   whether it points backward.
-* What is None is a missing key; nothing else may be missing.
+* The key of an attribute that is None is missing; all other keys must be present.
 * Rationals are strings ``p/q``. Booleans occur as attributes only.
 
 Encoding the decoded program gives the same bytes, or the file is refused. Decoding checks the form; rules (shapes,
@@ -21,30 +21,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
-from cvm.errors import Invalid, Location, Malformed
+from cvm.errors import Invalid, Malformed
 from cvm.limits import DEFAULT, Limits, require
 from cvm.program.checks import ENTRIES, operand_entries
-from cvm.program.model import (
-    AttributeValue,
-    Constant,
-    Exactness,
-    Input,
-    Node,
-    Output,
-    Program,
-    Provenance,
-    State,
-    Value,
-)
-from cvm.program.wire import Listed, Reader, Tree, packs_to, pieces, rational_text
+from cvm.program.encoding import FORMAT, FORMAT_NAME, VERSION, encodes_to
+from cvm.program.model import AttributeValue, Constant, Exactness, Input, Node, Output, Provenance, State, Value
+from cvm.program.program import Program
+from cvm.program.wire import Reader
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
-__all__ = ["FORMAT", "VERSION", "ValueNumbers", "decode", "encode", "encoded", "value_numbers"]
-
-FORMAT = "cvm-program"
-VERSION = 1
-FORMAT_NAME = "program"
-"""What error codes begin with."""
+__all__ = ["decode"]
 
 _Item = TypeVar("_Item")
 _Fields: TypeAlias = Mapping[str, Callable[[], Any]]
@@ -52,136 +38,19 @@ _Fields: TypeAlias = Mapping[str, Callable[[], Any]]
 _KINDS: tuple[Literal["tensor", "parameter"], ...] = ("parameter", "tensor")
 
 
-class ValueNumbers(dict[str, int]):
-    """The number of each value of a program, by name. A look-up of an unknown name raises `Invalid`."""
-
-    def __missing__(self, name: str) -> int:
-        raise Invalid("program.undefined", f"no value is called {name!r}", Location(tensor=name))
-
-
-def value_numbers(program: Program) -> ValueNumbers:
-    """The numbers of all values. Raises `Invalid` for a name that is written twice."""
-    numbers = ValueNumbers()
-    for name in program.value_names():
-        if name in numbers:
-            raise Invalid("program.duplicate", f"the name {name!r} is written twice", Location(tensor=name))
-        numbers[name] = len(numbers)
-    return numbers
-
-
-def encode(program: Program) -> bytes:
-    """The canonical bytes of ``program``. Raises as `encoded` does."""
-    return b"".join(encoded(program))
-
-
-def encoded(program: Program) -> tuple[bytes, ...]:
-    """The canonical bytes of ``program`` in pieces, large constants among them without a copy.
-
-    Raises `Invalid` or `LimitExceeded` for what cannot be written at all: duplicate or undefined names, integers beyond
-    64 bits, constants beyond 2^32 - 1 bytes. It does not verify.
-    """
-    return tuple(pieces(_file(program), FORMAT_NAME))
-
-
 def decode(data: bytes, limits: Limits = DEFAULT) -> Program:
     """The program that ``data`` encodes; its rules are not yet verified.
 
     Raises `Malformed` for bytes that are not the canonical bytes of any program, `Invalid` for impossible values
-    (references to no value, quantisers that are none) and `LimitExceeded`.
+    (references to values that do not exist, invalid quantisers), and `LimitExceeded`.
     """
     require("program_bytes", len(data), limits.program_bytes, "bytes of a program")
     reader = Reader(data, FORMAT_NAME, limits.nodes)
     program = _Decoder(reader, limits).program()
     reader.forget()
-    if not packs_to(_file(program), data, FORMAT_NAME):
+    if not encodes_to(program, data):
         raise Malformed("program.canonical", "these are not the canonical bytes of the program that they describe")
     return program
-
-
-def _file(program: Program) -> Tree:
-    return [FORMAT, VERSION, _program(program, value_numbers(program))]
-
-
-def _program(program: Program, numbers: ValueNumbers) -> Tree:
-    return {
-        "op_set": program.op_set,
-        "limits": program.limits,
-        "inputs": [{"value": _value(item.value), **_optional_quantizer(item.quantizer)} for item in program.inputs],
-        "constants": Listed(len(program.constants), map(_constant, program.constants)),
-        "state": [
-            {"value": _value(state.value), "initial": numbers[state.initial], "update": numbers[state.update]}
-            for state in program.state
-        ],
-        "nodes": Listed(len(program.nodes), (_node(node, numbers) for node in program.nodes)),
-        "outputs": [
-            {"name": output.name, "value": numbers[output.value], **_optional_quantizer(output.quantizer)}
-            for output in program.outputs
-        ],
-        "provenance": _provenance(program.provenance),
-    }
-
-
-def _value(value: Value) -> Tree:
-    return {"name": value.name, "shape": list(value.shape), "lo": value.lo, "hi": value.hi}
-
-
-def _constant(constant: Constant) -> Tree:
-    return {
-        "name": constant.name,
-        "kind": constant.kind,
-        "shape": list(constant.shape),
-        "width": constant.width,
-        "data": constant.data,
-    }
-
-
-def _node(node: Node, numbers: ValueNumbers) -> Tree:
-    return {
-        "op": node.op,
-        "inputs": [numbers[name] for name in node.inputs],
-        "outputs": [_value(value) for value in node.outputs],
-        "attributes": {
-            key: list(value) if isinstance(value, tuple) else value for key, value in node.attributes.items()
-        },
-    }
-
-
-def _optional_quantizer(quantizer: Quantizer | None) -> Mapping[str, Tree]:
-    if quantizer is None:
-        return {}
-    if isinstance(quantizer, LogarithmicQuantizer):
-        return {"quantizer": {"bits": quantizer.bits, "top": quantizer.top}}
-    fields: dict[str, Tree] = {
-        "scale": [rational_text(scale) for scale in quantizer.scale],
-        "offset": [rational_text(offset) for offset in quantizer.offset],
-        "lo": quantizer.lo,
-        "hi": quantizer.hi,
-        "rounding": quantizer.rounding,
-    }
-    if quantizer.axis is not None:
-        fields["axis"] = quantizer.axis
-    return {"quantizer": fields}
-
-
-def _provenance(provenance: Provenance) -> Tree:
-    return {
-        "tool": provenance.tool,
-        "source": provenance.source,
-        "source_digest": provenance.source_digest,
-        "exactness": [_exactness(item) for item in provenance.exactness],
-    }
-
-
-def _exactness(item: Exactness) -> Tree:
-    fields: dict[str, Tree] = {
-        "tensor": item.tensor,
-        "value": item.value,
-        "bound": rational_text(item.bound),
-        "note": item.note,
-    }
-    if item.accumulator is not None:
-        fields["accumulator"] = list(item.accumulator)
-    return fields
 
 
 def _name_of(names: Sequence[str], number: int) -> str:
@@ -193,7 +62,7 @@ def _name_of(names: Sequence[str], number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Numbered:
-    """A node as it is written: its inputs are numbers."""
+    """A node as the file has it, with numbers of values instead of names as inputs."""
 
     op: str
     inputs: tuple[int, ...]
@@ -210,7 +79,7 @@ class _Decoder:
         self._entries = 0
         self._shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._ops: dict[str, str] = {}
-        # A program has many of these parts; the tables are made once.
+        # A program has many of these parts, so their tables are made once.
         self._value_fields: _Fields = {
             "hi": reader.integer,
             "lo": reader.integer,
@@ -248,7 +117,7 @@ class _Decoder:
         return _resolved(parts)
 
     def _entry_array(self, item: Callable[[], _Item]) -> tuple[_Item, ...]:
-        """An array of entries, which are counted before the next one is made."""
+        """Read an array of entries; each entry is counted before the next one is read."""
 
         def counted() -> _Item:
             self._count(1)
@@ -275,12 +144,12 @@ class _Decoder:
         return self._reader.array(self._reader.integer)
 
     def _shape(self) -> tuple[int, ...]:
-        """A shape; many values have the same, which is kept once."""
+        """Read a shape. Equal shapes become one object, since many values have the same shape."""
         shape = self._integers()
         return self._shapes.setdefault(shape, shape)
 
     def _op(self) -> str:
-        """The name of an op, which is kept once."""
+        """Read the name of an op. Equal names become one object."""
         name = self._reader.text()
         return self._ops.setdefault(name, name)
 
@@ -364,7 +233,7 @@ class _Decoder:
 
 
 def _named(nodes: Iterable[_Numbered], names: Sequence[str]) -> Iterator[Node]:
-    """The nodes with the names of their inputs; each numbered node is dropped as soon as its named one is made."""
+    """The nodes with the names of their inputs. Each numbered node is released when its named one has been made."""
     waiting = deque(nodes)
     del nodes
     while waiting:
@@ -374,7 +243,7 @@ def _named(nodes: Iterable[_Numbered], names: Sequence[str]) -> Iterator[Node]:
 
 
 def _resolved(parts: dict[str, Any]) -> Program:
-    """The program of the parts that were read, with names instead of numbers."""
+    """The program that consists of the parts that were read, with names instead of numbers."""
     names = [item.value.name for item in parts["inputs"]]
     names += [constant.name for constant in parts["constants"]]
     names += [state["value"].name for state in parts["state"]]

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid
-from cvm.program.codec import ValueNumbers, value_numbers
+from cvm.program.encoding import ValueNumbers, value_numbers
 from cvm.program.leaves import Hasher, data_root, fast_hasher
 from cvm.program.merkle import Tree, chunks
-from cvm.program.model import AttributeValue, Constant, Output, Program, Shape, State, Value
+from cvm.program.model import AttributeValue, Constant, Output, ProgramParts, Shape, State, Value
 from cvm.program.preimage import i64, shape, text, u8, u32, u64
 from cvm.program.wire import rational_text
 from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
@@ -43,9 +43,9 @@ _DTYPES = {"int32": 1, "int64": 2}
 _ITEM_BYTES = {"int32": 4, "int64": 8}
 _ROUNDINGS = {"half_up": 0, "half_even": 1, "toward_zero": 2}
 _BLOCK = 2**18
-"""Elements of a constant that are expanded at a time; a multiple of the elements of a leaf."""
+"""The number of elements of a constant that are expanded at a time, a multiple of the elements of a leaf."""
 MUCH = 2**23
-"""Bytes of a program's constants, expanded, from which on the fast hasher is worth making."""
+"""If the constants of a program have at least this many bytes, expanded, making the fast hasher saves time."""
 
 
 # Tensors
@@ -53,7 +53,7 @@ MUCH = 2**23
 
 @dataclass(frozen=True, slots=True)
 class TensorClaim:
-    """What a tensor root commits to: the type of the elements, the shape, and the Merkle root of the data."""
+    """The data to which a tensor root commits: the type of the elements, the shape, and the Merkle root of the data."""
 
     dtype: str
     """``int32`` or ``int64``."""
@@ -62,7 +62,7 @@ class TensorClaim:
 
     @property
     def data_bytes(self) -> int:
-        """The length of the data; its leaves have 1,024 bytes each, the last one what is left."""
+        """The length of the data in bytes. Its leaves have 1,024 bytes each; the last one may be shorter."""
         size = _ITEM_BYTES[self.dtype]
         for extent in self.shape:
             size *= extent
@@ -100,9 +100,9 @@ def constant_tree(constant: Constant) -> Tree:
 
 
 def constant_claim(constant: Constant, run: Hasher | None = None) -> TensorClaim:
-    """The claim of a constant: that of the tensor with its values, whatever the width it is stored at.
+    """The claim of a constant, that is, of the tensor with its values. It does not depend on the stored width.
 
-    ``run`` is a hasher to use, or None for `hashlib`.
+    ``run`` is the hasher to use, or None for `hashlib`.
     """
     root = data_root(_expanded(constant), _BLOCK * _ITEM_BYTES[_dtype(constant)], run)
     return TensorClaim(_dtype(constant), constant.shape, root)
@@ -177,7 +177,7 @@ def _state(state: State, numbers: ValueNumbers) -> bytes:
     return b"cvm1:state\0" + _value(state.value) + u32(numbers[state.initial]) + u32(numbers[state.update])
 
 
-def _nodes(program: Program, numbers: ValueNumbers) -> Iterator[bytes]:
+def _nodes(program: ProgramParts, numbers: ValueNumbers) -> Iterator[bytes]:
     number = len(program.inputs) + len(program.constants) + len(program.state)
     for node in program.nodes:
         yield b"".join([
@@ -204,7 +204,7 @@ class Records:
     state: tuple[bytes, ...]
 
 
-def records(program: Program) -> Records:
+def records(program: ProgramParts) -> Records:
     """The records of ``program``. Raises `Invalid` for a program that has no digest: names unknown or not unique."""
     numbers = value_numbers(program)
     return Records(
@@ -225,13 +225,13 @@ def list_root(items: Sequence[bytes]) -> bytes:
 
 
 def counted_root(count: int, root: bytes) -> bytes:
-    """The root of a list of ``count`` records, from the Merkle root of these."""
+    """The root of a list of ``count`` records, from their Merkle root."""
     return sha256(b"cvm1:list\0" + u64(count) + root).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramClaim:
-    """What a program digest commits to."""
+    """The data to which a program digest commits."""
 
     op_set: int
     limits: str
@@ -251,7 +251,7 @@ class ProgramClaim:
         return sha256(self.preimage()).digest()
 
 
-def program_claim(program: Program) -> ProgramClaim:
+def program_claim(program: ProgramParts) -> ProgramClaim:
     """The claim of ``program``."""
     parts = records(program)
     return ProgramClaim(
@@ -265,6 +265,6 @@ def program_claim(program: Program) -> ProgramClaim:
     )
 
 
-def program_digest(program: Program) -> bytes:
+def program_digest(program: ProgramParts) -> bytes:
     """The digest of ``program``: its identity. Provenance is not part of it."""
     return program_claim(program).digest()

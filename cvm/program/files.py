@@ -1,4 +1,4 @@
-"""Program files: bounded and verified when read."""
+"""Program files. Their size is checked before they are read, and programs are verified when they are loaded."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from os import PathLike
 from cvm.errors import CvmError, Invalid, Location, Malformed, Mismatch
 from cvm.limits import DEFAULT, Limits, require
 from cvm.program.codec import decode
-from cvm.program.model import Program
+from cvm.program.program import Program
 from cvm.program.verifier import VerifiedProgram, remember, verify
 
 __all__ = ["load", "load_verified", "read_bytes", "require_digest"]
 
 
 def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "program") -> bytes:
-    """The content of a regular file of at most ``limit`` bytes; the size is checked before anything is read.
+    """The content of a regular file of at most ``limit`` bytes. The size is checked before anything is read.
 
-    Raises `LimitExceeded` (``limit.<format_name>_bytes``), `Malformed` (``<format_name>.file``) for what is no regular
+    Raises `LimitExceeded` (``limit.<format_name>_bytes``), `Malformed` (``<format_name>.file``) if it is not a regular
     file or changes while it is read, and OSError.
     """
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
@@ -36,7 +36,7 @@ def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "progra
 
 
 def load_verified(path: str | PathLike[str], limits: Limits = DEFAULT) -> VerifiedProgram:
-    """Read, decode and verify a program file, keeping what was proven. Raises `CvmError` (with the file) or OSError."""
+    """Read, decode and verify a program file; returns what was proven. Raises `CvmError` (with the file) or OSError."""
     try:
         return verify(decode(read_bytes(path, limits.program_bytes), limits), limits)
     except CvmError as error:
@@ -51,9 +51,9 @@ def load(path: str | PathLike[str], limits: Limits = DEFAULT) -> Program:
 
 
 def require_digest(program: Program, expected: str | None, file: str | None = None) -> None:
-    """Refuse a program that is not the expected one (None: any).
+    """Refuse a program whose digest is not the expected one (None: any).
 
-    Raises `Mismatch` (``program.digest``), and `Invalid` (``argument.digest``) for what is no digest.
+    Raises `Mismatch` (``program.digest``), and `Invalid` (``argument.digest``) if ``expected`` is not a digest.
     """
     if expected is None:
         return

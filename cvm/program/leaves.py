@@ -1,8 +1,8 @@
-"""Merkle roots over many leaves, as fast as the machine hashes.
+"""Merkle roots over many leaves, computed by a fast hasher if there is one.
 
-A program is hashed by `hashlib`, or by a faster `Hasher` that whoever stands above this package offers (`offer`): the
-native executor has one for processors with instructions for SHA-256, which works outside of Python's lock. The roots
-are those of `cvm.program.merkle.Tree`.
+A program is hashed by `hashlib`, or by a faster `Hasher` that another package offers by `offer`. The native executor
+has one for processors with instructions for SHA-256, which works without Python's lock. The roots equal those of
+`cvm.program.merkle.Tree`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Hasher:
     ``messages(prefix, data, size, count, digests)`` hashes ``count`` messages of ``size`` bytes, one behind the other,
     into 32 bytes each; ``size`` is a positive multiple of 64.
 
-    ``tree(data, size, count, more, nodes)`` hashes ``count`` leaves of ``size`` bytes with the prefix 0 into ``nodes``,
-    behind which stand the hashes of ``more`` leaves (0 or 1) already, then level by level pairs of nodes with the
-    prefix 1, a last one without a partner moving up unchanged. The root is the first of the nodes in the end.
+    ``tree(data, size, count, more, nodes)`` hashes ``count`` leaves of ``size`` bytes with the prefix 0 into ``nodes``.
+    Behind them, ``nodes`` already holds the hashes of ``more`` further leaves (0 or 1). Then it hashes pairs of nodes
+    with the prefix 1, level by level; an unpaired last node moves up unchanged. In the end, the first node is the root.
     """
 
     messages: Callable[[int, int, int, int, int], None]
@@ -50,12 +50,12 @@ def offer(make: Callable[[], Hasher | None]) -> None:
 
 @cache
 def fast_hasher() -> Hasher | None:
-    """The hasher of this processor, if one is offered. To make it the first time takes as long as hashing 50 MB."""
+    """The hasher of this processor, or None. Making it at the first call takes as long as hashing 50 MB."""
     return _OFFERED[0]() if _OFFERED else None
 
 
 class Subtrees:
-    """Roots over data of at most ``most`` bytes each, by one call for leaves and all levels above them."""
+    """Computes roots over data of at most ``most`` bytes, with one call for the leaves and all levels above them."""
 
     def __init__(self, run: Hasher, most: int) -> None:
         self._run = run
@@ -63,7 +63,7 @@ class Subtrees:
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._nodes))
 
     def root(self, data: Bytes) -> bytes:
-        """The Merkle root over the leaves of contiguous bytes, one or more."""
+        """The Merkle root over the leaves of at least one contiguous byte."""
         whole, rest = divmod(data.size, LEAF_BYTES)
         if rest:
             last = Tree.of([data[whole * LEAF_BYTES :].tobytes()]).root
@@ -74,10 +74,10 @@ class Subtrees:
 
 
 def data_root(blocks: Iterable[Bytes], most: int, run: Hasher | None) -> bytes:
-    """The Merkle root over the leaves of data that comes in blocks, all but the last one of ``most`` bytes: a power of
-    two of whole leaves.
+    """The Merkle root over the leaves of data that comes in blocks.
 
-    ``run`` is a hasher, or None for `hashlib`.
+    All blocks but the last have ``most`` bytes, which are a power of two of whole leaves. ``run`` is a hasher, or None
+    for `hashlib`.
     """
     if run is None:
         return Tree.of(leaf for block in blocks for leaf in chunks(block.tobytes())).root

@@ -1,8 +1,8 @@
 """Merkle trees as in RFC 6962 (Certificate Transparency), section 2.1, over SHA-256.
 
 A leaf hashes as SHA-256(00 | leaf), an inner node as SHA-256(01 | left | right). Level by level, neighbours are paired
-from the left; a last one without a partner moves up unchanged. The tree of no leaves is SHA-256 of nothing. The root
-alone does not say how many leaves there are: whoever commits to a root commits to the count beside it.
+from the left; an unpaired last node moves up unchanged. The root of a tree without leaves is the SHA-256 of no bytes.
+The root alone does not tell how many leaves there are, so every commitment to a root also commits to the count.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 LEAF_BYTES = 1_024
-"""Bytes of a leaf of tensor data; the last leaf of a tensor may be shorter."""
+"""The number of bytes of a leaf of tensor data; the last leaf of a tensor may be shorter."""
 
 HASH_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The index of one leaf, and the hashes of the neighbours on its way to the root, lowest first."""
+    """The index of one leaf, and the hashes of the siblings on its path to the root, lowest first."""
 
     index: int
     count: int
@@ -41,7 +41,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A Merkle tree, all levels: the hashes of the leaves, then of each level above, 32 bytes each."""
+    """A Merkle tree with all its levels: the hashes of the leaves, then of each level above, 32 bytes each."""
 
     levels: tuple[bytes, ...] = field(repr=False)
 
@@ -66,7 +66,7 @@ class Tree:
         return self.levels[-1] or sha256().digest()
 
     def prove(self, index: int) -> Proof:
-        """The proof that leaf ``index`` is where it is. Raises IndexError for a leaf that does not exist."""
+        """The proof that a leaf has the index ``index``. Raises IndexError for a leaf that does not exist."""
         if not 0 <= index < self.count:
             raise IndexError(f"leaf {index} of {self.count}")
         path = []
@@ -79,7 +79,7 @@ class Tree:
         return Proof(index, self.count, tuple(path))
 
     def prove_several(self, indices: Iterable[int]) -> tuple[bytes, ...]:
-        """The one proof of several leaves: level by level from the lowest, the neighbours that do not follow from them.
+        """The proof of several leaves: level by level from the lowest, the siblings that cannot be computed from them.
 
         For one leaf it is the path of its `Proof`. Raises IndexError for a leaf that does not exist.
         """
@@ -96,7 +96,7 @@ class Tree:
         return tuple(path)
 
     def node(self, start: int, end: int) -> bytes:
-        """The node over the leaves ``start`` to ``end``. Raises IndexError where they have no node to themselves."""
+        """The node over the leaves ``start`` to ``end``. Raises IndexError if no node covers exactly these leaves."""
         height = (end - start - 1).bit_length()
         whole = start + (1 << height) == end or end == self.count
         if not 0 <= start < end <= self.count or start % (1 << height) or not whole:
@@ -104,7 +104,7 @@ class Tree:
         return self._node(start, end)
 
     def prove_consistency(self, first: int) -> tuple[bytes, ...]:
-        """The proof that the tree over the first ``first`` leaves is one that this tree grew from (RFC 6962, 2.1.2).
+        """The proof that this tree extends the tree over its first ``first`` leaves (RFC 6962, 2.1.2).
 
         Raises IndexError unless 1 <= first <= count.
         """
@@ -113,9 +113,9 @@ class Tree:
         return tuple(self._consistency(first, 0, self.count, whole=True))
 
     def _consistency(self, first: int, start: int, end: int, whole: bool) -> list[bytes]:
-        """The proof for the first ``first`` leaves of those from ``start`` to ``end``.
+        """The proof for the first ``first`` of the leaves from ``start`` to ``end``.
 
-        ``whole``: the verifier has the root of these, since they are all that the older tree had.
+        With ``whole`` the verifier has the root of these first leaves, since the older tree had no others.
         """
         if first == end - start:
             return [] if whole else [self._node(start, end)]
@@ -125,14 +125,14 @@ class Tree:
         return [*self._consistency(first - split, start + split, end, whole=False), self._node(start, start + split)]
 
     def _node(self, start: int, end: int) -> bytes:
-        """The node over the leaves ``start`` to ``end``: a full subtree, or what is left at the right edge."""
+        """The node over the leaves ``start`` to ``end``: a full subtree, or the incomplete one at the right edge."""
         height = (end - start - 1).bit_length()
         begin = (start >> height) * HASH_BYTES
         return self.levels[height][begin : begin + HASH_BYTES]
 
 
 def joined(nodes: Iterable[bytes]) -> bytes:
-    """The root over one level of nodes, from left to right; all but the last one are of full subtrees."""
+    """The root over one level of nodes, from left to right. All nodes but the last cover full subtrees."""
     level = b"".join(nodes)
     while len(level) > HASH_BYTES:
         level = _parents(level)
@@ -154,7 +154,7 @@ def root(leaves: Iterable[bytes]) -> bytes:
 
 
 def root_of_proof(leaf: bytes, proof: Proof) -> bytes | None:
-    """The root of the tree in which ``leaf`` stands as ``proof`` says; None if no tree has a proof of that form."""
+    """The root of the tree in which ``proof`` proves ``leaf``; None if no tree has a proof of that form."""
     index, last = proof.index, proof.count - 1
     if not 0 <= index <= last:
         return None
@@ -173,9 +173,9 @@ def root_of_proof(leaf: bytes, proof: Proof) -> bytes | None:
 
 
 def root_of_several(leaves: Mapping[int, bytes], count: int, path: Sequence[bytes]) -> bytes | None:
-    """The root of the tree of ``count`` leaves in which ``leaves`` have their indices, by `Tree.prove_several`.
+    """The root of the tree of ``count`` leaves in which ``path``, from `Tree.prove_several`, proves ``leaves``.
 
-    None if no such tree has a proof of that form. The root of no leaves at all is not proven.
+    ``leaves`` are given by index. None if no such tree has a proof of that form, or if no leaves are given.
     """
     last = count - 1
     if not leaves or not all(0 <= index <= last for index in leaves):
@@ -185,7 +185,7 @@ def root_of_several(leaves: Mapping[int, bytes], count: int, path: Sequence[byte
     while last > 0:
         above = {}
         for index, node in nodes.items():
-            if index ^ 1 > last:  # without a partner: it moves up
+            if index ^ 1 > last:  # an unpaired node moves up
                 above[index >> 1] = node
             elif index ^ 1 not in nodes or index & 1 == 0:
                 neighbour = nodes[index ^ 1] if index ^ 1 in nodes else next(neighbours, b"")
@@ -197,7 +197,7 @@ def root_of_several(leaves: Mapping[int, bytes], count: int, path: Sequence[byte
 
 
 def verify_consistency(first: int, first_root: bytes, count: int, root: bytes, path: Sequence[bytes]) -> bool:
-    """Whether the tree of ``count`` leaves grew from that of its first ``first`` leaves (RFC 9162, 2.1.4.2)."""
+    """Whether the tree of ``count`` leaves extends the tree of ``first`` leaves (RFC 9162, 2.1.4.2)."""
     if not 1 <= first <= count or any(len(node) != HASH_BYTES for node in path):
         return False
     if first == count:
@@ -223,5 +223,5 @@ def verify_consistency(first: int, first_root: bytes, count: int, root: bytes, p
 
 
 def chunks(data: bytes) -> Iterator[bytes]:
-    """The leaves of tensor data: 1,024 bytes each, the last one what is left."""
+    """The leaves of tensor data, of 1,024 bytes each; the last one may be shorter."""
     return (data[start : start + LEAF_BYTES] for start in range(0, len(data), LEAF_BYTES))

@@ -1,8 +1,8 @@
-"""The integer program as data: what is executed, stored, hashed and verified.
+"""The integer program as data, which is executed, stored, hashed and verified.
 
-A program is a list of nodes in execution order over named int32 tensors; each name is written once. Everything is
-immutable and plain: no kernels, no shapes to be found out, no reference to any front end. ``formal`` reads these
-classes and nothing else of cvm.
+A program is a list of nodes in execution order over named int32 tensors; each name is written once. All parts are
+immutable data: there are no kernels, all shapes are given, and nothing refers to a front end. ``formal`` reads these
+classes and nothing else of cvm. `cvm.program.program` adds the bytes and the digest of a program.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.writing import write_file
 
 if TYPE_CHECKING:
     from cvm.quantization import Quantizer
@@ -32,7 +29,7 @@ __all__ = [
     "Input",
     "Node",
     "Output",
-    "Program",
+    "ProgramParts",
     "Provenance",
     "Shape",
     "State",
@@ -40,7 +37,7 @@ __all__ = [
 ]
 
 OP_SET = 1
-"""The version of the op-set that a program states unless it has ops of a later one (`cvm.ops.op_set`)."""
+"""The op-set version that a program states, unless it has ops of a later version (`cvm.ops.op_set`)."""
 
 Shape: TypeAlias = tuple[int, ...]
 AttributeValue: TypeAlias = "bool | int | str | tuple[int, ...]"
@@ -68,7 +65,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A result: its public name, the value that it is, and the quantiser that says what its codes stand for."""
+    """A result: its public name, the name of its value, and the quantiser that gives the meaning of its codes."""
 
     name: str
     value: str
@@ -79,8 +76,8 @@ class Output:
 class Constant:
     """A constant: an int32 ``tensor``, or an int64 ``parameter`` (the multipliers, offsets and shifts of requantize).
 
-    ``data`` holds the elements row-major, little-endian, two's complement, ``width`` bytes each: the smallest of
-    1, 2, 4, 8 that holds them all.
+    ``data`` holds the elements in row-major order, little-endian, in two's complement. Each has ``width`` bytes: the
+    smallest of 1, 2, 4, 8 with which all elements fit.
     """
 
     name: str
@@ -108,7 +105,7 @@ class Constant:
         return Constant(name, kind, tuple(items.shape), width, items.astype(f"<i{width}").tobytes())
 
     def stored(self) -> npt.NDArray[Any]:
-        """The elements as a read-only array at the width that they are stored with, which copies nothing."""
+        """The elements as a read-only array of the stored width, without a copy."""
         return np.frombuffer(self.data, f"<i{self.width}").reshape(self.shape)
 
     def array(self) -> npt.NDArray[Any]:
@@ -127,8 +124,8 @@ class Constant:
 class State:
     """A tensor that persists from run to run.
 
-    ``value`` names it for the nodes, which see what the previous run left; ``initial`` is the constant that it holds
-    before the first run; ``update`` names the value that it takes when a run has ended.
+    Nodes read it under the name of ``value``, and see its content after the previous run. ``initial`` is the constant
+    that it holds before the first run; ``update`` names the value that it takes when a run has ended.
     """
 
     value: Value
@@ -138,7 +135,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One application of an op. ``attributes`` are complete: defaults included, absent ones left out, in any order."""
+    """One application of an op. ``attributes`` include defaults and leave absent ones out; their order is free."""
 
     op: str
     inputs: tuple[str, ...]
@@ -148,22 +145,22 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Exactness:
-    """What the compiler proved about one tensor of the source document.
+    """What the compiler has proven about one tensor of the source document.
 
-    ``bound`` is the largest possible difference, in codes, from the document's meaning; 0 says exact.
+    ``bound`` is the largest possible difference from the document's meaning, in codes; 0 means exact.
     """
 
     tensor: str
     value: str
     bound: Fraction
     accumulator: tuple[int, int] | None = None
-    """The interval of the 64-bit sum that the tensor was rounded from, where there is one."""
+    """The interval of the 64-bit sum from which the tensor was rounded, if there is such a sum."""
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a program came from. Not part of its digest: two compilers may say different things about one program."""
+    """Where a program came from. It is not part of the digest: two compilers may describe one program differently."""
 
     tool: str = ""
     source: str = ""
@@ -172,8 +169,8 @@ class Provenance:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Program:
-    """A whole integer program. Programs are equal where their digests are; provenance does not count."""
+class ProgramParts:
+    """All parts of an integer program."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
@@ -191,45 +188,3 @@ class Program:
         yield from (state.value.name for state in self.state)
         for node in self.nodes:
             yield from (value.name for value in node.outputs)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both have one digest: the same operations, constants, inputs, outputs and state."""
-        if not isinstance(other, Program):
-            return NotImplemented
-        return self is other or self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
-    def __repr__(self) -> str:
-        from cvm.drawing import listed
-
-        given = listed([f"{item.value.name} {list(item.value.shape)}" for item in self.inputs])
-        return f"Program({given} -> {listed([item.name for item in self.outputs])}; {len(self.nodes)} nodes)"
-
-    def _repr_html_(self) -> str:
-        """The program for notebooks: its digest and a drawing."""
-        from cvm.drawing import network_html, steps_of
-
-        return network_html(f"{self!r} {self.digest}", steps_of(self))
-
-    @cached_property
-    def digest(self) -> str:
-        """The program's identity: its Merkle claim, SHA-256 in hexadecimal (docs/commitments.md)."""
-        from cvm.program.commitments import program_digest
-
-        return program_digest(self).hex()
-
-    def to_bytes(self) -> bytes:
-        """The canonical bytes of the program."""
-        return b"".join(self.pieces())
-
-    def pieces(self) -> tuple[bytes, ...]:
-        """The canonical bytes in pieces, large constants among them without a copy."""
-        from cvm.program.codec import encoded
-
-        return encoded(self)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the canonical bytes to ``path``: a file is replaced whole or not at all. Raises OSError."""
-        write_file(path, *self.pieces())

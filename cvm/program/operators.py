@@ -1,7 +1,7 @@
-"""What can be written with a tensor of a program that is being made: ``x - zero``, ``x.reshape((1, 8))``.
+"""Operators and methods for tensors of a program that is being built: ``x - zero``, ``x.reshape((1, 8))``.
 
-Whoever makes programs has a class of its own for the tensors of it, and says in `Operators.apply` what applying an op
-does there; the words for the single ops are these here. All ops are those of the catalogue (`cvm.ops`).
+Each builder of programs has its own class of tensors. It derives from `Operators` and defines in `apply` how an op is
+applied; the methods for single ops come from here. All ops are those of the catalogue (`cvm.ops`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["Operators"]
 
 
 class Operators(ABC):
-    """A tensor of a program, with the ops that take it first.
+    """A tensor of a program, with methods for the ops whose first operand it is.
 
-    Binary operators broadcast. ``label`` is the last part of the name that the result wishes for; by default the op.
+    Binary operators broadcast. ``label`` becomes the last part of the name of the result; by default it is the op.
     """
 
     __slots__ = ()
@@ -42,23 +42,23 @@ class Operators(ABC):
         return self.apply("abs")
 
     def plus(self, other: Self, label: str | None = None) -> Self:
-        """The sum, item by item."""
+        """The sum, element by element."""
         return self.apply("broadcast_add", other, label=label)
 
     def minus(self, other: Self, label: str | None = None) -> Self:
-        """The difference, item by item."""
+        """The difference, element by element."""
         return self.apply("broadcast_sub", other, label=label)
 
     def times(self, other: Self, label: str | None = None) -> Self:
-        """The product, item by item."""
+        """The product, element by element."""
         return self.apply("broadcast_mul", other, label=label)
 
     def negative(self, label: str | None = None) -> Self:
-        """The items negated."""
+        """The negative of each element."""
         return self.apply("negative", label=label)
 
     def maximum(self, other: Self, label: str | None = None) -> Self:
-        """The greater of both, item by item."""
+        """The larger of both, element by element."""
         return self.apply("broadcast_max", other, label=label)
 
     def greater(self, other: Self) -> Self:
@@ -66,11 +66,11 @@ class Operators(ABC):
         return self.apply("broadcast_greater", other)
 
     def clip(self, lo: int, hi: int, label: str | None = None) -> Self:
-        """The items, those beyond [lo, hi] as the nearer end."""
+        """The elements clipped to [lo, hi]."""
         return self.apply("clip", label=label, a_min=lo, a_max=hi)
 
     def reshape(self, shape: Shape) -> Self:
-        """The items in the same order, in ``shape``."""
+        """The elements in ``shape``, in the same row-major order."""
         return self.apply("reshape", target_shape=shape)
 
     def transpose(self, axes: tuple[int, ...]) -> Self:
@@ -78,17 +78,17 @@ class Operators(ABC):
         return self.apply("transpose", axes=axes)
 
     def repeat(self, axis: int, repeats: int) -> Self:
-        """Every item ``repeats`` times in a row along ``axis``."""
+        """Every element repeated ``repeats`` times along ``axis``."""
         return self.apply("repeat", axis=axis, repeats=repeats)
 
     def sum(self, axes: tuple[int, ...], keepdims: bool = False) -> Self:
-        """The sums over ``axes``, which stay with extent 1 if ``keepdims``."""
+        """The sums over ``axes``, which are kept with extent 1 if ``keepdims``."""
         return self.apply("sum", axes=axes, keepdims=keepdims, exclude=False)
 
     def max(self, axes: tuple[int, ...], keepdims: bool = False) -> Self:
-        """The greatest items over ``axes``, which stay with extent 1 if ``keepdims``."""
+        """The maxima over ``axes``, which are kept with extent 1 if ``keepdims``."""
         return self.apply("max", axes=axes, keepdims=keepdims, exclude=False)
 
     def take(self, indices: Self, axis: int) -> Self:
-        """The items at ``indices`` along ``axis``, which gives way to the axes of ``indices``."""
+        """The elements at ``indices`` along ``axis``, which the axes of ``indices`` replace."""
         return self.apply("take", indices, axis=axis)

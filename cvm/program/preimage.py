@@ -1,4 +1,4 @@
-"""The parts of preimages: integers, texts, shapes and lists in their one layout (docs/commitments.md, section 1)."""
+"""The parts of preimages: the layouts of integers, texts, shapes and lists (docs/commitments.md, section 1)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def text(value: str) -> bytes:
 
 def shape(extents: Shape) -> bytes:
     """The rank and the extents of a tensor."""
-    try:  # at once, since every tensor of a trace has a shape
+    try:  # one call for all extents, since every tensor of a trace has a shape
         return pack(f"<B{len(extents)}Q", len(extents), *extents)
     except error:
         raise Invalid("program.integer", f"the shape {list(extents)} does not fit in its layout") from None

@@ -1,7 +1,7 @@
-"""What is known while a program is read or built front to back: shapes, kinds, proven ranges, gas.
+"""The facts that are collected while a program is read or built: shapes, kinds, proven ranges, gas.
 
-The verifier walks a finished program through a `Scope`, the builder grows one; both apply ops here, so that what can be
-built is what verifies.
+The verifier adds the parts of a finished program to a `Scope`, the builder adds new parts. Both apply ops here, so that
+a program that can be built also verifies.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from cvm.program.checks import (
     check_shape,
     interval_text,
 )
-from cvm.program.model import AttributeValue, Constant, Input, Output, Program, Shape, State, Value
+from cvm.program.model import AttributeValue, Constant, Input, Output, Shape, State, Value
+from cvm.program.program import Program
 
 __all__ = ["KEPT", "Application", "Scope"]
 
 KEPT = 2**21
-"""The most per-channel bounds that all results of a program together may have; every implementation counts alike."""
+"""The most per-channel bounds that all results of a program together may have; all implementations count the same."""
 
 SHARED = 1024
-"""How many different attributes, and how many different intervals, are kept for sharing: many nodes have equal ones."""
+"""The number of different attributes, and of different intervals, that are kept so that equal ones can be shared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An op applied to known values: typed call, complete attributes, inferred shapes, unchecked ranges, gas."""
+    """An op applied to values in scope: typed call, complete attributes, inferred shapes, unchecked ranges, gas."""
 
     call: Call
     attributes: dict[str, AttributeValue]
@@ -52,14 +53,14 @@ _Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
 
 Prove: TypeAlias = Callable[[Op, Call, "Location | None"], tuple[Range, ...]]
-"""`cvm.ops.Op.prove`, or what gives the same."""
+"""`cvm.ops.Op.prove`, or another function that gives the same ranges."""
 
 
 class Scope:
     """The values written so far, and the gas of the ops that wrote them."""
 
     def __init__(self, limits: Limits, prove: Prove = Op.prove) -> None:
-        """``prove`` is how to find what an op proves; who builds programs may know that already."""
+        """``prove`` gives the ranges that an op proves. A caller may remember them instead of computing them again."""
         self.limits = limits
         self._prove = prove
         self.gas = 0
@@ -72,7 +73,7 @@ class Scope:
         self._intervals: dict[tuple[int, int, int], Range] = {}
 
     def given(self, program: Program) -> None:
-        """Define what no node of a program computes: inputs, constants that fit, and states."""
+        """Define the values of a program that no node computes: inputs, constants that fit, and states."""
         for item in program.inputs:
             self.input(item)
         for constant in program.constants:
@@ -81,7 +82,7 @@ class Scope:
             self.state(state)
 
     def input(self, item: Input) -> None:
-        """Define an input: its declared interval is the contract, which its quantiser's codes fill."""
+        """Define an input. Its declared interval is the contract; the codes of its quantiser must be this interval."""
         location = self._declare(item.value)
         quantizer = item.quantizer
         if quantizer is None:
@@ -92,18 +93,18 @@ class Scope:
             raise Invalid("program.quantizer", f"the codes are {codes}, the interval is {found}", location)
 
     def constant(self, constant: Constant) -> None:
-        """Define a constant that fits (`check_constants_fit`): its range is its true values."""
+        """Define a constant that fits (`check_constants_fit`). Its range is its elements."""
         self._require_new(constant.name)
         check_constant_data(constant)
         self._define(constant.name, constant.kind, constant.shape, Range.exactly(constant.stored()))
         self.constants[constant.name] = constant
 
     def adopt(self, name: str, kind: InputKind, shape: Shape, bounds: Range) -> None:
-        """Define a value of a verified program with what was proven of it there."""
+        """Define a value of a verified program with the range that was proven there."""
         self._define(name, kind, shape, bounds)
 
     def state(self, state: State) -> None:
-        """Define the tensor that nodes see of a state; its declared interval is what an update must keep to."""
+        """Define the tensor of a state that nodes read. An update must lie in its declared interval."""
         location = self._declare(state.value)
         if state.initial not in self.constants:
             raise Invalid("program.undefined", f"no constant is called {state.initial!r}", location)
@@ -137,8 +138,8 @@ class Scope:
     def define(self, application: Application, names: Sequence[str], op: str) -> tuple[Range, ...]:
         """Define the results of an application under ``names``; returns their proven ranges.
 
-        They are kept per channel as long as all results so far have no more than `KEPT` bounds together. A result whose
-        channels are too many for that is kept as one interval, which counts nothing.
+        They have one bound per channel as long as all results so far have at most `KEPT` bounds together. A result with
+        too many channels for that gets one interval, which is not counted.
 
         Raises `Invalid` (``program.range``) for a result that is not proven to be int32, before anything is defined.
         """
@@ -155,7 +156,7 @@ class Scope:
         return tuple(proven)
 
     def _within_budget(self, bounds: Range, operands: Sequence[Range]) -> Range:
-        """The bounds in the form in which they are kept; equal bounds share one object."""
+        """The bounds per channel, or as one interval if the budget is used up. Equal bounds share one object."""
         if bounds.size == 1 or self._kept + bounds.size > KEPT:
             return self._interval(bounds.rank, *bounds.hull())
         self._kept += bounds.size
@@ -163,17 +164,17 @@ class Scope:
         return next((known for known in alike if known.equals(bounds)), None) or bounds.kept()
 
     def _interval(self, rank: int, lo: int, hi: int) -> Range:
-        """One interval, which values share."""
+        """One interval for a tensor. Equal intervals share one object."""
         key = rank, lo, hi
         return self._intervals.get(key) or _shared(self._intervals, key, Range.uniform(rank, lo, hi))
 
     def _parsed(self, op: Op, attributes: Mapping[str, Any], location: Location) -> AttributeModel:
-        """Typed attributes, which nodes with the same ones share."""
-        key = f"{op.name} {attributes!r}"  # tells 1 from True, which are equal as keys
+        """Typed attributes. Equal attributes share one object."""
+        key = f"{op.name} {attributes!r}"  # a text, since 1 and True are equal as keys
         return self._typed.get(key) or _shared(self._typed, key, op.parse(attributes, location))
 
     def outputs(self, outputs: Sequence[Output]) -> None:
-        """Check the outputs of a program: there is one; unique names; values that exist; quantisers that fit."""
+        """Check that a program has outputs, with unique names, values that exist, and quantisers that fit."""
         if not outputs:
             raise Invalid("program.outputs", "a program has at least one output")
         names: set[str] = set()
@@ -197,7 +198,7 @@ class Scope:
             raise Invalid("program.kind", f"expected a {kind}, found the {found} {name!r}", location)
 
     def _declare(self, value: Value) -> Location:
-        """Define a value whose declared interval is what is known of it."""
+        """Define a value with its declared interval as its range."""
         location = Location(tensor=value.name)
         self._require_new(value.name)
         check_shape(value.shape, self.limits, location)
@@ -233,7 +234,7 @@ class Scope:
 
 
 def _shared(known: dict[_Key, _Item], key: _Key, item: _Item) -> _Item:
-    """The item itself or an equal one that was kept before. The store is emptied when it becomes too large."""
+    """The item itself, or an equal one that was stored before. The store is emptied when it becomes too large."""
     if len(known) >= SHARED:
         known.clear()
     known[key] = item

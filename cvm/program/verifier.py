@@ -1,9 +1,8 @@
-"""The verifier: what every executor may rely on, checked at every load.
+"""The verifier checks, at every load, the properties of a program that every executor relies on.
 
 A verified program cannot fail: every name is written once, before it is read; every shape follows from the
 inputs; every element of every tensor is proven to lie in its declared interval, from the inputs' declared
-intervals and the constants' true values; sizes and gas are within the limits. Nothing after this needs an overflow
-check.
+intervals and the constants' elements; sizes and gas are within the limits. So executors need no overflow checks.
 """
 
 from __future__ import annotations
@@ -24,7 +23,8 @@ from cvm.program.checks import (
     interval_text,
     same_attributes,
 )
-from cvm.program.model import Node, Program, Shape, Value
+from cvm.program.model import Node, Shape, Value
+from cvm.program.program import Program
 from cvm.program.scope import Scope
 
 __all__ = ["VerifiedProgram", "remember", "verify"]
@@ -38,9 +38,9 @@ class VerifiedProgram:
     shapes: Mapping[str, Shape]
     """The shape of every value."""
     ranges: Mapping[str, Range]
-    """The proven range of every value: a constant's is its true values; any other's is kept per channel (`Scope`)."""
+    """The proven range of every value: the elements of a constant; otherwise one interval per channel (`Scope`)."""
     calls: tuple[Call, ...]
-    """Of each node: input shapes, typed attributes, input ranges."""
+    """The call of each node: input shapes, typed attributes, input ranges."""
     limits: Limits
     gas: int
     """The metered cost of one run."""
@@ -51,16 +51,16 @@ class VerifiedProgram:
 
 _Proven = tuple[Mapping[str, Shape], Mapping[str, Range], tuple[Call, ...], Limits, int]
 _REMEMBERED: dict[int, tuple[ref[Program], _Proven]] = {}
-"""What was proven of programs, by their ids as long as they live: a program that is merely equal has proven nothing.
+"""What was proven of program objects, by their ids, for as long as they exist. It does not hold for an equal object.
 
-The attributes of nodes are what can be changed of one: calls have them as they were.
+Only the attributes of nodes can be changed in a program; the calls have them as they were.
 """
 
 
 def remember(verified: VerifiedProgram) -> None:
-    """Keep what was proven for as long as the program lives, so that it need not be proven again.
+    """Remember what was proven for as long as the program object exists, so that it is not proven again.
 
-    The program must be of tuples, as from its bytes: one put together by hand may be of lists, which can be changed.
+    The program must consist of tuples, as a decoded one does. One made by hand may have lists, which can be changed.
     """
     number = id(verified.program)
     proven = (verified.shapes, verified.ranges, verified.calls, verified.limits, verified.gas)
@@ -68,7 +68,7 @@ def remember(verified: VerifiedProgram) -> None:
 
 
 def _remembered(program: Program, limits: Limits) -> VerifiedProgram | None:
-    """What was proven of this very program within the same limits, if nothing of it has changed."""
+    """What was proven of this program object within the same limits, unless a part of it has changed; else None."""
     known, proven = _REMEMBERED.get(id(program), (None, None))
     if known is None or proven is None or known() is not program:
         return None
@@ -80,7 +80,7 @@ def _remembered(program: Program, limits: Limits) -> VerifiedProgram | None:
 
 
 def verify(program: Program, limits: Limits | None = None) -> VerifiedProgram:
-    """Verify ``program`` against its own limits profile and, where given, the caller's ``limits`` as well.
+    """Verify ``program`` against its own limits profile and, if given, also against the caller's ``limits``.
 
     Raises `Invalid` or `LimitExceeded`; the location names the tensor and the op.
     """
@@ -101,7 +101,7 @@ def verify(program: Program, limits: Limits | None = None) -> VerifiedProgram:
 
 
 def _effective(program: Program, limits: Limits | None) -> Limits:
-    """The stricter, bound by bound, of the program's profile and the caller's limits."""
+    """For each bound, the stricter one of the program's profile and the caller's limits."""
     needed = op_set(node.op for node in program.nodes)
     if program.op_set != needed:
         message = f"expected op-set version {needed}, the least that has all its ops, found {program.op_set}"
@@ -135,7 +135,7 @@ def _call(scope: Scope, node: Node) -> Call:
 
 
 def _check_declared(value: Value, shape: Shape, proven: Range, op: str) -> None:
-    """What a node declares of an output is what was inferred and proven."""
+    """Require that a node declares of an output the inferred shape, and an interval that contains the proven range."""
     location = Location(tensor=value.name, op=op)
     if value.shape != shape:
         message = f"the shape is {list(shape)}, declared as {list(value.shape)}"

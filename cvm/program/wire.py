@@ -1,13 +1,13 @@
-"""Canonical msgpack: the subset in which every document has exactly one encoding, and a reader that trusts nothing.
+"""Canonical msgpack: a subset in which every document has exactly one encoding, and a reader for hostile input.
 
-The subset: integers of at most 64 bits in their shortest form, UTF-8 strings, binaries, booleans, arrays, and maps
-whose keys are strings in strictly ascending order of their UTF-8 bytes. No floats, no nil, no extensions: what is
-absent is a missing key. Rationals are strings ``p/q`` in lowest terms with q >= 1.
+The subset has integers of at most 64 bits in their shortest form, UTF-8 strings, binaries, booleans, arrays, and maps
+whose keys are strings in strictly ascending order of their UTF-8 bytes. It has no floats, no nil and no extensions; an
+absent item is a missing key. Rationals are strings ``p/q`` in lowest terms with q >= 1.
 
-The reader is driven by the expected structure: it looks at the leading byte of each item before anything is parsed and
-at each length before anything is allocated, so no input can make it recurse or allocate more than the input's own
-size. It does not refuse a longer form of an integer or a length; its callers compare the bytes with the
-canonical ones of what was read.
+The reader follows the structure that its caller expects: it checks the leading byte of each item before it parses
+anything, and each length before it allocates memory. So no input can make it recurse, or allocate more than the size of
+the input. It does not refuse an integer or a length in a longer form than necessary; its callers encode the document
+again and compare the bytes.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from cvm.limits import require
 __all__ = ["RATIONAL_DIGITS", "Listed", "Reader", "Tree", "pack", "packs_to", "pieces", "rational_text"]
 
 Tree: TypeAlias = "int | bool | str | bytes | list[Tree] | Listed | Mapping[str, Tree]"
-"""What can be packed."""
+"""The data that can be packed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list whose items are made one at a time while it is written, so that a program is never in memory twice."""
+    """A list whose items are made one by one while they are written, so that no second copy of a program is made."""
 
     count: int
     items: Iterable[Tree]
 
 
 RATIONAL_DIGITS = 640
-"""Decimal digits of a numerator or denominator: what every Python converts, whatever its integer-digits setting."""
+"""The most decimal digits of a numerator or denominator; every Python converts that many with any setting."""
 
 _RATIONAL = re.compile(r"(-?(?:0|[1-9][0-9]*))/([1-9][0-9]*)", re.ASCII)
 
@@ -79,7 +79,7 @@ _NUMBERS = {
 
 _BINARY = ((0xC4, 2**8), (0xC5, 2**16), (0xC6, 2**32))
 APART = 2**12
-"""A binary of at least so many bytes is a piece of its own and is not copied."""
+"""A binary of at least this many bytes is a piece of its own and is not copied."""
 
 
 def _pieces(tree: Tree, packer: msgpack.Packer, format_name: str) -> Iterator[bytes]:
@@ -114,7 +114,7 @@ def _pieces(tree: Tree, packer: msgpack.Packer, format_name: str) -> Iterator[by
 
 
 def pieces(tree: Tree, format_name: str) -> Iterator[bytes]:
-    """The canonical bytes of ``tree``, in pieces; long binaries are pieces as they are. Raises as `pack` does."""
+    """The canonical bytes of ``tree`` in pieces. Long binaries become pieces without a copy. Raises as `pack` does."""
     packer = msgpack.Packer(use_bin_type=True, strict_types=True, autoreset=False)
     try:
         yield from _pieces(tree, packer, format_name)
@@ -133,13 +133,13 @@ def pack(tree: Tree, format_name: str) -> bytes:
     """The canonical bytes of ``tree``.
 
     Raises `Invalid` for an integer of more than 64 bits, a string that is not UTF-8 or a type outside the subset, with
-    a code that begins with ``format_name``, and `LimitExceeded` for an item longer than msgpack can say (2^32 - 1).
+    a code that begins with ``format_name``, and `LimitExceeded` for an item that is too long for msgpack (2^32 bytes).
     """
     return b"".join(pieces(tree, format_name))
 
 
 def packs_to(tree: Tree, data: bytes, format_name: str) -> bool:
-    """Whether ``data`` are the canonical bytes of ``tree``, which are not made as a whole. Raises as `pack` does."""
+    """Whether ``data`` are the canonical bytes of ``tree``; they are compared in pieces. Raises as `pack` does."""
     offset = 0
     for piece in pieces(tree, format_name):
         if not data.startswith(piece, offset):
@@ -151,10 +151,10 @@ def packs_to(tree: Tree, data: bytes, format_name: str) -> bool:
 def rational_text(value: Fraction) -> str:
     """A rational as ``p/q`` in lowest terms. Raises `LimitExceeded` beyond 640 digits."""
     bits = max(value.numerator.bit_length(), value.denominator.bit_length())
-    if bits <= 4 * RATIONAL_DIGITS:  # so that the conversion below is cheap
+    if bits <= 4 * RATIONAL_DIGITS:  # this keeps the conversion below cheap
         try:
             text = f"{value.numerator}/{value.denominator}"
-        except ValueError:  # more digits than this Python converts, which is at least 640
+        except ValueError:  # it has more digits than this Python converts, so more than 640
             text = ""
         if text and max(len(part.lstrip("-")) for part in text.split("/")) <= RATIONAL_DIGITS:
             return text
@@ -162,7 +162,7 @@ def rational_text(value: Fraction) -> str:
 
 
 class Reader:
-    """Reads canonical msgpack front to back, item by item, as its caller expects it.
+    """Reads canonical msgpack from front to back. For each item, the caller calls the method of the expected kind.
 
     All methods raise `Malformed` with a code that begins with ``format_name``: ``.truncated``, ``.type``, ``.text``,
     ``.rational``, ``.key``, ``.value`` or ``.trailing``; a list longer than ``items`` is `LimitExceeded`.
@@ -180,7 +180,7 @@ class Reader:
         return self._offset
 
     def kind(self) -> str:
-        """The kind of the next item."""
+        """The kind of the next item, which is not read."""
         if self._offset >= len(self._data):
             raise self._truncated()
         return _KINDS[self._data[self._offset]]
@@ -215,7 +215,7 @@ class Reader:
         return self._taken(self._length(0))
 
     def choice(self, allowed: Iterable[str]) -> str:
-        """One of some strings."""
+        """A string that must be one of ``allowed``."""
         text = self.text()
         if text not in allowed:
             raise self.malformed("value", f"expected one of {', '.join(allowed)}, found {text!r}")
@@ -233,15 +233,15 @@ class Reader:
         return Fraction(numerator, denominator)
 
     def array(self, item: Callable[[], _T]) -> tuple[_T, ...]:
-        """An array, each item read by ``item``."""
+        """An array; ``item`` reads each of its items."""
         return tuple([item() for _ in range(self.array_header())])
 
     def array_header(self) -> int:
-        """The number of items of an array, which the caller then reads."""
+        """The number of items of an array. The caller then reads the items."""
         return self._header("array", 1)
 
     def table(self, item: Callable[[], _T]) -> dict[str, _T]:
-        """A map with any keys, each value read by ``item``."""
+        """A map with any keys; ``item`` reads each value."""
         found: dict[str, _T] = {}
         for _ in range(self._header("map", 2)):
             key = self._key(found)
@@ -249,7 +249,7 @@ class Reader:
         return found
 
     def record(self, fields: Mapping[str, Callable[[], Any]], optional: Iterable[str] = ()) -> dict[str, Any]:
-        """A map with the keys of ``fields``, all of them but the ``optional`` ones, each read by its function."""
+        """A map whose keys are those of ``fields``; ``optional`` ones may be missing. Functions read the values."""
         found: dict[str, Any] = {}
         for _ in range(self._header("map", 2)):
             key = self._key(found)
@@ -262,7 +262,7 @@ class Reader:
         return found
 
     def forget(self) -> None:
-        """Release the data, which a holder of bound methods would otherwise keep until cycles are collected."""
+        """Release the data. Otherwise reference cycles of bound methods would keep it until they are collected."""
         self._data = b""
 
     def end(self) -> None:
@@ -272,12 +272,12 @@ class Reader:
             raise self.malformed("trailing", f"{left} bytes follow the end")
 
     def malformed(self, code: str, message: str) -> Malformed:
-        """An error about what was just read."""
+        """An error about the item that was just read."""
         return Malformed(f"{self._format}.{code}", f"before byte {self.offset}: {message}")
 
     def _key(self, found: dict[str, Any]) -> str:
         key = self.text()
-        if found and key <= next(reversed(found)):  # code points and UTF-8 bytes have one order
+        if found and key <= next(reversed(found)):  # UTF-8 bytes have the same order as code points
             raise self.malformed("key", f"the key {key[:80]!r} is repeated or out of order")
         return key
 
@@ -291,7 +291,7 @@ class Reader:
         return count
 
     def _length(self, within: int) -> int:
-        """The length that an item begins with; a leading byte of the short form has it in the bits ``within``."""
+        """The length of an item. A leading byte of the short form contains it in the bits ``within``."""
         lead = self._data[self._offset]
         if lead in _NUMBERS:
             return self._number()

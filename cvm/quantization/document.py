@@ -10,7 +10,7 @@ __all__ = ["quantizer_document"]
 
 
 def quantizer_document(quantizer: Quantizer | None) -> dict[str, Any] | None:
-    """A quantiser as a document, rationals as text; None where there is none."""
+    """A quantiser as a document in which rationals are texts; None for None."""
     if quantizer is None:
         return None
     if isinstance(quantizer, LogarithmicQuantizer):

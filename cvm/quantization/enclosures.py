@@ -1,8 +1,9 @@
 """Interval arithmetic on decimals: rigorous enclosures of the elementary functions, to any number of digits.
 
-An interval is a pair of decimals, below and above the true value. Sums, products and quotients are rounded outward by
-the context. ``exp``, ``ln`` and ``sqrt`` of `decimal` are correctly rounded to nearest, so that one unit in the last
-digit on either side encloses them. Everything else is made of these, or a series with a bound on its tail.
+An interval is a pair of decimals, one below and one above the true value. The context rounds sums, products and
+quotients outward. ``exp``, ``ln`` and ``sqrt`` of `decimal` are correctly rounded to nearest, so the result plus and
+minus one unit in the last digit encloses the true value. All other functions are computed from these, or by a series
+with a bound on its tail.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ONE = Decimal(1)
 
 
 class Arithmetic:
-    """The operations at one precision. No result is ever narrower than the truth; no domain is checked twice."""
+    """The operations at one precision. Every result encloses the true value. Callers check the domains of functions."""
 
     def __init__(self, digits: int) -> None:
         self.digits = digits
@@ -31,7 +32,7 @@ class Arithmetic:
     @staticmethod
     @lru_cache(maxsize=64)
     def of(digits: int) -> Arithmetic:
-        """The arithmetic of so many digits."""
+        """The arithmetic with this number of digits."""
         return Arithmetic(digits)
 
     def rational(self, x: Fraction) -> Interval:
@@ -53,7 +54,7 @@ class Arithmetic:
         return min(self.down.multiply(a, b) for a, b in pairs), max(self.up.multiply(a, b) for a, b in pairs)
 
     def div(self, x: Interval, y: Interval) -> Interval | None:
-        """X / y; None while y is not known to differ from zero."""
+        """``x / y``; None if y is not known to differ from zero."""
         if y[0] <= 0 <= y[1]:
             return None
         pairs = [(a, b) for a in x for b in y]
@@ -65,23 +66,23 @@ class Arithmetic:
         return max(low, _ZERO), high
 
     def log(self, x: Interval) -> Interval | None:
-        """Ln x; None while x is not known to be positive."""
+        """``ln x``; None if x is not known to be positive."""
         if x[0] <= 0:
             return None
         return self.down.ln(x[0]).next_minus(self.down), self.up.ln(x[1]).next_plus(self.up)
 
     def sqrt(self, x: Interval) -> Interval | None:
-        """The square root; None while x is not known to be non-negative."""
+        """The square root; None if x is not known to be at least 0."""
         if x[0] < 0:
             return None
         low, high = self.down.sqrt(x[0]).next_minus(self.down), self.up.sqrt(x[1]).next_plus(self.up)
         return max(low, _ZERO), high
 
     def sin(self, x: Interval) -> Interval:
-        """Sin x, by the Taylor series at the middle of the interval; sin changes by no more than its argument."""
+        """``sin x``, by the Taylor series at the middle of the interval. sin changes at most as much as x does."""
         middle = self.down.divide(self.down.add(x[0], x[1]), Decimal(2))
         radius = max(self.up.subtract(x[1], middle), self.up.subtract(middle, x[0]))
-        # Terms of the series grow to e^|x| first: work with as many more digits.
+        # The terms of the series grow up to e^|x| first, so as many more digits are needed.
         fine = Arithmetic.of(self.digits + int(abs(middle)) // 2 + 10)
         point = (middle, middle)
         square = fine.neg(fine.mul(point, point))
@@ -94,30 +95,30 @@ class Arithmetic:
             divisor = Decimal((k + 1) * (k + 2))
             term = fine.down.divide(ratio[0], divisor), fine.up.divide(ratio[1], divisor)
             k += 2
-        # The terms alternate and fall from here on: the rest is at most the next one.
+        # From here on, the terms alternate and fall, so the rest is at most the next term.
         rest = self.up.add(max(abs(term[0]), abs(term[1])), radius)
         low, high = self.down.subtract(total[0], rest), self.up.add(total[1], rest)
         return max(low, _ONE.copy_negate()), min(high, _ONE)
 
     def atan(self, x: Interval) -> Interval:
-        """Arctan x, which grows: the ends' enclosures enclose it."""
+        """``arctan x``. It grows, so enclosures at both ends of x enclose it."""
         return self._atan(x[0])[0], self._atan(x[1])[1]
 
     def _atan(self, x: Decimal) -> Interval:
-        """Arctan x = 2 arctan(x / (1 + sqrt(1 + x^2))), again and again until the series is short."""
+        """``arctan x = 2 arctan(x / (1 + sqrt(1 + x^2)))``, repeated until the series is short."""
         point: Interval = (x, x)
         one = (_ONE, _ONE)
         halvings = 0
         while max(abs(point[0]), abs(point[1])) > Decimal("0.01"):
             root = self.sqrt(self.add(one, self.mul(point, point)))
             reduced = None if root is None else self.div(point, self.add(one, root))
-            assert reduced is not None, "1 + sqrt(1 + x^2) is at least 2"
+            assert reduced is not None, "the divisor 1 + sqrt(1 + x^2) is at least 2"
             point = reduced
             halvings += 1
         return self.mul((Decimal(2**halvings), Decimal(2**halvings)), self._atan_series(point))
 
     def _atan_series(self, x: Interval) -> Interval:
-        """X - x^3/3 + x^5/5 - .. for |x| <= 0.01: the terms alternate and fall, the rest is at most the next one."""
+        """``x - x^3/3 + x^5/5 - ..`` for |x| <= 0.01. The terms alternate and fall, so the next one bounds the rest."""
         square = self.neg(self.mul(x, x))
         total: Interval = (_ZERO, _ZERO)
         power = x
@@ -135,11 +136,11 @@ class Arithmetic:
         return _pi(self)
 
     def erf(self, x: Interval) -> Interval:
-        """The error function, which grows: the ends' enclosures enclose it."""
+        """The error function. It grows, so enclosures at both ends of x enclose it."""
         return self._erf(x[0])[0], self._erf(x[1])[1]
 
     def _erf(self, x: Decimal) -> Interval:
-        """2 / sqrt(pi) * e^-x^2 * (x + 2 x^3 / 3 + 4 x^5 / 15 + ..), odd; 1 - erf x < e^-x^2 for x > 0."""
+        """2 / sqrt(pi) * e^-x^2 * (x + 2 x^3 / 3 + 4 x^5 / 15 + ..), an odd function. 1 - erf x < e^-x^2 for x > 0."""
         if x < 0:
             return self.neg(self._erf(x.copy_negate()))
         point: Interval = (x, x)
@@ -154,7 +155,7 @@ class Arithmetic:
         return max(low, _ZERO), min(high, _ONE)
 
     def _erf_series(self, x: Interval, ratio: Interval) -> Interval:
-        """The sum of x * r^n / (3 * 5 * .. (2n + 1)) for r = 2 x^2: no term is negative, nothing cancels."""
+        """The sum of x * r^n / (3 * 5 * .. (2n + 1)) for r = 2 x^2. No term is negative, so nothing cancels."""
         total: Interval = (_ZERO, _ZERO)
         term, n = x, 0
         while True:
@@ -163,7 +164,7 @@ class Arithmetic:
             divisor = Decimal(2 * n + 1)
             term = self.mul(term, ratio)
             term = self.down.divide(term[0], divisor), self.up.divide(term[1], divisor)
-            # Once each term is at most half of the one before, the rest is at most twice the next one.
+            # If each term is at most half of the term before it, the rest is at most twice the next term.
             if 2 * ratio[1] <= divisor and term[1] <= self.up.scaleb(total[1], -self.digits):
                 return self.add(total, (_ZERO, self.up.add(term[1], term[1])))
 

@@ -1,7 +1,7 @@
-"""Real arrays to codes and back, exactly.
+"""Exact conversion of real arrays to codes and back.
 
-A float item is the rational number that it is. The code of a real number is decided in float64 only where the decision
-is not close; every other item is decided with integers.
+A float item stands for exactly its rational value. The code of an item is decided in float64 only if the item is not
+near a rounding threshold; all other items are decided with integers.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from cvm.quantization.rationals import Rationals
 __all__ = ["code", "dequantize", "nearest_float", "quantize", "quantize_rationals", "round_fraction"]
 
 _MARGIN = 2.0**-10
-"""Items nearer than this to a rounding threshold, in codes, are decided exactly. The float64 estimate of an item that
-is within the code range is wrong by less than 2^-20 codes as long as |offset| / scale and the codes stay below 2^31."""
+"""Items within this distance of a rounding threshold, in codes, are decided exactly. The float64 estimate of an item
+within the code range is wrong by less than 2^-20 codes as long as |offset| / scale and the codes are below 2^31."""
 _SAFE = 2**31
 _LEAST_SCALE, _MOST_SCALE = Fraction(1, 2**900), Fraction(2**900)
-"""Scales with which float64 neither overflows nor loses bits to subnormal numbers."""
+"""For scales between these, float64 neither overflows nor loses bits to subnormal numbers."""
 _ROOT_OF_HALF = (math.isqrt(2 ** (2 * 53 - 1)) + 1) / 2**53
-"""The least float64 that is not below sqrt(1/2); both have 53 bits, so that a mantissa reaches the one exactly when it
-reaches the other."""
+"""The least float64 that is not below sqrt(1/2). A mantissa, which is a float64, reaches it if and only if it reaches
+sqrt(1/2)."""
 
 
 def round_fraction(value: Fraction, rounding: Rounding) -> int:
-    """``value`` as an integer: floor(x + 1/2), nearest with ties to even, or truncated."""
+    """``value`` rounded to an integer: floor(x + 1/2), nearest with ties to even, or truncated."""
     if rounding == "half_up":
         return (2 * value.numerator + value.denominator) // (2 * value.denominator)
     if rounding == "half_even":
@@ -42,7 +42,7 @@ def round_fraction(value: Fraction, rounding: Rounding) -> int:
 
 
 def code(x: Fraction, quantizer: Quantizer, index: int = 0) -> int:
-    """The code of one real number under the scale and offset number ``index``."""
+    """The code of one real number under the scale and offset with index ``index``."""
     if isinstance(quantizer, LogarithmicQuantizer):
         return _power_code(x, quantizer)
     steps = round_fraction((x - quantizer.offset[index]) / quantizer.scale[index], quantizer.rounding)
@@ -52,7 +52,7 @@ def code(x: Fraction, quantizer: Quantizer, index: int = 0) -> int:
 def _power_code(x: Fraction, quantizer: LogarithmicQuantizer) -> int:
     """sign(x) times the index of the nearest exponent, counted from 1, by round(log2 x) >= k <=> x^2 >= 2^(2k-1).
 
-    Rounding and clamping the exponent commute, since rounding is monotone and keeps integers.
+    Rounding and clipping of the exponent commute, since rounding is monotone and keeps integers.
     """
     if x == 0:
         return 0
@@ -67,9 +67,9 @@ def _power_code(x: Fraction, quantizer: LogarithmicQuantizer) -> int:
 
 
 def quantize(values: npt.NDArray[Any], quantizer: Quantizer, location: Location | None = None) -> npt.NDArray[np.int64]:
-    """The codes of an array of real numbers (any float, integer or boolean dtype), rounded once, exactly.
+    """The exact codes of an array of real numbers (any float, integer or boolean dtype), which are rounded once.
 
-    Raises `Invalid` (``quantization.nan``) where an item is not a real number, and (``quantization.axis``) where a
+    Raises `Invalid` (``quantization.nan``) if an item is not a real number, and (``quantization.axis``) if a
     per-channel quantiser does not fit the array.
     """
     if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -98,7 +98,7 @@ def _quantize_uniform(values: npt.NDArray[Any], quantizer: LinearQuantizer, inde
         return codes.reshape(values.shape)
     bounded = np.clip(values.astype(np.float64), float(offset + (lo - 2) * scale), float(offset + (hi + 2) * scale))
     steps = (bounded - float(offset)) / float(scale)
-    # Truncation has its thresholds at the integers, the other two roundings half-way between them.
+    # The thresholds of truncation are the integers; those of the other two roundings lie half-way between them.
     estimate = steps if quantizer.rounding == "toward_zero" else steps + 0.5
     nearest = np.rint(estimate)
     close = np.abs(estimate - nearest) < _MARGIN
@@ -110,7 +110,9 @@ def _quantize_uniform(values: npt.NDArray[Any], quantizer: LinearQuantizer, inde
 
 
 def _quantize_powers(values: npt.NDArray[Any], quantizer: LogarithmicQuantizer) -> npt.NDArray[np.int64]:
-    """|x| = m * 2^e with 1/2 <= m < 1: log2 |x| is rounded to e if m reaches sqrt(1/2), else to e - 1."""
+    """The codes of powers. For |x| = m * 2^e with 1/2 <= m < 1, log2 |x| is rounded to e if m >= sqrt(1/2), else to
+    e - 1.
+    """
     if values.dtype.kind != "f":
         distinct, inverse = np.unique(values, return_inverse=True)
         codes = np.array([_power_code(_fraction(x), quantizer) for x in distinct], dtype=np.int64)
@@ -128,7 +130,7 @@ def _fraction(item: Any) -> Fraction:
 
 
 def quantize_rationals(values: Rationals, quantizer: Quantizer) -> npt.NDArray[np.int64]:
-    """The codes of an array of exact rationals at full extent."""
+    """The codes of an array of exact rationals in its full shape."""
     axis = quantizer.axis
     indices = np.zeros(values.shape, np.int64) if axis is None else np.indices(values.shape)[axis]
     channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
@@ -140,7 +142,7 @@ def quantize_rationals(values: Rationals, quantizer: Quantizer) -> npt.NDArray[n
 
 
 def dequantize(codes: npt.NDArray[Any], quantizer: Quantizer) -> npt.NDArray[np.float64]:
-    """The real numbers that codes stand for, each the float64 nearest to the exact rational."""
+    """The real numbers that codes stand for, each as the float64 nearest to the exact rational."""
     if isinstance(quantizer, LogarithmicQuantizer):
         return _nearest_floats(codes, quantizer.value)
     real = np.empty(codes.shape, np.float64)
@@ -159,7 +161,7 @@ def _nearest_floats(codes: npt.NDArray[Any], number: Callable[[int], Fraction]) 
 
 
 def nearest_float(number: Fraction) -> float:
-    """The float64 nearest to a rational number; infinite where rounding to nearest gives infinity."""
+    """The float64 nearest to a rational number; infinite if rounding to nearest gives infinity."""
     try:
         return float(number)
     except OverflowError:

@@ -5,20 +5,22 @@ The exact code of a tensor is a staircase in its integer accumulators,
     code(x) = clamp(floor((sum_i P_i * x_i + R) / D), lo, hi)                    (`Row`; the 1/2 of rounding is in R)
 
 and ``requantize`` computes clamp(floor((sum_i m_i * x_i + c) / 2^s), lo, hi). The two agree for all x within the proven
-bounds exactly when they take each step k at the same accumulators. For given m and s the offsets c for which that
-holds are an interval, computed here in integers; a form is exact when the interval is not empty. Three ways to compute
-it:
+bounds if and only if they take each step k at the same accumulators. For given m and s, the offsets c for which that
+holds form an interval, which is computed here in integers. A form is exact if the interval is not empty. There are
+three ways to compute the interval:
 
-* one accumulator (`_Single`): the step k lies at T_k = ceil((k*D - R) / P), so that c must satisfy
-  m*T_k + c >= k*2^s and m*(T_k - 1) + c < k*2^s. Necessary and sufficient.
-* two accumulators (`_Double`), one too wide to enumerate: the gap lemma below. Sufficient.
-* further accumulators, or a second one of few values: enumerated, each value leaving one of the cases above.
+* one accumulator (`_Single`): the step k lies at T_k = ceil((k*D - R) / P), so c must satisfy m*T_k + c >= k*2^s and
+  m*(T_k - 1) + c < k*2^s. These conditions are necessary and sufficient.
+* two accumulators (`_Double`), of which one has too many values to enumerate: the gap lemma below gives sufficient
+  conditions.
+* further accumulators, or a second one with few values: these are enumerated, and each of their values leaves one of
+  the cases above.
 
-Gap lemma. With P > 0, step k is first reached at A = T_k(S), where N = P*A + Q*S + R exceeds k*D by
-slack = (Q*S + R - k*D) mod P, and at T_k(S) - 1 falls short of it by P - slack. Let M = m_1*A + m_2*S + c and
-E = D*M - 2^s*N, which is linear in (N, S). The form takes the step at the same accumulators if
-E >= -2^s * min slack where k*D <= N < k*D + P, and E < 2^s * (P - max slack) where k*D - P <= N < k*D. Elsewhere
-nothing more is needed, because M grows with A. The extremes of slack over all S come from `modular.least_residue`.
+Gap lemma. Let P > 0. Step k is first reached at A = T_k(S), where N = P*A + Q*S + R exceeds k*D by slack = (Q*S + R -
+k*D) mod P; at T_k(S) - 1, N is less than k*D by P - slack. Let M = m_1*A + m_2*S + c and E = D*M - 2^s*N, which is
+linear in (N, S). The form takes the step at the same accumulators if E >= -2^s * min slack for all k*D <= N < k*D + P,
+and E < 2^s * (P - max slack) for all k*D - P <= N < k*D. No further condition is needed, because M grows with A. The
+extremes of slack over all S come from `slacks`.
 """
 
 from __future__ import annotations
@@ -36,30 +38,32 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.quantization.float_enclosures import FLOATS, FloatInterval, between
-from cvm.quantization.modular import greatest_residue, least_residue
+from cvm.quantization.slacks import Slacks
 from cvm.quantization.surds import ceil_root
 from cvm.quantization.thresholds import blocks
 
 __all__ = ["FixedPoint", "LinearRow", "Row", "SurdRow", "Unprovable", "decides_without", "fit", "fits_int64", "proves"]
 
 WIDTHS = (31, 34, 37, 40, 43, 46, 49, 52, 55, 58, 61)
-"""Widths of the largest multiplier, in bits, tried one after the other: the narrowest that proves exact is taken."""
+"""The widths of the largest multiplier, in bits, that are tried in this order. The first one that is exact is used."""
 
 _ENUMERABLE = 512
-"""Combinations of values of secondary accumulators that are enumerated; wider pairs take the gap lemma."""
+"""The most combinations of values of further accumulators that are enumerated. Otherwise the gap lemma is used."""
 _MOST_THRESHOLDS = {1: 2**21, 2: 2**18}
-"""Thresholds of one row over all enumerated values, for one and for two wide accumulators: more take minutes."""
+"""The most thresholds of one row over all enumerated values, for one and for two wide accumulators. A proof with more
+would take minutes.
+"""
 _MAX_SHIFT = 62
-"""Less the bits of the codes: k * 2^s must fit int64."""
+"""The largest shift plus the bits of the codes, since k * 2^s must fit int64."""
 _INT64_MAX = 2**63 - 1
 _REMEMBERED = 128
-"""The number of results that are remembered, by the rows that they are for."""
+"""The number of results that are remembered, by their rows."""
 _MOST_REMEMBERED = 512
-"""The largest number of rows of a tensor whose result is remembered: more rows are rarely equal, and take memory."""
+"""The result of a tensor is remembered if it has at most this many rows; more rows take memory and rarely recur."""
 _ROOT_BITS = 100
-"""Bits behind the point of a square root that float64 encloses."""
+"""The number of bits behind the binary point of a square root that float64 encloses."""
 _EXACT_FLOATS = 2.0**52
-"""Below this, the next integer above a float64 is a float64."""
+"""For a float64 below this, the next larger integer is a float64 too."""
 
 Integers = npt.NDArray[np.object_]
 Bounds = tuple[int, int]
@@ -100,16 +104,16 @@ class LinearRow:
         return least, greatest
 
     def steps(self) -> range:
-        """The codes k whose step matters: those reached from below inside the bounds, and one beyond at either end."""
+        """The codes k whose step matters: those first reached within the bounds, and one more at either end."""
         least, greatest = (extreme // self.denominator for extreme in self.extremes())
         return range(max(self.lo + 1, min(self.hi, least)), min(self.hi, max(self.lo, greatest) + 1) + 1)
 
     def thresholds(self, steps: Integers) -> Integers:
-        """For one accumulator of positive factor: T_k, the least x with code k or more."""
+        """T_k, the least x whose code is at least k, for a row with one accumulator of positive factor."""
         return np.asarray(-((self.constant - steps * self.denominator) // self.factors[0]))
 
     def fixed(self, term: int, value: int) -> LinearRow:
-        """The row that remains when accumulator ``term`` has the given value."""
+        """The row that remains if accumulator ``term`` has the given value."""
         keep = [i for i in range(len(self.factors)) if i != term]
         return replace(
             self,
@@ -162,9 +166,9 @@ class SurdRow:
         return range(self.lo + 1, self.hi + 1)
 
     def thresholds(self, steps: Integers) -> Integers:
-        """For positive slope: the least x with slope*x + origin >= (k - height) * sqrt(radicand).
+        """The least x with slope*x + origin >= (k - height) * sqrt(radicand), for a positive slope.
 
-        Float64 encloses all of them at once; those that are not known by that are computed exactly.
+        Float64 encloses all thresholds at once. Those that it does not decide are computed exactly.
         """
         low, high = self._enclosed(steps)
         known = (np.ceil(low) == np.ceil(high)) & (np.abs(high) < _EXACT_FLOATS)
@@ -179,7 +183,7 @@ class SurdRow:
         ratio = self.radicand / (self.slope * self.slope)
         root = math.isqrt(ratio.numerator * ratio.denominator << 2 * _ROOT_BITS)
         unit = ratio.denominator << _ROOT_BITS
-        codes = steps.astype(np.float64)  # exact: so many steps that float64 does not hold them cannot be listed
+        codes = steps.astype(np.float64)  # exact: a list of steps beyond 2^53 would not fit into memory
         rise = FLOATS.add((codes, codes), FLOATS.rational(-self.height))
         distance = FLOATS.mul(rise, between(Fraction(root, unit), Fraction(root + 1, unit)))
         return FLOATS.add(distance, FLOATS.rational(-self.origin / self.slope))
@@ -207,7 +211,7 @@ class SurdRow:
 
 
 Row: TypeAlias = LinearRow | SurdRow
-"""A staircase of integer accumulators: one channel, or one class of positions of one channel."""
+"""The codes as a function of integer accumulators, for one channel or one class of positions of a channel."""
 
 
 def _isqrt(value: Fraction) -> int:
@@ -224,35 +228,38 @@ class FixedPoint:
 
 
 class _Single:
-    """Computes the offsets with which a row with one accumulator, of positive factor, is exact."""
+    """Computes the offsets with which a form of a row with one accumulator of positive factor is exact."""
 
     def __init__(self, row: LinearRow | SurdRow) -> None:
         lo, hi = row.bounds[0]
         steps = row.steps()
         k = np.array(steps, dtype=object)
         t = np.clip(row.thresholds(k), lo, hi + 1) if len(steps) else k
-        # A threshold at or below lo only asks that lo has the code; one above hi only that hi does not have it.
+        # A threshold at or below lo only requires that lo has the code; one above hi, that hi does not have it.
         self.taken_k, self.taken_at = k[t <= hi], t[t <= hi]
         self.before_k, self.before_at = k[t > lo], t[t > lo] - 1
 
     def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
-        """The least and the greatest exact offset for multipliers ``m`` and a shift; None where there is no bound."""
+        """The least and the greatest exact offset for multipliers ``m`` and a shift; None if there is no such bound."""
         least = (self.taken_k * 2**shift - m[0] * self.taken_at).max() if self.taken_k.size else None
         greatest = (self.before_k * 2**shift - m[0] * self.before_at).min() - 1 if self.before_k.size else None
         return least, greatest
 
 
 class _Double:
-    """Computes, by the gap lemma, offsets with which a row with two accumulators is exact; the first factor is > 0."""
+    """Computes, by the gap lemma, offsets with which a form of a row with two accumulators is exact.
+
+    The factor of the first accumulator is positive.
+    """
 
     def __init__(self, row: LinearRow) -> None:
         self.row = row
         p, q = row.factors
         lo, hi = row.bounds[1]
         self.k = np.array(row.steps(), dtype=object)
-        start = q * lo + row.constant - self.k * row.denominator
-        self.least_slack = least_residue(hi - lo + 1, p, q, start)
-        self.greatest_slack = greatest_residue(hi - lo + 1, p, q, start)
+        progression = q * lo + row.constant, row.denominator, hi - lo + 1, p, q
+        self.least_slacks = Slacks.least_of(self.k, *progression)
+        self.greatest_slacks = Slacks.greatest_of(self.k, *progression)
 
     def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
         """The least and the greatest offset that the lemma admits for multipliers ``m`` and a shift."""
@@ -262,19 +269,19 @@ class _Double:
         p, q = row.factors
         r, d, one = row.constant, row.denominator, 2**shift
         e_n, e_2 = d * m[0] - one * p, d * m[1] - one * q
-        # p * E without c, as a linear function of N and S: e_n * (N - r) + e_s * S.
+        # p * E without the term of c is a linear function of N and S: e_n * (N - r) + e_s * S.
         e_s = e_2 * p - e_n * q
         by_s = [e_s * end for end in row.bounds[1]]
         at, above, below = (e_n * (k * d - r), e_n * (k * d + p - r), e_n * (k * d - p - r))
         least_e = np.minimum(at, above) + min(by_s)
         greatest_e = np.maximum(at, below) + max(by_s)
-        least = -((least_e - p * one * (r - self.least_slack)) // (p * d))
-        greatest = -((greatest_e - p * one * (r + p - self.greatest_slack)) // (p * d)) - 1
-        return least.max(), greatest.min()
+        least = -self.least_slacks.least_quotient(least_e - p * one * r, p * one, p * d)
+        greatest = -self.greatest_slacks.greatest_quotient(greatest_e - p * one * (r + p), p * one, p * d) - 1
+        return least, greatest
 
 
 class _Proof:
-    """The proof of one row. All accumulators but one or two are enumerated; each case is their values and a proof."""
+    """The proof of one row. All accumulators but one or two are enumerated. A case has their values and a proof."""
 
     def __init__(self, row: Row) -> None:
         self.row = row
@@ -292,7 +299,7 @@ class _Proof:
         ordered = replace(
             row,
             factors=tuple(row.factors[i] for i in self.order),
-            # The value of an accumulator with the factor 0 does not matter: it is fixed at 0.
+            # The value of an accumulator with the factor 0 does not matter, so it is fixed to 0.
             bounds=tuple(row.bounds[i] if row.factors[i] else (0, 0) for i in self.order),
         )
         if self.sign < 0:
@@ -314,7 +321,7 @@ class _Proof:
         return _form(self.row, m, shift, *self.offsets(m, shift))
 
     def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
-        """The interval of exact offsets over all cases; empty when the first exceeds the second."""
+        """The interval of offsets that are exact in all cases. It is empty if the first one exceeds the second."""
         primary = [m[i] for i in self.order]
         primary[0] *= self.sign
         if primary[0] <= 0:
@@ -344,14 +351,14 @@ def _form(row: Row, m: tuple[int, ...], shift: int, least: int | None, greatest:
             return None
         offset = (least + greatest) // 2
     else:
-        # The staircase takes no step on one side: the offset nearest to zero keeps the sum small.
+        # One bound is missing, since there is no step on that side. The offset nearest to zero keeps the sum small.
         offset = max(0, least) if least is not None else min(0, greatest or 0)
     form = FixedPoint(m, int(offset), shift)
     return form if fits_int64(row, form) else None
 
 
 class _Proofs:
-    """The proofs of all rows of a tensor: those of one accumulator together, the others one by one."""
+    """The proofs of all rows of a tensor. Rows with one accumulator are proven together, the others one by one."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.count = len(rows)
@@ -377,7 +384,7 @@ class _Proofs:
             slopes = [abs(m[0]) for m, _ in wishes]
             offsets = steps and steps.offsets(slopes, [shift for _, shift in wishes])
             for i, (row, (m, shift)) in enumerate(zip(rows, wishes, strict=True)):
-                # With a multiplier of 0 the code would never change: the form is rejected.
+                # With a multiplier of 0 the code would never change, so the form is rejected.
                 bounds = (offsets[i] if offsets else _Proof(row).offsets(m, shift)) if m[0] else (1, 0)
                 form = _form(row, m, shift, *bounds)
                 if form is None:
@@ -388,7 +395,9 @@ class _Proofs:
 
 
 def _order(row: LinearRow) -> list[int]:
-    """The order of the accumulators: first the two with the most values, the larger factor first, then the others."""
+    """The order of the accumulators: first the two with the most values, of which the one with the larger factor comes
+    first, then the others.
+    """
     by_width = sorted(
         range(len(row.factors)), key=lambda i: row.bounds[i][0] - row.bounds[i][1] if row.factors[i] else 1
     )
@@ -417,7 +426,9 @@ def _constant(row: Row) -> FixedPoint | None:
 
 
 def _whole(row: Row) -> FixedPoint | None:
-    """The form of a row with the denominator 1: the sum itself. None for other rows, or if it does not fit int64."""
+    """The form of a row with the denominator 1, which is the sum itself. None for other rows, or if it does not fit
+    int64.
+    """
     if isinstance(row, SurdRow) or row.denominator != 1:
         return None
     form = FixedPoint(row.factors, row.constant, 0)
@@ -438,10 +449,10 @@ def proves(row: Row, form: FixedPoint) -> bool:
 
 
 def fit(rows: Sequence[Row]) -> list[FixedPoint]:
-    """Exact fixed-point forms of all rows of a tensor, with the narrowest multipliers that prove exact for all of them.
+    """Exact fixed-point forms of all rows of a tensor, with the narrowest multipliers that are exact for all of them.
 
-    Raises `Unprovable` where none within 64 bits does. Equal tensors, such as those of each time step of a recurrent
-    network, are proven once.
+    Raises `Unprovable` if no forms within 64 bits are exact. Equal tensors, such as those of all time steps of a
+    recurrent network, are proven once.
     """
     rows = tuple(rows)
     found = _remembered_fit(rows) if len(rows) <= _MOST_REMEMBERED else _fit(rows)
@@ -477,9 +488,9 @@ def _search(rows: Sequence[Row]) -> list[FixedPoint]:
 
 @lru_cache(maxsize=_REMEMBERED)
 def decides_without(row: LinearRow, term: int) -> bool:
-    """Whether accumulator ``term`` of two never changes the code, so that any of its values may stand for it.
+    """Whether accumulator ``term`` of two never changes the code, so that any value of it may replace it.
 
-    Each threshold T_k(S) of the other accumulator is monotone in S: equal at both ends, it is equal everywhere.
+    Each threshold T_k(S) of the other accumulator is monotone in S. If it is equal at both ends, it is constant.
     """
     if len(row.factors) != 2 or len(row.steps()) > _MOST_THRESHOLDS[2]:
         return False

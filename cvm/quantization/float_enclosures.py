@@ -1,16 +1,16 @@
 """Interval arithmetic on arrays of float64: rigorous enclosures of the elementary functions of many numbers at once.
 
-Nothing is taken from a mathematical library on trust. IEEE 754 (5.1, 4.3) says that a sum, product or quotient differs
-from the true one by less than one unit in the last place, whatever the rounding mode, or by less than 2^-1021 where it
-is subnormal or flushed to zero. A unit in the last place of v is at most 2^-52 |v|. So the true result is between
-v - w and v + w for w = 2^-51 |v| + 2^-1000, computed in float64, and all else is made of such steps:
+No mathematical library is trusted. By IEEE 754 (5.1, 4.3), a sum, product or quotient differs from the true one by less
+than one unit in the last place in every rounding mode, or by less than 2^-1021 if it is subnormal or flushed to zero. A
+unit in the last place of v is at most 2^-52 |v|. So the true result is between v - w and v + w for w = 2^-51 |v| +
+2^-1000, computed in float64. All functions are computed from such steps:
 
-* e^x, sin x and the error function are power series with a bound on what is left out (`exp`, `sin`, `erf`);
-* ln x and sqrt(x) begin with what NumPy says, which may be anything: e^y or s^2 is compared with x, and the difference
+* e^x, sin x and the error function are power series with a bound on the omitted terms (`exp`, `sin`, `erf`);
+* ln x and sqrt(x) start from NumPy's result, which may be wrong: e^y or s^2 is compared with x, and the difference
   bounds the result.
 
-An item that is not known is NaN at both ends: where an argument is outside of the domain or may be, where a number is
-beyond the range of float64, and where a reduction of an argument did not succeed. NaN stays NaN, and decides nothing.
+An item that is not known is NaN at both ends. That happens if an argument is or may be outside of the domain, if a
+number is beyond the range of float64, or if the reduction of an argument failed. NaN stays NaN, and decides nothing.
 """
 
 from __future__ import annotations
@@ -27,38 +27,40 @@ __all__ = ["FLOATS", "FloatArithmetic", "FloatInterval", "Floats", "between", "o
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 FloatInterval: TypeAlias = tuple[Floats, Floats]
-"""Ends below and above the true numbers, arrays of one shape; NaN where nothing is known."""
+"""The ends below and above the true numbers, as arrays of one shape; NaN where nothing is known."""
 
 _RELATIVE = 2.0**-51
 _ABSOLUTE = 2.0**-1000
 _MOST_EXPONENT = 690.0
-"""e^690 < 2^996: no exponential of less leaves the range of float64."""
+"""e^690 < 2^996, so exponentials of smaller numbers are within the range of float64."""
 _LEAST_EXPONENTIAL = 2.0**-995
-"""More than e^-690."""
+"""A number greater than e^-690."""
 _EXPONENTIAL_TERMS = 20
-"""r^21 / 21! < 2^-74 for 0 <= r <= 3/4; the rest of the series is less than twice that."""
+"""r^21 / 21! < 2^-74 for 0 <= r <= 3/4. The rest of the series is less than twice that."""
 _EXPONENTIAL_REST = 2.0**-73
 _SINE_TERMS = 13
-"""r^27 / 27! < 2^-74 for |r| <= 1.6: the first term that is left out, which bounds all: they alternate and fall."""
+"""r^27 / 27! < 2^-74 for |r| <= 1.6. This first omitted term bounds the rest, since the terms alternate and fall."""
 _SINE_REST = 2.0**-74
 _LARGEST_ANGLE = 2.0**20
 _ATAN_HALVINGS = 5
 _ATAN_TERMS = 7
-"""z^15 / 15 < 2^-68 for |z| <= 1/20, likewise."""
+"""z^15 / 15 < 2^-68 for |z| <= 1/20. This first omitted term bounds the rest, since the terms alternate and fall."""
 _ATAN_REST = 2.0**-68
 _ERF_TERMS = 200
-"""Enough for |x| <= 6.1: 2 x^2 < 75 is less than a quarter of 2 * 200 + 1, and the terms fall below 2^-100 before."""
+"""The number of terms for |x| <= 6.1: 2 x^2 < 75 is less than a quarter of 2 * 200 + 1, and the last terms are below
+2^-100.
+"""
 _LARGEST_ERF = 6.1
-"""e^-6.1^2 < 2^-53: 1 - erf x is less than that beyond."""
+"""Above this x, 1 - erf x < e^-6.1^2 < 2^-53."""
 
 
 def outward(low: Floats, high: Floats) -> FloatInterval:
-    """The ends of computed results, each moved outward by more than the error of one operation."""
+    """The ends of computed results, moved outward by more than the error of one operation."""
     return low - (np.abs(low) * _RELATIVE + _ABSOLUTE), high + (np.abs(high) * _RELATIVE + _ABSOLUTE)
 
 
 def _known(low: Floats, high: Floats, where: npt.NDArray[np.bool_]) -> FloatInterval:
-    """The interval ``where`` it holds, else NaN."""
+    """The interval for the items ``where`` it holds, and NaN for the others."""
     return np.where(where, low, np.nan), np.where(where, high, np.nan)
 
 
@@ -68,7 +70,7 @@ def _point(value: Floats | float) -> FloatInterval:
 
 
 def between(low: Fraction, high: Fraction) -> FloatInterval:
-    """Float64 ends around two rationals, compared with them exactly; NaN where they are too large for float64."""
+    """Float64 ends around two rationals, which are compared exactly; NaN if the rationals are too large for float64."""
     try:
         ends = float(low), float(high)
     except OverflowError:
@@ -97,7 +99,7 @@ class FloatArithmetic:
         self.pi = _enclosed(fine.pi())
         logarithm = fine.log(two)
         assert logarithm is not None, "2 is positive"
-        # ln 2 and pi in parts: the first has 40 and 32 bits, its multiple k 10 and 20.
+        # ln 2 and pi are split. The first parts have 40 and 32 bits, and their multiples k have 10 and 20 bits.
         self._log_parts = _parts(logarithm, 40)
         self._pi_parts = _parts(fine.pi(), 30)
         root = fine.sqrt(fine.pi())
@@ -105,7 +107,7 @@ class FloatArithmetic:
         self._erf_factor = _enclosed(fine.div(two, root))
 
     def rational(self, x: Fraction) -> FloatInterval:
-        """A rational, as an interval without axes."""
+        """A rational as an interval of rank 0."""
         return between(x, x)
 
     def neg(self, x: FloatInterval) -> FloatInterval:
@@ -128,16 +130,16 @@ class FloatArithmetic:
         return _known(low, high, (y[0] > 0) | (y[1] < 0))
 
     def exp(self, x: FloatInterval) -> FloatInterval:
-        """e^x, which grows: the ends' enclosures enclose it."""
+        """e^x. It grows, so enclosures at both ends of x enclose it."""
         return self._exp(x[0])[0], self._exp(x[1])[1]
 
     def _exp(self, x: Floats) -> FloatInterval:
         """e^x = 2^k e^r for x = k ln 2 + r, 0 <= r <= 3/4, by Horner's rule on 1 + r + r^2/2 + .."""
         bounded = np.clip(x, -_MOST_EXPONENT, _MOST_EXPONENT)
-        k = np.floor(bounded / self._log_parts[0] - 2.0**-20)  # a guess: what is left of x is looked at below
+        k = np.floor(bounded / self._log_parts[0] - 2.0**-20)  # an estimate: the remainder of x is checked below
         rest = self._less_multiple(bounded, k, self._log_parts)
         low = high = np.ones_like(x)
-        for n in range(_EXPONENTIAL_TERMS, 0, -1):  # no factor is negative: the least product is of the lower ends
+        for n in range(_EXPONENTIAL_TERMS, 0, -1):  # no factor is negative, so lower ends give the least product
             low, high = outward(low * rest[0], high * rest[1])
             low, high = outward(low / n, high / n)
             low, high = outward(1 + low, 1 + high)
@@ -148,15 +150,15 @@ class FloatArithmetic:
         return np.where(tiny, 0.0, low), np.where(tiny, _LEAST_EXPONENTIAL, high)
 
     def _less_multiple(self, x: Floats, k: Floats, parts: tuple[float, float, float]) -> FloatInterval:
-        """X - k * c for the constant c in parts: the first one, of so few bits that k times it is exact, and the ends
-        of the rest.
+        """``x - k * c`` for a constant c in parts: a first part with so few bits that k times it is exact, and the ends
+        of an enclosure of the rest.
         """
         first, *ends = parts
         near = x - k * first
         return self.add(outward(near, near), self.neg(self.mul(_point(k), (np.asarray(ends[0]), np.asarray(ends[1])))))
 
     def log(self, x: FloatInterval) -> FloatInterval:
-        """Ln x = y + ln z for any y and z = x e^-y, where 1 - 1/z <= ln z <= z - 1."""
+        """``ln x = y + ln z`` for any y and z = x e^-y, where 1 - 1/z <= ln z <= z - 1."""
         positive = x[0] > 0
         guess = np.log(np.where(positive, x[0], 1.0))
         z = self.mul(x, self.exp(_point(-guess)))
@@ -166,7 +168,7 @@ class FloatArithmetic:
         return _known(*self.add(_point(guess), (low, high)), positive)
 
     def sqrt(self, x: FloatInterval) -> FloatInterval:
-        """The square root: numbers whose squares are not above the lower end, and not below the upper one."""
+        """The square root: numbers whose squares are at most the lower end, and at least the upper end."""
         low, high = outward(np.sqrt(x[0]), np.sqrt(x[1]))
         low = np.maximum(low, 0.0)
         square = self.mul((low, high), (low, high))
@@ -176,7 +178,7 @@ class FloatArithmetic:
         return _known(low, high, (x[0] >= 0) & upper & np.isfinite(square[1]))
 
     def sin(self, x: FloatInterval) -> FloatInterval:
-        """Sin x, by the series at a number in the interval; sin changes by no more than its argument."""
+        """``sin x``, by the series at a number in the interval. sin changes by at most as much as its argument."""
         middle = (x[0] + x[1]) / 2
         radius = np.maximum(outward(middle, x[1] - middle)[1], outward(middle, middle - x[0])[1])
         k = np.rint(middle / self._pi_parts[0])
@@ -194,7 +196,7 @@ class FloatArithmetic:
         return _known(np.maximum(low, -1.0), np.minimum(high, 1.0), reduced)
 
     def atan(self, x: FloatInterval) -> FloatInterval:
-        """Arctan x = 2 arctan(x / (1 + sqrt(1 + x^2))), five times, and then the series x - x^3/3 + .."""
+        """``arctan x = 2 arctan(x / (1 + sqrt(1 + x^2)))``, applied five times, then the series x - x^3/3 + .."""
         one, point = _point(1.0), x
         for _ in range(_ATAN_HALVINGS):
             root = self.sqrt(self.add(one, self.mul(point, point)))
@@ -209,7 +211,7 @@ class FloatArithmetic:
         return _known(*self.mul((low, high), factor), (point[0] >= -0.05) & (point[1] <= 0.05))
 
     def erf(self, x: FloatInterval) -> FloatInterval:
-        """The error function, which grows and is odd: enclosures at the ends enclose it."""
+        """The error function. It grows and is odd; enclosures at both ends of x enclose it."""
         ends = []
         for side, end in enumerate(x):
             found = self._erf(np.abs(end))
@@ -230,7 +232,7 @@ class FloatArithmetic:
             term = np.maximum(term[0], 0.0), term[1]
             if 4 * float(ratio[1].max(initial=0.0)) <= 2 * n + 1 and float(term[1].max(initial=0.0)) < 2.0**-80:
                 break
-        # Each term that is left is at most half of the one before it: all are at most twice the next one.
+        # Each omitted term is at most half of the term before it, so their sum is at most twice the next term.
         high = outward(high, high + 2 * term[1])[1]
         found = self.mul(self.mul((np.maximum(low, 0.0), high), self.exp(self.neg(square))), self._erf_factor)
         low, high = _known(*found, 4 * ratio[1] <= 2 * n + 1)
@@ -239,11 +241,11 @@ class FloatArithmetic:
 
 
 def _parts(constant: Interval, bits: int) -> tuple[float, float, float]:
-    """A constant's first ``bits`` bits after the point, and the ends of an enclosure of the rest."""
+    """The first ``bits`` bits of a constant after the binary point, and the ends of an enclosure of the rest."""
     first = Fraction(int(Fraction(constant[0]) * 2**bits), 2**bits)
     low, high = between(Fraction(constant[0]) - first, Fraction(constant[1]) - first)
     return float(first), low.item(), high.item()
 
 
 FLOATS = FloatArithmetic()
-"""There is nothing to choose."""
+"""The only instance that is needed, since the class has no parameters."""

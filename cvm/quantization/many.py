@@ -1,9 +1,9 @@
-"""Many real numbers at once, enclosed by float64: a function of reals is run on all of them, as if on one.
+"""Many real numbers at once, enclosed by float64: a function of one real number is applied to all of them.
 
-`Many` is a `Real` whose enclosure is a pair of arrays (`cvm.quantization.float_enclosures`). Where a function compares
-a number with a rational, all must answer alike; where they do not, `enclosed` runs the function anew for those of each
-answer. What floats do not decide - ties, special points, numbers beyond their range - stays unknown here, and is
-decided one by one, by reals of as many digits as it takes.
+`Many` is a `Real` whose enclosure is a pair of arrays (`cvm.quantization.float_enclosures`). If a function compares a
+number with a rational, the comparison must have the same result for all numbers; if it has not, `enclosed` runs the
+function again for the numbers of each result. Numbers that floats do not decide - ties, special points, numbers beyond
+their range - stay unknown here. They are decided one by one, by reals with as many digits as necessary.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from cvm.quantization.reals import OnlyExact, Real, Undecided, Undefined, code
 __all__ = ["Many", "Numbers", "codes_of", "enclosed", "integers", "interval_of", "many_rationals", "points", "taken"]
 
 _MOST_RUNS = 64
-"""Runs of a function; numbers that give more different sequences of answers stay unknown."""
+"""The most runs of a function. If there are more different sequences of comparison results, numbers stay unknown."""
 _DIGITS = 40
-"""Of a number that is the same for all."""
+"""The digits with which a number that is the same for all items is enclosed."""
 
 
 class _Divided(Exception):
-    """A comparison answers differently: -1 or 1 for each number, 0 where it is not decided."""
+    """A comparison has different results: -1 or 1 for each number, 0 if it is not decided."""
 
     def __init__(self, answers: npt.NDArray[np.int8]) -> None:
         self.answers = answers
@@ -45,21 +45,21 @@ class Many(Real):
     high: Floats = field(kw_only=True)
 
     def bounds(self, arithmetic: Arithmetic) -> Interval | None:
-        """Refused: what asks for digits wants one number. Raises `OnlyExact`."""
+        """Raises `OnlyExact`: code that needs digits needs a single number."""
         raise OnlyExact
 
     def applied(self, function: Callable[..., Any], operands: Sequence[Real]) -> Real:
-        """The function of all numbers."""
+        """The function applied to all numbers."""
         low, high = function(FLOATS, *map(_floats, operands))
         return Many(low=low, high=high)
 
     def floored(self) -> Real:
-        """The greatest integers that are not above the numbers, where these are known."""
+        """The floors of all numbers whose floors are known."""
         low, high = np.floor(self.low), np.floor(self.high)
         return Many(low=np.where(low == high, low, np.nan), high=np.where(low == high, high, np.nan))
 
     def compare(self, bound: Fraction) -> int:
-        """As for one number, where all that is known answers alike. Raises `_Divided`."""
+        """The same as for one number, if all decided comparisons have the same result. Raises `_Divided` otherwise."""
         low, high = between(bound, bound)
         answers = np.where(self.low > high, np.int8(1), np.where(self.high < low, np.int8(-1), np.int8(0)))
         first = int(answers.flat[0])
@@ -82,10 +82,10 @@ def _unknown(count: int) -> FloatInterval:
 
 
 class Numbers(Sequence[Real]):
-    """Numbers with enclosures, each of which is made when it is first asked for."""
+    """Numbers with enclosures. The exact number of an index is made at the first access."""
 
     def __init__(self, interval: FloatInterval, make: Callable[[int], Real]) -> None:
-        """``interval`` encloses all numbers; those of which nothing is known are made at once, in their order."""
+        """``interval`` encloses all numbers. Numbers of which nothing is known are made at once, in their order."""
         self.interval = interval
         self._make = make
         self._made: dict[int, Real] = {int(i): make(int(i)) for i in np.flatnonzero(~_finite(interval))}
@@ -113,14 +113,14 @@ def _finite(interval: FloatInterval) -> npt.NDArray[np.bool_]:
 
 
 def interval_of(numbers: Sequence[Real]) -> FloatInterval:
-    """Enclosures of numbers; of those that are not rational only where they are known already."""
+    """Enclosures of numbers. For numbers that are not rational, only enclosures that exist already are used."""
     if isinstance(numbers, Numbers):
         return numbers.interval
     return many_rationals([number.exact for number in numbers])
 
 
 def many_rationals(items: Sequence[Fraction | None]) -> FloatInterval:
-    """Enclosures of rationals; what is None is unknown."""
+    """Enclosures of rationals. An item None is unknown."""
     low, high = _unknown(len(items))
     for i, item in enumerate(items):
         if item is not None:
@@ -139,14 +139,14 @@ def integers(items: npt.NDArray[np.int64]) -> Real:
 
 
 def points(items: Floats) -> Real:
-    """The rationals that floats are."""
+    """The rational values of floats as numbers."""
     return Many(low=items, high=items)
 
 
 def enclosed(count: int, function: Callable[[npt.NDArray[np.intp]], Real]) -> FloatInterval:
-    """Enclosures of ``count`` numbers. ``function`` gives those of an array of indices, as `Many` or as one for all.
+    """Enclosures of ``count`` numbers. ``function`` maps an array of indices to a `Many`, or to one number for all.
 
-    What the function refuses or finds undefined for some is unknown for all that went the same way.
+    If the function raises for some numbers, all numbers with the same comparison results are unknown.
     """
     low, high = _unknown(count)
     groups = [np.arange(count)]
@@ -168,9 +168,9 @@ def enclosed(count: int, function: Callable[[npt.NDArray[np.intp]], Real]) -> Fl
 
 
 def codes_of(numbers: Sequence[Real], quantizer: Quantizer, index: int = 0) -> npt.NDArray[np.int64]:
-    """The codes of numbers under scale number ``index``. Raises `Undecided` and `Undefined`, as `code`.
+    """The codes of numbers under the scale with index ``index``. Raises `Undecided` and `Undefined` as `code` does.
 
-    A quantiser is monotone, and the ends of an enclosure are rationals: where both have one code, so has the number.
+    A quantiser is monotone. If both ends of an enclosure, which are rationals, have the same code, the number has it.
     """
     found = np.zeros(len(numbers), np.int64)
     left = np.arange(len(numbers))

@@ -1,10 +1,10 @@
-"""Quantisers: which integer code stands for which real number, exactly.
+"""Quantisers: exact maps between integer codes and real numbers.
 
-Every linear quantiser of every front end has one form. Code ``q`` in ``[lo, hi]`` stands for the real number
+The linear quantisers of all front ends have one form. Code ``q`` in ``[lo, hi]`` stands for the real number
 ``offset + scale * q``; a real number ``x`` gets the code ``clamp(round((x - offset) / scale), lo, hi)``. Scales and
 offsets are exact rationals (`fractions.Fraction`), taken from the decimal text of the document.
 
-Source: NNEF 1.0.1 sections 4.9.5 and 7.1; the quantisers of the current Khronos tools for the other two.
+Source: NNEF 1.0.1 sections 4.9.5 and 7.1; for `zero_point` and `min_max`, the quantisers of the current Khronos tools.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rounding = Literal["half_up", "half_even", "toward_zero"]
 class LinearQuantizer:
     """An exact linear quantiser, per tensor or per index of one axis.
 
-    ``scale`` (each > 0) and ``offset`` hold one rational, or one per index of ``axis``; ``axis`` is None exactly when
+    ``scale`` (each > 0) and ``offset`` hold one rational, or one per index of ``axis``. ``axis`` is None if and only if
     there is one of each.
     """
 
@@ -47,11 +47,11 @@ class LinearQuantizer:
 
     @property
     def per_tensor(self) -> bool:
-        """Whether one scale and one offset serve the whole tensor."""
+        """Whether there is one scale and one offset for the whole tensor."""
         return self.axis is None
 
     def value(self, code: int, index: int = 0) -> Fraction:
-        """The number that a code stands for, under the scale and offset number ``index``."""
+        """The number that a code stands for, under the scale and offset with index ``index``."""
         return self.offset[index] + self.scale[index] * code
 
     @staticmethod
@@ -110,7 +110,7 @@ class LinearQuantizer:
 
 
 _MOST_BITS = 32
-"""Of the quantisers of the Khronos tools, which store biases as 32-bit codes."""
+"""The most bits of the quantisers of the Khronos tools, which store biases as 32-bit codes."""
 
 
 def _require_bits(bits: int, most: int = 31) -> None:
@@ -126,7 +126,7 @@ def _code_range(bits: int, signed: bool, symmetric: bool) -> tuple[int, int]:
 
 
 _MOST_TOP = 2**14
-"""Numbers of documents have at most 4,096 bits; powers of two beyond this one are nobody's."""
+"""The largest exponent. Numbers of documents have at most 4,096 bits, so no document needs a larger one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +157,12 @@ class LogarithmicQuantizer:
 
     @property
     def axis(self) -> None:
-        """There is one range for the whole tensor."""
+        """None: there is one range for the whole tensor."""
         return None
 
     @property
     def per_tensor(self) -> bool:
-        """Whether one range serves the whole tensor: always."""
+        """True: there is one range for the whole tensor."""
         return True
 
     @property

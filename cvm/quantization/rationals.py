@@ -23,7 +23,8 @@ __all__ = ["Rationals", "condensed", "core"]
 class Rationals:
     """``numerators / denominator``: an object array of Python integers over one positive integer.
 
-    Where items are the same along an axis and take no memory along it (``numpy.broadcast_to``), neither do results.
+    If an array takes no memory along an axis because its items are equal there (``numpy.broadcast_to``), results do not
+    either.
     """
 
     numerators: npt.NDArray[np.object_]
@@ -35,7 +36,7 @@ class Rationals:
 
     @staticmethod
     def of(values: Iterable[Fraction], shape: Sequence[int]) -> Rationals:
-        """The given rationals, row-major, as an array of ``shape``."""
+        """The given rationals, in row-major order, as an array of ``shape``."""
         items = list(values)
         denominator = math.lcm(*(item.denominator for item in items))
         numerators = [item.numerator * (denominator // item.denominator) for item in items]
@@ -43,7 +44,7 @@ class Rationals:
 
     @staticmethod
     def of_floats(values: npt.NDArray[np.floating[Any]]) -> Rationals:
-        """The rationals that finite floats of at most 64 bits are, over the least common denominator."""
+        """The rational values of finite floats of at most 64 bits, over the least common denominator."""
         fractions, exponents = np.frexp(values.astype(np.float64))
         integers = np.ldexp(fractions, 53).astype(np.int64)  # exact: a float64 has 53 significant bits
         lowest_bits = integers & -integers
@@ -55,12 +56,12 @@ class Rationals:
 
     @staticmethod
     def scalar(value: Fraction | int, rank: int) -> Rationals:
-        """An array of one rational, with extent 1 along all ``rank`` axes; it broadcasts to any tensor of that rank."""
+        """An array of one rational, with extent 1 along all ``rank`` axes. It broadcasts to any tensor of that rank."""
         return Rationals.of([Fraction(value)], (1,) * rank)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents: those of the tensor, or 1 where the rational is the same along the axis."""
+        """The extents: along each axis the tensor's, or 1 if the rationals are equal along it."""
         return self.numerators.shape
 
     @property
@@ -77,7 +78,7 @@ class Rationals:
         return [Fraction(numerator, self.denominator) for numerator in self.numerators.ravel().tolist()]
 
     def over(self, denominator: int) -> npt.NDArray[Any]:
-        """The numerators over ``denominator``, which must be a multiple of the array's own."""
+        """The numerators for ``denominator``, which must be a multiple of the array's denominator."""
         return _along(lambda items: items * (denominator // self.denominator), self.numerators)
 
     def __add__(self, other: Rationals) -> Rationals:
@@ -107,17 +108,17 @@ class Rationals:
         return Rationals(_along(lambda items: items // factor, self.numerators), self.denominator // factor)
 
     def moved(self, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Rationals:
-        """The array after ``move``, a movement of items, is applied to the numerators."""
+        """The array with ``move``, which only moves items, applied to the numerators."""
         return Rationals(move(self.numerators), self.denominator)
 
     def selected(self, shape: Sequence[int], move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Rationals:
-        """The array at the full extent ``shape`` after ``move``, which selects and arranges items, and makes none.
+        """The array in the full shape ``shape`` after ``move``, which selects and rearranges items, and makes none.
 
-        Indices are moved instead of items, so that what does not vary along an axis takes no memory along it.
+        Indices are moved instead of items, so that an array takes no memory along axes along which it does not vary.
         """
         items = core(self.broadcast(shape).numerators)
-        places = np.broadcast_to(np.arange(items.size).reshape(items.shape), tuple(shape))
-        at = condensed(move(places))
+        indices = np.broadcast_to(np.arange(items.size).reshape(items.shape), tuple(shape))
+        at = condensed(move(indices))
         return Rationals(np.broadcast_to(items.ravel()[core(at)], at.shape), self.denominator)
 
     def with_trailing_axes(self, count: int) -> Rationals:
@@ -154,6 +155,6 @@ def condensed(items: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _along(function: Callable[..., Any], *operands: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A function of each item of the operands, which broadcast, that computes equal items once where `core` does."""
+    """A function applied to each item of the operands, which broadcast. Items that `core` merges are computed once."""
     found = np.asarray(function(*map(core, operands)))
     return np.broadcast_to(found, np.broadcast_shapes(*(items.shape for items in operands)))

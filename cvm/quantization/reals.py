@@ -1,10 +1,10 @@
-"""Real numbers that can be compared with every rational: what tables of functions are made of.
+"""Real numbers that can be compared with every rational. Tables of functions are computed with them.
 
-A `Real` is an exact rational, or an enclosure to any number of digits. Functions decide their rational points by
-algebra (exp(0), log2 of powers of two, square roots of squares, ..); by the theorem of Lindemann and Weierstrass there
-are no others among rational arguments, so that refining the enclosure of anything else ends. Where
-functions are composed, no theorem is claimed: if a comparison is still open at `MOST_DIGITS` digits it is refused, and
-never guessed.
+A `Real` is an exact rational, or an enclosure to any number of digits. Functions find their rational points by algebra
+(exp(0), log2 of powers of two, square roots of squares, ..). By the theorem of Lindemann and Weierstrass there are no
+others among rational arguments, so refining the enclosure of any other value comes to an end. For composed functions
+there is no such theorem: if a comparison is still open at `MOST_DIGITS` digits, `Undecided` is raised. Nothing is
+guessed.
 """
 
 from __future__ import annotations
@@ -55,30 +55,30 @@ class Undecided(ArithmeticError):
 
 
 class OnlyExact(ArithmeticError):
-    """A function asks what is known of exact rationals alone, or of one number where there are many at once."""
+    """A function needs an exact rational, or a single number instead of many at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Real:
-    """``exact`` if it is known to be that rational; else irrational or not known to be rational, with an enclosure.
+    """A real number: a rational if ``exact`` is given; otherwise irrational, or not known to be rational.
 
-    ``infinite`` is 1 or -1 for the limit of a function that has no value but a sign, e.g. log at 0.
+    ``enclosure`` encloses a number without ``exact``. ``infinite`` is 1 or -1 for an infinite limit, such as log at 0.
     """
 
     exact: Fraction | None = None
     enclosure: Enclosure | None = None
     infinite: int = 0
     square: Fraction | None = None
-    """The square of an irrational number, where that is known to be rational: a root may lie at a logarithmic tie."""
+    """The square of an irrational number if it is known to be rational. A root may lie at a logarithmic tie."""
 
     def known(self) -> Fraction:
-        """The rational that the number is known to be. Raises `OnlyExact` where an enclosure is all that is known."""
+        """The exact rational. Raises `OnlyExact` if only an enclosure is known."""
         if self.exact is None:
             raise OnlyExact
         return self.exact
 
     def bounds(self, arithmetic: Arithmetic) -> Interval | None:
-        """An enclosure at that precision; None where it is not precise enough for any."""
+        """An enclosure at the precision of ``arithmetic``; None if that precision is too low for an enclosure."""
         if self.exact is not None:
             return arithmetic.rational(self.exact)
         if self.enclosure is None:
@@ -86,7 +86,7 @@ class Real:
         return self.enclosure(arithmetic)
 
     def applied(self, function: Callable[..., Any], operands: Sequence[Real]) -> Real:
-        """The number that an enclosure of a function of ``operands``, this one among them, encloses."""
+        """The value of a function of ``operands``, one of which is this number. ``function`` encloses it."""
 
         def enclosure(arithmetic: Arithmetic) -> Interval | None:
             bounds = [operand.bounds(arithmetic) for operand in operands]
@@ -118,7 +118,7 @@ class Real:
         product = _function(lambda arithmetic, x, y: arithmetic.mul(x, y), self, other)
         squares = _known_square(self), _known_square(other)
         if squares[0] is None or squares[1] is None or (self.exact is None and other.exact is None):
-            return product  # of two roots, whose product may be rational, nothing is claimed
+            return product  # the product of two roots may be rational, so nothing is known of its square
         return replace(product, square=squares[0] * squares[1])
 
     def __truediv__(self, other: Real) -> Real:
@@ -171,7 +171,7 @@ def _known_square(x: Real) -> Fraction | None:
 
 
 def _function(function: Callable[..., Any], *operands: Real) -> Real:
-    """The number that an enclosure of a function of others encloses."""
+    """The value of a function of ``operands``, which ``function`` encloses."""
     if any(operand.infinite for operand in operands):
         raise Undefined("an infinite value cannot be computed with")
 
@@ -200,7 +200,7 @@ def floor(x: Real) -> int:
 
 
 def code(x: Real, quantizer: Quantizer, index: int = 0) -> int:
-    """The code of a real number, rounded once, exactly. Infinite values have the code of the end of the range."""
+    """The exact code of a real number, which is rounded once. Infinite values have the code of an end of the range."""
     if x.infinite:
         return quantizer.hi if x.infinite > 0 else quantizer.lo
     if x.exact is not None:
@@ -212,12 +212,14 @@ def code(x: Real, quantizer: Quantizer, index: int = 0) -> int:
     if quantizer.rounding == "toward_zero":
         steps = floor(scaled) if scaled.sign > 0 else -floor(-scaled)
     else:
-        steps = rounded(scaled)  # what is not rational is at no tie
+        steps = rounded(scaled)  # an irrational number is not at a tie
     return min(max(steps, quantizer.lo), quantizer.hi)
 
 
 def _power_code(x: Real, quantizer: LogarithmicQuantizer) -> int:
-    """|x| reaches the code c > 1, of the exponent e, at 2^(e - 1/2), where 2 * x^2 = 4^e: found by halving."""
+    """The logarithmic code of x, by bisection. |x| reaches the code c > 1 of the exponent e at 2^(e - 1/2), that is,
+    if 2 * x^2 >= 4^e.
+    """
     sign, square = x.sign, x * x if x.square is None else rational(x.square)
     doubled = square * rational(2)
     if sign == 0:
@@ -234,7 +236,7 @@ def _power_code(x: Real, quantizer: LogarithmicQuantizer) -> int:
 
 
 def exp(x: Real) -> Real:
-    """e^x; rational at 0 alone."""
+    """e^x. It is rational only at 0."""
     if x.infinite:
         return Real(infinite=1) if x.infinite > 0 else rational(0)
     if x.exact == 0:
@@ -243,7 +245,7 @@ def exp(x: Real) -> Real:
 
 
 def log(x: Real) -> Real:
-    """Ln x; rational at 1 alone; minus infinity at 0."""
+    """``ln x``. It is rational only at 1, and minus infinity at 0."""
     sign = x.sign
     if sign < 0:
         raise Undefined("the logarithm of a negative number")
@@ -255,7 +257,7 @@ def log(x: Real) -> Real:
 
 
 def log2(x: Real) -> Real:
-    """log2 x; rational at powers of two alone."""
+    """log2 x. It is rational only at powers of two."""
     if x.exact is not None and x.exact > 0:
         power_of_two = x.exact.numerator.bit_length() - x.exact.denominator.bit_length()
         if x.exact == Fraction(2) ** power_of_two:
@@ -265,7 +267,7 @@ def log2(x: Real) -> Real:
 
 
 def power(x: Real, exponent: Fraction) -> Real:
-    """x^(a/b) for a rational exponent; for x < 0 the exponent must be an integer."""
+    """x^(a/b) for a rational exponent. For x < 0 the exponent must be an integer."""
     if exponent == 0:
         return rational(1)
     if x.exact is not None:
@@ -293,7 +295,7 @@ def _rational_power(x: Fraction, exponent: Fraction) -> Real:
     roots = exact_root(x.numerator, b), exact_root(x.denominator, b)
     if roots[0] is not None and roots[1] is not None:
         return rational(Fraction(roots[0], roots[1]) ** a)
-    # x^(a/b) with an odd b is rational if its square is: then there is nothing to know.
+    # For an odd b, x^(a/b) is rational if its square is, so the square need not be known.
     square = None if b % 2 else _rational_power(x, 2 * exponent).exact
     if b == 2:
         root = _function(lambda arithmetic, v: arithmetic.sqrt(v), rational(x))
@@ -319,29 +321,31 @@ def softplus(x: Real) -> Real:
 
 
 def sin(x: Real) -> Real:
-    """Sin x; rational at 0 alone."""
+    """``sin x``. It is rational only at 0."""
     return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.sin(v), x)
 
 
 def cos(x: Real) -> Real:
-    """Cos x = 1 - 2 sin(x/2)^2; rational at 0 alone."""
+    """``cos x = 1 - 2 sin(x/2)^2``. It is rational only at 0."""
     half = sin(x * rational(Fraction(1, 2)))
     return rational(1) - rational(2) * half * half
 
 
 def tan(x: Real) -> Real:
-    """Sin x / cos x; rational at 0 alone."""
+    """``sin x / cos x``. It is rational only at 0."""
     return x if x.exact == 0 else sin(x) / cos(x)
 
 
 def atan(x: Real) -> Real:
-    """The arc tangent; rational at 0 alone."""
+    """The arc tangent. It is rational only at 0."""
     return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.atan(v), x)
 
 
 def erf(x: Real) -> Real:
-    """The error function, 2 / sqrt(pi) times the integral of e^-t^2 from 0 to x; rational at 0, and at no point that
-    is known besides: a comparison that stays open is refused like that of any composed function.
+    """The error function, 2 / sqrt(pi) times the integral of e^-t^2 from 0 to x.
+
+    It is rational at 0; no other rational point is known. A comparison that stays open raises `Undecided`, as for
+    composed functions.
     """
     return x if x.exact == 0 else _function(lambda arithmetic, v: arithmetic.erf(v), x)
 
@@ -366,7 +370,7 @@ def softsign(x: Real) -> Real:
 
 
 def hard_swish(x: Real) -> Real:
-    """X * min(max(x + 3, 0), 6) / 6; a number that may be at -3 or 3 is decided there."""
+    """``x * min(max(x + 3, 0), 6) / 6``. The number is compared with -3 and 3."""
     if x.compare(Fraction(-3)) <= 0:
         return rational(0)
     if x.compare(Fraction(3)) >= 0:
@@ -378,7 +382,7 @@ def _one_minus_square(x: Real) -> Real:
     """1 - x^2, for the functions that are defined from -1 to 1."""
     rest = rational(1) - x * x
     if rest.sign < 0:
-        raise Undefined("a number beyond -1 .. 1")
+        raise Undefined("the number is not within -1 .. 1")
     return rest
 
 
@@ -391,7 +395,7 @@ def asin(x: Real) -> Real:
 
 
 def acos(x: Real) -> Real:
-    """pi/2 - arcsin x; rational at 1 alone."""
+    """pi/2 - arcsin x. It is rational only at 1."""
     return rational(0) if x.exact == 1 else rational(2) * atan(rational(1)) - asin(x)
 
 
@@ -406,7 +410,7 @@ def cosh(x: Real) -> Real:
 
 
 def asinh(x: Real) -> Real:
-    """ln(x + sqrt(x^2 + 1)), odd, so that nothing cancels; rational at 0 alone."""
+    """ln(x + sqrt(x^2 + 1)), computed for |x| since it is odd, so that nothing cancels. It is rational only at 0."""
     if x.exact == 0:
         return x
     if x.sign < 0:
@@ -415,14 +419,14 @@ def asinh(x: Real) -> Real:
 
 
 def acosh(x: Real) -> Real:
-    """ln(x + sqrt(x^2 - 1)) for x >= 1; rational at 1 alone."""
+    """ln(x + sqrt(x^2 - 1)) for x >= 1. It is rational only at 1."""
     if x.compare(Fraction(1)) < 0:
-        raise Undefined("a number below 1")
+        raise Undefined("the number is below 1")
     return log(x + power(x * x - rational(1), _HALF))
 
 
 def atanh(x: Real) -> Real:
-    """ln((1 + x) / (1 - x)) / 2; infinite at the ends."""
+    """ln((1 + x) / (1 - x)) / 2. It is infinite at -1 and 1."""
     if _one_minus_square(x).exact == 0:
         return Real(infinite=x.sign)
     return log((rational(1) + x) / (rational(1) - x)) * rational(_HALF)
@@ -487,4 +491,4 @@ FUNCTIONS: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
         "atanh": atanh,
     }
 )
-"""The functions of one number, by the names that they have as operations of graphs."""
+"""The functions of one number, by the names of the graph operations."""

@@ -8,7 +8,7 @@ __all__ = ["exact_root", "floor_root"]
 
 
 def floor_root(n: int, degree: int) -> int:
-    """The greatest integer whose power is at most ``n``, for n >= 0 and degree >= 1: by Newton's method from above."""
+    """The greatest integer r with r^degree <= n, for n >= 0 and degree >= 1, by Newton's method from above."""
     if degree == 1:
         return n
     if degree >= n.bit_length():
@@ -24,6 +24,6 @@ def floor_root(n: int, degree: int) -> int:
 
 
 def exact_root(n: int, degree: int) -> int | None:
-    """The integer whose power is ``n``, for n >= 0 and degree >= 1; None if there is none."""
+    """The integer r with r^degree = n, for n >= 0 and degree >= 1; None if there is none."""
     root = floor_root(n, degree)
     return root if root**degree == n else None

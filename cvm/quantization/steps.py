@@ -1,8 +1,8 @@
-"""A quantiser as a staircase of real numbers: which numbers have the code k or more.
+"""The steps of a quantiser: the real numbers from which on numbers have the code k or more.
 
-The steps of a linear quantiser lie half-way between the numbers of two codes, at rationals. Those of a logarithmic one
-lie at zero and at +-2^(e - 1/2), which are irrational, but whose squares are powers of two. So a step is kept as its
-sign and its square, and whatever is compared with it is squared too.
+The steps of a linear quantiser lie half-way between the numbers of two codes, so they are rational. The steps of a
+logarithmic quantiser lie at zero and at +-2^(e - 1/2), which are irrational, but whose squares are powers of two. So a
+step is stored as its sign and its square, and a number that is compared with it is squared too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HALF = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The number sign * sqrt(square): what is greater, and unless ``strict`` what is equal, has reached the code."""
+    """The number sign * sqrt(square). Greater numbers have reached the code; this number has unless ``strict``."""
 
     sign: int
     square: Fraction
@@ -28,7 +28,7 @@ class Step:
 
     @staticmethod
     def at(number: Fraction) -> Step:
-        """A step at a rational number, which itself reaches it."""
+        """A step at a rational number, which the number itself reaches."""
         return Step((number > 0) - (number < 0), number * number)
 
     def number(self) -> Fraction:
@@ -48,11 +48,12 @@ class Step:
 
 
 def step(quantizer: Quantizer, code: int, index: int = 0) -> Step:
-    """Where the codes from ``code`` on begin, lo < code <= hi, for channel number ``index``; rounding to the nearest.
+    """The step at which the codes from ``code`` on begin, lo < code <= hi, for the channel ``index``.
 
-    Rounding half to even takes a tie to an even code, so that an odd one begins behind it; else a tie goes up.
-    A logarithmic code c > 1 begins at 2^(e - 1/2), e the exponent of c. Rounding takes what lies there up, so that a
-    negative number at -2^(e - 1/2) has the code -c, and -c + 1 begins behind it. Zero has a code of its own.
+    The quantiser rounds to the nearest. With half to even, a tie gets the even code, so an odd code begins behind the
+    tie; otherwise a tie is rounded up. A logarithmic code c > 1 begins at 2^(e - 1/2), where e is the exponent of c. A
+    magnitude at this step is rounded up, so the number -2^(e - 1/2) has the code -c, and -c + 1 begins behind it. Zero
+    has its own code.
     """
     if isinstance(quantizer, LinearQuantizer):
         at = Step.at(quantizer.offset[index] + (code - _HALF) * quantizer.scale[index])

@@ -1,6 +1,6 @@
-"""Integers beside sums of square roots, exactly: start + sum of up to two signed square roots of rationals.
+"""Exact comparison of integers with start + the sum of up to two signed square roots of rationals.
 
-Everything is decided by squaring: nothing is approximated but a first guess, which is then corrected.
+All decisions are made by squaring. Only a first estimate is approximate, and it is corrected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 __all__ = ["Surd", "ceil_root", "ceil_surd", "least_integer"]
 
 Surd: TypeAlias = tuple[int, Fraction]
-"""sign * sqrt(square), for a sign of -1, 0 or 1 and a square that is not negative."""
+"""sign * sqrt(square), with a sign of -1, 0 or 1 and a square of at least 0."""
 
 
 def ceil_surd(start: Fraction, square: Fraction, sign: int) -> int:
@@ -27,7 +27,7 @@ def ceil_surd(start: Fraction, square: Fraction, sign: int) -> int:
 def ceil_root(a: int, n: int, d: int, sign: int) -> int:
     """ceil((a + sign * sqrt(n)) / d) for integers n >= 0 and d > 0.
 
-    Where n is no square, a + sqrt(n) is irrational, so that its ceiling is one more than its floor, and floors nest.
+    If n is not a square, a + sqrt(n) is irrational, so its ceiling is its floor plus 1, and floors nest.
     """
     root = math.isqrt(n)
     if root * root == n:
@@ -36,7 +36,7 @@ def ceil_root(a: int, n: int, d: int, sign: int) -> int:
 
 
 def least_integer(start: Fraction, surds: Sequence[Surd], strict: bool = False) -> int:
-    """The least integer that is at least start + the sum of ``surds``, or, if ``strict``, that is greater."""
+    """The least integer that is at least (with ``strict``: greater than) start + the sum of ``surds``."""
     summands = [(sign, square) for sign, square in surds if sign and square]
     if len(summands) > 2:
         raise ValueError("at most two square roots are added")
@@ -59,7 +59,7 @@ def least_integer(start: Fraction, surds: Sequence[Surd], strict: bool = False) 
 
 
 def _compared(x: Fraction, surds: Sequence[Surd]) -> int:
-    """The sign of x minus the sum of up to two square roots, neither of them zero."""
+    """The sign of x minus the sum of up to two square roots, none of which is zero."""
     if not surds:
         return _sign(x)
     if len(surds) == 1:
@@ -69,7 +69,7 @@ def _compared(x: Fraction, surds: Sequence[Surd]) -> int:
     whole = first if first == second else first * _sign(a - b)
     if _sign(x) != whole:
         return _sign(_sign(x) - whole)
-    # Both have one sign: compare x^2 with a + b + 2 * first * second * sqrt(a * b).
+    # x and the sum have the same sign, so compare x^2 with a + b + 2 * first * second * sqrt(a * b).
     rest = x * x - a - b
     return whole * _against_root(rest, first * second, 4 * a * b)
 

@@ -1,12 +1,12 @@
-"""The accumulators at which the staircases of many rows take their steps, and the offsets of a form that do the same.
+"""The thresholds of many rows, computed together, and the offsets of a form with the same thresholds.
 
-The rows of a tensor (`cvm.quantization.fixed_point`) are many and alike. Here they are columns of 64-bit integers.
-The coefficients of a row may take hundreds of bits; its thresholds T_k = ceil((k * D - R) / P) lie within int32. With
+The rows of a tensor (`cvm.quantization.fixed_point`) are many and similar. Here they are columns of 64-bit integers.
+The coefficients of a row may have hundreds of bits; its thresholds T_k = ceil((k * D - R) / P) lie within int32. With
 
     alpha = floor(2^F * D / P),    beta = floor(-2^F * R / P)
 
-the number 2^F * (k * D - R) / P lies within [k * alpha + beta + min(k, 0), k * alpha + beta + max(k, 0) + 1]. Where
-both ends have the same ceiling in units of 2^F, that is T_k; where not, T_k is computed from the coefficients.
+the number 2^F * (k * D - R) / P lies within [k * alpha + beta + min(k, 0), k * alpha + beta + max(k, 0) + 1]. If both
+ends have the same ceiling in units of 2^F, it is T_k; otherwise T_k is computed from the coefficients.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy.typing as npt
 __all__ = ["Staircase", "Steps", "blocks"]
 
 FRACTION = 30
-"""F."""
+"""F, the number of bits behind the binary point."""
 LARGEST = 2**63 - 1
 """The largest magnitude of a 64-bit sum."""
 BLOCK = 2**20
@@ -35,7 +35,7 @@ class Staircase(Protocol):
 
     @property
     def factors(self) -> tuple[int, ...]:
-        """P, alone."""
+        """(P,)."""
 
     @property
     def constant(self) -> int:
@@ -47,7 +47,7 @@ class Staircase(Protocol):
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:
-        """(lo, hi) of the accumulator, alone."""
+        """((lo, hi),), the bounds of the accumulator."""
 
     def steps(self) -> range:
         """The steps that matter."""
@@ -55,19 +55,21 @@ class Staircase(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Steps:
-    """The steps k of some rows and the sums T_k at which they are taken, clipped to [lo, hi + 1]; one row each."""
+    """The steps k of some rows, and the sums T_k at which they are taken, clipped to [lo, hi + 1]. Each array has one
+    row per row.
+    """
 
     k: Columns
     at: Columns
     taken: npt.NDArray[np.bool_]
-    """Steps taken at hi or before: at T_k they must have been taken."""
+    """The steps taken at hi or before. At T_k they must be taken."""
     awaited: npt.NDArray[np.bool_]
-    """Steps taken after lo: before T_k they must not have been taken."""
+    """The steps taken after lo. Before T_k they must not be taken."""
 
     def offsets(self, m: Sequence[int], shift: Sequence[int]) -> list[tuple[int | None, int | None]] | None:
-        """The least and the greatest exact offset of every row, for its multiplier and shift; None: no bound.
+        """The least and the greatest exact offset of every row, for its multiplier and shift; None if it has no bound.
 
-        None altogether where 64 bits may not hold the sums.
+        Returns None instead of a list if 64 bits may not hold the sums.
         """
         largest_k, largest_at = (int(np.abs(items).max(initial=0)) + 1 for items in (self.k, self.at))
         if (largest_k << max(shift)) + max(map(abs, m)) * largest_at > LARGEST:
@@ -84,7 +86,7 @@ class Steps:
 
 
 def blocks(rows: Sequence[Staircase]) -> Iterator[tuple[Sequence[Staircase], Steps | None]]:
-    """The rows in order, some at a time, with their steps; None where 64 bits may not hold the sums."""
+    """The rows in order, some at a time, with their steps, or with None if 64 bits may not hold the sums."""
     ranges = [row.steps() for row in rows]
     start = 0
     while start < len(rows):

@@ -1,4 +1,4 @@
-"""Reference: the meaning of a graph in float64, operation by operation.
+"""The float64 evaluation of a graph, operation by operation.
 
 It serves verification and calibration. Nothing that it computes is exact, so no executor may use it.
 """
@@ -34,8 +34,8 @@ Capture: TypeAlias = "Literal['all'] | str | Iterable[str] | None"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Step:
-    """One operation, ready to compute: its function, its attributes, and the values that nothing reads after it."""
+class _PlannedOperation:
+    """One operation, ready to compute: its function, its attributes, and the values that no later operation reads."""
 
     operation: GraphOperation
     function: Callable[..., Array | tuple[Array, ...]]
@@ -46,13 +46,13 @@ class _Step:
 class Reference:
     """A graph evaluated in float64 (logical tensors: bool, integer tensors: int64), one run per cycle.
 
-    With ``pseudo_quantize``, every tensor that carries a quantiser is rounded to its values right after it is computed,
-    variables and constants on load, and nothing else is (section 7.1). With ``clip``, they are clipped to the range of
-    that quantiser and not rounded: tools that write quantised ONNX models leave a Relu out where the range of the next
-    QuantizeLinear does its work. The state is the values of the variables that
+    With ``pseudo_quantize``, every tensor that carries a quantiser is rounded to a value of the quantiser right after
+    it is computed (variables and constants on load), and no other tensor is rounded (section 7.1). With ``clip``, such
+    tensors are clipped to the range of their quantiser and not rounded: tools that write quantised ONNX models omit a
+    Relu where the range of the next QuantizeLinear clips anyway. The state holds the values of the variables that
     `update` writes; it changes after all operations of a cycle (section 4.8).
 
-    Raises `Invalid` for a graph whose variables have no data, `Unsupported` for an operation that is not known.
+    Raises `Invalid` for a graph whose variables have no data, `Unsupported` for an operation that the reference lacks.
     """
 
     def __init__(self, graph: QuantizedGraph, pseudo_quantize: bool = False, *, clip: bool = False) -> None:
@@ -80,11 +80,11 @@ class Reference:
 
     @property
     def state(self) -> dict[str, Array]:
-        """The variables that `update` writes, as the next cycle will read them, by name, as copies."""
+        """Copies of the variables that `update` writes, by name, with the contents that the next cycle will read."""
         return {tensor.name: self._read(tensor, self._state).copy() for tensor in self._stateful}
 
     def reset(self) -> None:
-        """Forget the cycles so far: variables have the contents that they were loaded with."""
+        """Restore the contents with which the variables were loaded."""
         self._state = self._initial
 
     def run(self, inputs: Mapping[str, npt.ArrayLike], capture: Capture = None) -> dict[str, Array]:
@@ -98,7 +98,9 @@ class Reference:
         return self._joined(inputs, capture, cycles=False)
 
     def run_cycles(self, inputs: Mapping[str, npt.ArrayLike], capture: Capture = None) -> dict[str, Array]:
-        """Cycle after cycle: inputs have a cycle axis before the externals' axes (after a batch axis), results too."""
+        """Run cycle after cycle: inputs and results have a cycle axis before the external's axes
+        (after a batch axis).
+        """
         return self._joined(inputs, capture, cycles=True)
 
     def runs(
@@ -108,9 +110,10 @@ class Reference:
         cycles: bool = False,
         samples: slice = slice(None),
     ) -> Iterator[dict[str, Array]]:
-        """What `run` or `run_cycles` gives, run by run; only one is in memory. The arrays are not to be written to.
+        """The results of `run` or `run_cycles`, run by run; only one run is in memory. The arrays must not be written
+        to.
 
-        ``samples`` chooses among the samples of a batch; each has one run, or as many as there are cycles.
+        ``samples`` selects samples of a batch; each sample has one run, or one per cycle.
         """
         layout, every = self._arranged(inputs, cycles)
         return self._runs(layout, every[samples], self._captured(capture))
@@ -118,10 +121,10 @@ class Reference:
     def side_by_side(
         self, inputs: Mapping[str, npt.ArrayLike], samples: slice, change: Callable[[str, list[Array]], list[Array]]
     ) -> None:
-        """Run a batch operation by operation: each is computed for all chosen samples before the next one.
+        """Run a batch operation by operation: each operation is computed for all chosen samples before the next one.
 
-        ``change`` is told the name of every result, and what it is in each sample before it is rounded, and gives what
-        it is to be instead. The values of all samples are in memory. No operation of the graph may be an `update`.
+        ``change`` receives the name of every result and its unrounded values, one per sample, and returns the values to
+        continue with. The values of all samples are in memory. No operation of the graph may be an `update`.
         """
         assert not self._initial
         _, every = self._arranged(inputs, cycles=False)
@@ -146,7 +149,7 @@ class Reference:
         return _samples(self.graph, inputs, cycles)
 
     def _captured(self, capture: Capture) -> list[str]:
-        """The names of all results, outputs first."""
+        """The names of all results, with the outputs first."""
         if capture is None:
             wanted: Iterable[str] = ()
         elif isinstance(capture, str):
@@ -171,7 +174,7 @@ class Reference:
     def _cycle(
         self, feed: Feed, contents: Mapping[str, Array], names: list[str]
     ) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The named tensors of one cycle, and the contents that it leaves in the updated variables."""
+        """The named tensors of one cycle, and the contents of the updated variables after it."""
         values = dict(self._fixed)
         values |= {tensor.name: self._read(tensor, contents) for tensor in self._stateful} | self._fed(feed)
         written = dict(contents)
@@ -196,7 +199,7 @@ class Reference:
         tensors = self.graph.tensors
         return {name: self._quantized(external(found, tensors[name]), tensors[name]) for name, found in feed.items()}
 
-    def _computed(self, step: _Step, values: dict[str, Array]) -> list[Array]:
+    def _computed(self, step: _PlannedOperation, values: dict[str, Array]) -> list[Array]:
         """The results of one operation, before they are rounded."""
         operation = step.operation
         inputs = {name: operand(value, values) for name, value in operation.inputs.items()}
@@ -226,12 +229,14 @@ class Reference:
 
 
 def run_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:
-    """How many runs `Reference.runs` makes of these inputs. Raises `Invalid` as that does."""
+    """The number of runs that `Reference.runs` makes of these inputs. Raises the `Invalid` of that method."""
     return sum(map(len, _samples(graph, inputs, cycles)[1]))
 
 
 def sample_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:
-    """How many samples these inputs hold, each of one run or of cycles. Raises `Invalid` as `Reference.runs` does."""
+    """The number of samples in these inputs, each of one run or of several cycles. Raises the `Invalid` of
+    `Reference.runs`.
+    """
     return len(_samples(graph, inputs, cycles)[1])
 
 
@@ -256,7 +261,7 @@ def _updated(operation: GraphOperation) -> str:
 
 
 def _cell(tensor: GraphTensor) -> str:
-    """The key under which variables share contents: the label in lower case (section 4.1.3)."""
+    """The key of the storage that variables with one label share: the label in lower case (section 4.1.3)."""
     return tensor.name if tensor.label is None else f"label {tensor.label.lower()}"
 
 
@@ -269,10 +274,10 @@ def _reads(value: Operand) -> Iterator[str]:
             yield from _reads(item)
 
 
-def _plan(graph: QuantizedGraph) -> tuple[_Step, ...]:
-    """All operations, each with the values to be forgotten after it."""
+def _plan(graph: QuantizedGraph) -> tuple[_PlannedOperation, ...]:
+    """All operations in order, each with the values that no later operation reads."""
     seen: set[str] = set()
-    steps: list[_Step] = []
+    steps: list[_PlannedOperation] = []
     for operation in reversed(graph.operations):
         found = OPERATIONS.get(operation.name)
         if found is None:
@@ -280,8 +285,8 @@ def _plan(graph: QuantizedGraph) -> tuple[_Step, ...]:
             raise Unsupported("reference.operation", message, operation.location).at(op=operation.name)
         touched = {name for value in operation.inputs.values() for name in _reads(value)} | set(operation.outputs)
         attributes = {name: plain(value) for name, value in operation.attributes.items()}
-        if operation.name == "reshape":  # other formats than NNEF say the extents in the result alone
+        if operation.name == "reshape":  # formats other than NNEF state the extents in the result alone
             attributes.setdefault("shape", graph.tensors[operation.outputs[0]].shape)
-        steps.append(_Step(operation, found.function, attributes, frozenset(touched - seen)))
+        steps.append(_PlannedOperation(operation, found.function, attributes, frozenset(touched - seen)))
         seen |= touched
     return tuple(reversed(steps))

@@ -1,7 +1,7 @@
-"""How the arrays of one call hold the runs of a graph: samples and cycles.
+"""The arrangement of samples and cycles in the arrays of one call.
 
-The rules are those of the whole of cvm: an array has the shape of the external; or that with a leading batch axis; or N
-in place of a leading 1. With cycles it has one axis more, after the batch axis. Outputs are arranged alike.
+The rules are the same everywhere in cvm: an array has the shape of the external; or that shape after a batch axis; or
+N in place of a leading 1. With cycles it has one more axis, after the batch axis. Outputs are arranged alike.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Layout:
     samples: int | None = None
     cycles: int | None = None
     in_place: bool = False
-    """Whether the batch takes the place of a leading 1, where there is one."""
+    """Whether the batch takes the place of a leading extent 1 of a tensor."""
 
     def shape(self, shape: Shape) -> Shape:
         """The shape of an array that holds a tensor of ``shape`` for every run."""
@@ -42,7 +42,7 @@ class Layout:
 
 
 def _readings(shape: Shape, found: Shape, cycles: bool) -> list[Layout]:
-    """The layouts under which an array of shape ``found`` holds tensors of ``shape``, the plainest first."""
+    """The layouts under which an array of shape ``found`` holds tensors of ``shape``, the simplest first."""
     lead = found[: max(len(found) - len(shape), 0)]
     readings = []
     if found[len(lead) :] == shape and lead[int(cycles) + 1 :] == () and len(lead) >= int(cycles):
@@ -58,7 +58,7 @@ def _readings(shape: Shape, found: Shape, cycles: bool) -> list[Layout]:
 def arranged(shapes: Mapping[str, Shape], arrays: Mapping[str, Array], cycles: bool) -> tuple[Layout, list[list[Feed]]]:
     """The layout of a call and its runs: a list of samples, each a list of cycles.
 
-    ``shapes`` are those of the externals. Raises `Invalid` with code ``input.<rule>``: names, shape, batch.
+    ``shapes`` are the shapes of the externals. Raises `Invalid` with code ``input.<rule>``: names, shape, batch.
     """
     listed = ", ".join(map(repr, shapes)) or "none"
     for name in [*arrays, *shapes]:

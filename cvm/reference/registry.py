@@ -1,8 +1,8 @@
 """The table of operations: one vectorised function per operation of chapter 4, by name.
 
 A function has the document's parameter names. Tensor parameters arrive as arrays (literals as arrays of rank 0, arrays
-of tensors as sequences), scalar attributes as floats, all other attributes as the graph holds them. It gives one array
-per declared result; a result that is an array of tensors gives one array per tensor. Nothing is quantised here.
+of tensors as sequences), scalar attributes as floats, all other attributes as the graph holds them. It returns one
+array per declared result; for a result that is an array of tensors, one array per tensor. It quantises nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ OPERATIONS: dict[str, Operation] = {}
 
 
 def operation(section: str, *names: str) -> Callable[[_Function], _Function]:
-    """Register a function as the named operations of a section; without names, as the one of its own name."""
+    """Register a function for the named operations of a section; without names, for the operation of the function's
+    name.
+    """
 
     def register(function: _Function) -> _Function:
         for name in names or (function.__name__,):
@@ -55,12 +57,12 @@ def operation(section: str, *names: str) -> Callable[[_Function], _Function]:
 
 
 def aligned(*tensors: Array) -> tuple[Array, ...]:
-    """The tensors with trailing singular dimensions up to one rank: NNEF broadcasts from dimension 0 (4.2.2)."""
+    """The tensors reshaped to one rank by trailing axes of extent 1: NNEF broadcasts from axis 0 on (4.2.2)."""
     rank = max(tensor.ndim for tensor in tensors)
     return tuple(tensor.reshape(tensor.shape + (1,) * (rank - tensor.ndim)) for tensor in tensors)
 
 
 def along(values: npt.ArrayLike, axis: int, rank: int) -> Array:
-    """A vector as an array of ``rank`` that runs along ``axis`` and is singular elsewhere."""
+    """A vector as an array of ``rank`` that runs along ``axis`` and has extent 1 along all other axes."""
     vector = np.asarray(values)
     return vector.reshape([-1 if dimension == axis else 1 for dimension in range(rank)])

@@ -17,7 +17,9 @@ __all__ = ["Statistics", "statistics"]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Extremes, mean and sample standard deviation (that of n - 1, 0 for n = 1) of the items of one tensor."""
+    """Minimum, maximum, mean and sample standard deviation (divisor n - 1; 0 for n = 1) of the
+    elements of one tensor.
+    """
 
     min: float
     max: float
@@ -33,7 +35,7 @@ class Statistics:
         return Statistics(float(real.min()), float(real.max()), float(real.mean()), std, real.size)
 
     def __add__(self, other: Statistics) -> Statistics:
-        """The statistics of both collections of items together."""
+        """The statistics of the union of both collections of elements."""
         count, gap = self.count + other.count, other.mean - self.mean
         squares = self.std**2 * (self.count - 1) + other.std**2 * (other.count - 1)
         squares += gap**2 * self.count * other.count / count
@@ -47,7 +49,7 @@ def statistics(
 ) -> dict[str, Statistics]:
     """Statistics by tensor, in order of introduction; inputs as for `Reference.run`, or `run_cycles` with ``cycles``.
 
-    Only one run is in memory at a time. Raises `Invalid` as those do.
+    Only one run is in memory at a time. Raises `Invalid` where those methods do.
     """
     total: dict[str, Statistics] = {}
     with np.errstate(all="ignore"):

@@ -22,7 +22,9 @@ _TYPES = {"scalar": np.float64, "integer": np.int64, "logical": np.bool_}
 
 
 def converted(x: Array, dtype: Literal["scalar", "integer", "logical"]) -> Array:
-    """The items in the data-type of a tensor; scalars become integers by truncation, as the Khronos tools cast them."""
+    """The elements in the data type of a tensor; scalars become integers by truncation, as the
+    Khronos tools cast them.
+    """
     return np.asarray(x).astype(_TYPES[dtype], copy=False)
 
 
@@ -57,7 +59,9 @@ def operand(value: Operand, values: dict[str, Array]) -> Any:
 
 
 def stored(data: TensorData, tensor: GraphTensor) -> Array:
-    """The contents of a variable or constant: codes are decoded, everything else is the number that it is."""
+    """The contents of a variable or constant as real numbers: codes are decoded, other elements are
+    taken as they are.
+    """
     values = data.values if data.quantizer is None else decoded(data.values, data.quantizer)
     return converted(values, tensor.dtype)
 
@@ -84,10 +88,10 @@ def external(found: Array, tensor: GraphTensor) -> Array:
 
 
 def decoded(codes: Array, quantizer: Quantizer) -> Array:
-    """The real numbers that codes stand for: each the nearest float64, but for quantisers per channel.
+    """The real numbers that codes stand for, each the nearest float64 (per channel, see below).
 
-    Those would take a table per channel, millions of exact fractions for a large network; there it is
-    ``offset + scale * code`` in float64.
+    For a quantiser per channel, exact values would need a table per channel, millions of fractions for a large network;
+    there the result is ``offset + scale * code``, computed in float64.
     """
     if isinstance(quantizer, LinearQuantizer):
         if quantizer.per_tensor:
@@ -100,10 +104,11 @@ def decoded(codes: Array, quantizer: Quantizer) -> Array:
 
 
 def pseudo_quantized(x: Array, quantizer: Quantizer) -> Array:
-    """The values of a quantiser nearest to ``x``, in float64: infinities are clamped, NaN stays.
+    """The values of a quantiser nearest to ``x``, in float64; infinities are clamped, NaN stays.
 
-    Linear codes from 0 on: the formula of `linear_quantize`, from min = offset to max = offset + scale * hi. Others,
-    which are those of zero points: code = clamp(round((x - offset) / scale), lo, hi), value = offset + scale * code.
+    Linear codes that begin at 0: the formula of `linear_quantize`, from min = offset to max = offset + scale * hi.
+    Other linear codes (with a zero point): code = clamp(round((x - offset) / scale), lo, hi), value = offset + scale *
+    code.
     """
     with np.errstate(all="ignore"):
         if isinstance(quantizer, LogarithmicQuantizer):
@@ -112,7 +117,7 @@ def pseudo_quantized(x: Array, quantizer: Quantizer) -> Array:
 
 
 def clipped(x: Array, quantizer: Quantizer) -> Array:
-    """The real numbers as they are, but for those beyond the range of the quantiser: these become its nearest end."""
+    """The real numbers, clipped to the range of the quantiser and not rounded."""
     if isinstance(quantizer, LogarithmicQuantizer):
         greatest = float(quantizer.value(quantizer.hi))
         return np.clip(x, -greatest, greatest)

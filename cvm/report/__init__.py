@@ -1,7 +1,7 @@
 """Reports: how far a program is from the float model that it was compiled from, tensor by tensor.
 
-* `check_source` says whether a model is the program's, `compare` runs both side by side and measures every tensor.
-* `document` is the result as plain data, `page` the same as one HTML page (needs the extra ``report``).
+* `check_source` says whether a program was compiled from a model, `compare` runs both and measures every tensor.
+* `document` gives the result as plain data, `page` as one HTML page (needs the extra ``report``).
 
 Everything here is float64 and for people: nothing that an executor computes depends on it.
 """

@@ -1,6 +1,6 @@
-"""Classes: the class that the program and the float reference give each sample, and which of them is right.
+"""Classes: the class that the program and the float reference give to each sample, and which of the two is right.
 
-The class of a run is the index of the greatest item of the output that holds the scores, the first of equal ones.
+The class of a run is the index of the greatest item of the output that holds the scores; of equal items, the first.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Classes:
     runs: int
     agreeing: int
     ties: int
-    """Runs in which several classes share the greatest score of the program; the first of them counts."""
+    """How many runs have several classes with the greatest score of the program; the first of these counts."""
     changed: tuple[Changed, ...]
     correctness: Correctness | None
     """None without labels."""
@@ -82,9 +82,9 @@ class Classes:
 
 
 def scores_output(graph: QuantizedGraph, wish: str | None) -> str | None:
-    """The output whose items are the scores of classes: the one that is wished for, or the only one that can be.
+    """The output whose items are the scores of classes: the one that ``wish`` names, or the only possible one.
 
-    Raises `Invalid` (``report.classes``) for a wish that is no output of real numbers along one axis.
+    Raises `Invalid` (``report.classes``) if ``wish`` names no output of real numbers along one axis.
     """
     fitting = [name for name in graph.outputs if _scores(graph, name)]
     if wish is None:
@@ -104,9 +104,9 @@ def _scores(graph: QuantizedGraph, name: str) -> bool:
 def check_labels(
     labels: npt.NDArray[Any], samples: int | None, cycles: int | None, classes: int
 ) -> npt.NDArray[np.int64]:
-    """The labels as an array of shape (samples,), or (samples, cycles) where every cycle has one.
+    """The labels as an array of shape (samples,), or (samples, cycles) if every cycle has one.
 
-    A single sample without a batch axis (``samples`` None) takes a label of shape () or (1,), or one per cycle. Raises
+    A single sample without a batch axis (``samples`` None) has a label of shape () or (1,), or one per cycle. Raises
     `Invalid` (``report.labels``) for labels that are no classes of these samples.
     """
     if labels.dtype.kind not in "iu":
@@ -128,7 +128,7 @@ def check_labels(
 class ClassMeter:
     """A counter of classes that takes the scores of program and reference run by run.
 
-    Where there are labels for whole samples of several cycles, the last cycle is judged; else every run is.
+    If there are labels for whole samples of several cycles, only the last cycle is judged; else every run is.
     """
 
     def __init__(self, output: str, classes: int, cycles: int | None, labels: npt.NDArray[np.int64] | None) -> None:

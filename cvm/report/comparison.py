@@ -1,6 +1,6 @@
-"""The comparison itself: a program beside the float reference of its model, run by run, tensor by tensor.
+"""The comparison: a program against the float reference of its model, run by run, tensor by tensor.
 
-Only one run is in memory at a time; what is kept of the runs are the counters of `cvm.report.measures`.
+Only one run is in memory at a time; only the counters of `cvm.report.measures` are kept between runs.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Measured:
     """A tensor of the model that the program computes, and its measures."""
 
     number: int
-    """Its index among the tensors of the model."""
+    """The index of the tensor among the tensors of the model."""
     pair: Pair
     measures: Measures
     drop: float | None
-    """Decibels that are lost here: the lowest SQNR of the measured tensors that it is computed from, minus its own.
-    None where there are none, or a ratio is not defined."""
+    """Decibels that this operation loses: the lowest SQNR of the measured tensors that it reads, minus its own.
+    None if it reads none, or if a ratio is not defined."""
 
     @property
     def used(self) -> float:
@@ -62,13 +62,13 @@ class Comparison:
     tensors: tuple[Measured, ...]
     """In the order of the model; `worst_first` for people."""
     stored: tuple[Stored, ...]
-    """Variables with a quantiser, and what quantising them on load changes."""
+    """Variables with a quantiser, and how quantising them on load changes them."""
     absent: tuple[Absent, ...]
-    """All other tensors of the model: every tensor is in one of the three."""
+    """All other tensors of the model: every tensor of the model is in exactly one of the three."""
     classes: Classes | None
 
     def worst_first(self) -> list[Measured]:
-        """Tensors by SQNR: what is not defined first, what is equal last; the order of the model among equals."""
+        """Tensors by SQNR: undefined ratios first, equal tensors last; ties keep the order of the model."""
         return sorted(self.tensors, key=lambda item: _badness(item.measures.sqnr))
 
 
@@ -91,12 +91,12 @@ def compare(
 ) -> Comparison:
     """Run both on every sample: ``arrays`` as for a session, by the names of the inputs; integers are codes.
 
-    ``source`` is what `check_source` found. Real numbers reach the reference as they are, codes as the numbers that
-    they stand for. With ``clip``, the reference clips every tensor to the range of its quantiser, as a model of ONNX
-    or WebNN means it (`Reference`): rounding alone is measured then. With ``cycles``, state is kept along the cycle
-    axis and is initial for every sample. ``scores`` is the output to take classes from, as `scores_output` has it.
-    ``progress``, called with the number of runs, gives what is called with the number done after each. Raises
-    `Invalid` or `Mismatch`.
+    ``source`` is the result of `check_source`. Real numbers reach the reference unchanged, and codes as the numbers
+    that they stand for. With ``clip``, the reference clips every tensor to the range of its quantiser, as a model of
+    ONNX or WebNN means it (`Reference`); then rounding alone is measured. With ``cycles``, state is kept along the
+    cycle axis and is initial for every sample. ``scores`` is the output to take classes from, as in `scores_output`.
+    ``progress`` is called with the number of runs and returns a function, which is called with the number of finished
+    runs after each. Raises `Invalid` or `Mismatch`.
     """
     found, absent = pairs(verified, graph)
     layout, feeds = stream(verified.program, arrays, cycles, Intake(codes=True))
@@ -127,7 +127,7 @@ def compare(
 def _real_inputs(
     graph: QuantizedGraph, arrays: Mapping[str, np.ndarray[Any, Any]], layout: Layout
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The inputs of the reference by name, with the sample and the cycle as first two axes."""
+    """The inputs of the reference by name, with sample and cycle as the first two axes."""
     found = {}
     for name in graph.inputs:
         tensor, array = graph.tensors[name], np.asarray(arrays[name])
@@ -152,7 +152,7 @@ def _judge(
     labels: np.ndarray[Any, Any] | None,
     scores: str | None,
 ) -> _Judge | None:
-    """The judge of the output that holds scores of classes, if there is one. Raises `Invalid` where there must be."""
+    """The judge of the output that holds scores of classes, if there is one. Raises `Invalid` if labels need one."""
     name = scores_output(graph, scores)
     pair = next((pair for pair in found if pair.tensor.name == name), None)
     if pair is None:
@@ -182,7 +182,7 @@ class _Meters:
         reals: Mapping[str, np.ndarray[Any, Any]],
         values: Mapping[str, np.ndarray[Any, Any]],
     ) -> None:
-        """Count one run: the reference's arrays by tensor, the codes by value."""
+        """Count one run: the reference's arrays by tensor, and the codes by value."""
         for pair, meter in self._meters:
             real = reals[pair.tensor.name]
             meter.add(real, values[pair.value].reshape(real.shape), sample)

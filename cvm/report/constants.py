@@ -1,7 +1,7 @@
-"""Variables that carry a quantiser: what quantising them on load changes, measured as for any tensor.
+"""Variables that carry a quantiser: the change by quantising them on load, measured as for any tensor.
 
-The program has such a variable in another form (transposed, folded, as parameters), so the codes here are made from the
-stored numbers by the quantiser itself.
+The program holds such a variable in another form (transposed, folded, as parameters), so the quantiser itself makes the
+codes here, from the stored numbers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Stored:
     """A variable with a quantiser, and its measures."""
 
     number: int
-    """Its index among the tensors of the model."""
+    """The index of the variable among the tensors of the model."""
     tensor: GraphTensor
     measures: Measures
 
 
 def stored_tensors(graph: QuantizedGraph, absent: Collection[str]) -> tuple[Stored, ...]:
-    """The variables of a graph that have a quantiser, in its order, as far as they are ``absent`` from the program."""
+    """The variables of a graph that have a quantiser and are ``absent`` from the program, in its order."""
     return tuple(
         Stored(number, tensor, _measured(tensor, tensor.quantizer))
         for number, tensor in enumerate(graph.tensors.values())

@@ -1,9 +1,9 @@
-"""A comparison as plain data: what ``cvm report --json`` prints, and what the page is made from.
+"""A comparison as plain data: ``cvm report --json`` prints it, and the page is made from it.
 
 Decibels and other measures are rounded to a few digits, so that the last bits of a float64 sum, which differ between
-machines, do not show. JSON has no infinity: it is the text "inf" or "-inf"; what is not defined is null. Shares are
-between 0 and 1. ``tensors`` stand worst first; ``number`` is the index of a tensor among all of the model, ``order``
-that among those that are measured.
+machines, do not show. JSON has no infinity: it is the text "inf" or "-inf"; an undefined measure is null. Shares are
+between 0 and 1. ``tensors`` stand worst first; ``number`` is the index of a tensor among all tensors of the model,
+``order`` its index among the measured ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["document"]
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
-    """The report as a JSON object, but for its version."""
+    """The report as a JSON object, without its version."""
     program, graph = comparison.verified.program, comparison.graph
     makers = {name: operation.name for operation in graph.operations for name in operation.outputs}
     orders = {item.number: order for order, item in enumerate(comparison.tensors)}
@@ -47,7 +47,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
 
 
 def number(value: float | None, digits: int = 6) -> float | str | None:
-    """A measure with ``digits`` significant digits, as JSON has it."""
+    """A measure with ``digits`` significant digits, in the form of the JSON document."""
     if value is None or math.isnan(value):
         return None
     if math.isinf(value):
@@ -56,7 +56,7 @@ def number(value: float | None, digits: int = 6) -> float | str | None:
 
 
 def decibel(value: float | None) -> float | str | None:
-    """Decibels with three decimals, as JSON has them."""
+    """Decibels with three decimals, in the form of the JSON document."""
     return round(value, 3) + 0.0 if value is not None and math.isfinite(value) else number(value)
 
 
@@ -130,7 +130,7 @@ def _measures(found: Measures, quantizer: Quantizer | None) -> dict[str, Any]:
 
 
 def _quantizer(quantizer: Quantizer | None) -> dict[str, Any] | None:
-    """What the codes stand for, for people: the exact rationals are the program's."""
+    """The meaning of codes, for people; the program has the exact rationals."""
     match quantizer:
         case LinearQuantizer():
             scales = [number(float(scale)) for scale in quantizer.scale]
@@ -143,7 +143,7 @@ def _quantizer(quantizer: Quantizer | None) -> dict[str, Any] | None:
 
 
 def _histogram(found: Histogram) -> dict[str, Any]:
-    """The bins between the first and the last one that are not empty."""
+    """The bins from the first nonempty one to the last."""
     filled = [i for i, pair in enumerate(zip(found.float, found.program, strict=True)) if any(pair)]
     first, last = (filled[0], filled[-1] + 1) if filled else (0, 0)
     return {

@@ -1,4 +1,4 @@
-"""The drawing of a network: a box for every operation, coloured by the worst SQNR of what it gives."""
+"""The drawing of a network: a box for every operation, coloured by the worst SQNR of its results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cvm.report.network import Network, NetworkNode
 __all__ = ["BANDS", "Band", "Box", "Figure", "band_of", "draw"]
 
 _MOST = 2_000
-"""Boxes above which nothing is drawn."""
+"""A network with more boxes than this is not drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A class of SQNR: its name in the style sheet, its text, and the least decibels that are in it."""
+    """A class of SQNR: its name in the style sheet, its text, and its least decibels."""
 
     name: str
     text: str
@@ -51,13 +51,13 @@ class Box:
     y: float
     kind: str
     name: str
-    """The tensor that it stands for: the worst one, with the others counted."""
+    """The name of the worst tensor of the box, and how many others there are."""
     title: str
     """The text of the tooltip: all measures."""
     sqnr: str
     band: Band
     target: int
-    """The number of the tensor whose row the box leads to."""
+    """The number of the tensor to whose row the box links."""
     output: bool
 
 
@@ -79,9 +79,9 @@ def draw(
     numbers: Mapping[str, int],
     outputs: Sequence[str],
 ) -> Figure | None:
-    """Draw a network. ``sqnr`` and ``text`` have the ratios of the measured tensors, ``numbers`` has all tensors.
+    """Draw a network. ``sqnr`` and ``text`` hold the ratios of the measured tensors, ``numbers`` those of all tensors.
 
-    None where it is too large to be looked at.
+    None if the network is too large to be read.
     """
     if len(network.nodes) > _MOST:
         return None

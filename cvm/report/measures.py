@@ -1,14 +1,14 @@
-"""Measures of one tensor: how far the numbers of its codes are from those of the float reference.
+"""Measures of one tensor: the distance of the numbers of its codes from those of the float reference.
 
-All are of float64 and for people; nothing that an executor computes depends on them. Counts are exact.
+All measures are float64, for people only: nothing that an executor computes depends on them. Counts are exact.
 
 * Signal-to-quantisation-noise ratio, in decibels: SQNR = 10 log10(sum x^2 / sum (x - y)^2) over all elements of all
-  runs, x being the float reference and y the number that the code stands for (the nearest float64; offset + scale *
-  code in float64 where there are channels, as the reference has it). Infinite where all x = y; minus infinity where
-  all x are 0 and not all y; not defined where a sum is beyond float64.
+  runs. x is the number of the float reference, and y the number of the code (the nearest float64; with channels,
+  offset + scale * code in float64, as in the reference). Infinite if all x = y; minus infinity if all x are 0 and not
+  all y; not defined if a sum is beyond float64.
 * Saturation: the share of codes that are the least, and the greatest, code of the quantiser. An activation with a floor
-  at zero has many at the least code without any harm; `below` and `above` count the elements whose float is nearer to
-  a code that the quantiser does not have, which are those that clipping changed.
+  at zero has many at the least code without any harm. `below` and `above` count the elements that clipping changed:
+  their float is nearer to a code that the quantiser does not have.
 * Used part of the proven range: (greatest code seen - least code seen) / (hi - lo) of the interval [lo, hi] that the
   verifier proved.
 """
@@ -26,7 +26,7 @@ from cvm.report.ruler import Floats, Integers, Ruler
 __all__ = ["Histogram", "Measures", "Meter", "decibels"]
 
 _BLOCK = 2**17
-"""Elements that are measured at once: temporaries stay in the cache."""
+"""How many elements are measured at once: so few that temporaries stay in the cache."""
 _BINS = 1024
 
 
@@ -52,20 +52,20 @@ class Measures:
 
     elements: int
     undefined: int
-    """Elements whose float is NaN or infinite; they count in the code measures only."""
+    """How many elements have a float that is NaN or infinite; these count in the code measures only."""
     differing: int
-    """Elements for which the number of the code is not the float."""
+    """How many elements have a code whose number is not the float."""
     sqnr: float | None
-    """In decibels; infinite where nothing differs, None where it is not defined."""
+    """In decibels; infinite if nothing differs, None if it is not defined."""
     mean_error: float
-    """The mean of y - x: what rounding adds on average."""
+    """The mean of y - x: the average error of rounding."""
     max_error: float
     """The greatest |x - y|, and ``max_error_sample`` is the first sample that has it."""
     max_error_sample: int
     float_range: tuple[float, float]
     code_range: tuple[int, int]
     at_least: int
-    """Elements that have the least code of the quantiser."""
+    """How many elements have the least code of the quantiser."""
     at_greatest: int
     histogram: Histogram
 
@@ -144,7 +144,7 @@ class Meter:
             self._max_error, self._max_error_sample = worst, sample
 
     def _bins(self, positions: Floats) -> npt.NDArray[np.int64]:
-        """The bin of each position, counted from 1: those outside of the codes have the first and the last one."""
+        """The bin of each position, counted from 1; positions outside the codes are in the first or the last bin."""
         codes = self._ruler.hi - self._ruler.lo + 1
         steps = np.clip(np.floor(positions + (0.5 - self._ruler.lo)), -1, codes)
         bins: npt.NDArray[np.int64] = np.floor_divide(steps, self._width).astype(np.int64) + 1

@@ -1,6 +1,6 @@
 """The network of a model as a graph of operations, for drawing and for finding where noise enters.
 
-Operations on constants alone are left out: they are done when compiling.
+Operations on constants alone are left out: they are computed when compiling.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class NetworkNode:
-    """An input, a state, or an operation, with the tensors that it gives."""
+    """An input, a state, or an operation, with the tensors that it makes."""
 
     kind: str
     """The name of the operation; "input" or "state"."""
@@ -55,10 +55,10 @@ def network(graph: QuantizedGraph) -> Network:
 
 
 def drops(graph: QuantizedGraph, sqnr: Mapping[str, float | None]) -> dict[str, float | None]:
-    """By measured tensor, the decibels that are lost between what it is computed from and itself.
+    """For each measured tensor, the decibels lost between the tensors that it is computed from and itself.
 
-    What it is computed from are the nearest measured tensors, through those that are not; the lowest SQNR among them
-    counts. None where there are none, or a ratio is not defined.
+    The tensors that it is computed from are the nearest measured ones, through unmeasured ones; the lowest SQNR among
+    them counts. None if there are none, or a ratio is not defined.
     """
     before = {
         name: ratio for name, ratio in sqnr.items() if graph.tensors[name].kind != "computed" and ratio is not None

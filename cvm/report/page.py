@@ -1,7 +1,7 @@
-"""The report as one HTML page that loads nothing: styles, script, drawing and plots are part of it.
+"""The report as one HTML page that loads nothing: it contains its styles, script, drawing and plots.
 
-All texts that come from files are escaped by the template; a content security policy lets the page's own script run,
-which its hash names, and nothing else. The same comparison gives the same bytes.
+The template escapes all texts that come from files. A content security policy allows only the page's own script, by
+its hash. The same comparison gives the same bytes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from cvm.report.plots import histogram, profile
 __all__ = ["page"]
 
 _CARDS = 200
-"""Tensors whose histograms are drawn, the worst ones."""
+"""How many histograms are drawn, those of the worst tensors."""
 _ROWS = 500
-"""Rows of the lists of changed runs."""
+"""The most rows in a list of changed runs."""
 
 
 def page(comparison: Comparison) -> str:
@@ -67,7 +67,7 @@ def _resource(name: str) -> str:
 
 
 def _ratio(value: float | str | None) -> float | None:
-    """Decibels, from how the document has them."""
+    """Decibels, from the form of the document."""
     return None if value is None else float(value)
 
 

@@ -1,7 +1,7 @@
-"""Which value of a program holds the codes of which tensor of the model, and why some tensors have none.
+"""Which value of a program holds the codes of which tensor of the model, and why some tensors have no value.
 
-The compiler's report, which a program carries as its provenance, says so; inputs, outputs and state say it again by
-name. Whether the model is the program's at all is checked first, as far as the program shows it.
+The compiler's report, which a program carries as its provenance, gives the pairs; inputs, outputs and state repeat some
+by name. First it is checked, as far as the program shows it, whether it was compiled from this model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from cvm.errors import CvmError, Location, Mismatch
 from cvm.graph import GraphTensor, Operand, QuantizedGraph
 from cvm.lowering import lower
 from cvm.passes.optimize import optimize
-from cvm.program.model import Exactness, Program
+from cvm.program import Program
+from cvm.program.model import Exactness
 from cvm.program.verifier import VerifiedProgram
 from cvm.quantization import Quantizer
 
@@ -29,7 +30,7 @@ class Pair:
     interval: tuple[int, int]
     """The proven interval of the value."""
     exactness: Exactness | None
-    """What the compiler proved about the tensor, where the program says so."""
+    """The compiler's proof about the tensor, if the program states it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,14 @@ class Source:
     document: bool | None
     """Whether the program names the document by its digest; None: it names none."""
     compiled: bool | None
-    """Whether the model compiles to this very program; None: it does not compile."""
+    """Whether the model compiles to exactly this program; None: it does not compile."""
 
 
 def check_source(verified: VerifiedProgram, graph: QuantizedGraph, itself: bool = False) -> Source:
-    """The evidence for the model; ``itself`` says that the program has just been compiled from it.
+    """The evidence that the model is the program's; ``itself`` says that the program was just compiled from it.
 
-    Raises `Mismatch` (``report.model``) where inputs, outputs or reported tensors are not those of the model: names,
-    shapes, and quantisers, which decide what codes stand for.
+    Raises `Mismatch` (``report.model``) if inputs, outputs or reported tensors are not those of the model: their names,
+    their shapes, or their quantisers, which decide what codes stand for.
     """
     program = verified.program
     _check_names("inputs", [item.value.name for item in program.inputs], graph.inputs)
@@ -102,7 +103,7 @@ def _compiles_to(graph: QuantizedGraph, program: Program) -> bool | None:
 def pairs(verified: VerifiedProgram, graph: QuantizedGraph) -> tuple[tuple[Pair, ...], tuple[Absent, ...]]:
     """Every tensor of the model, in its order: paired with a value, or absent.
 
-    Raises `Mismatch` (``report.model``) where a value holds codes that the tensor's quantiser does not have.
+    Raises `Mismatch` (``report.model``) if a value holds codes that the tensor's quantiser does not have.
     """
     held, exactness = _held(verified)
     inputs, needed = computed_from_inputs(graph), _needed(graph)
@@ -131,7 +132,7 @@ def _pair(tensor: GraphTensor, value: str, interval: tuple[int, int], exactness:
 
 
 def _held(verified: VerifiedProgram) -> tuple[dict[str, str], dict[str, Exactness]]:
-    """The value of each tensor that has one, and what is known about each, by the tensor's name."""
+    """The value of each tensor that has one, and the compiler's report on each, by the tensor's name."""
     program = verified.program
     given = [item.value.name for item in program.inputs] + [item.value.name for item in program.state]
     computed = set(given)
@@ -144,7 +145,7 @@ def _held(verified: VerifiedProgram) -> tuple[dict[str, str], dict[str, Exactnes
 
 
 def _extents(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The extents that decide how elements lie in memory: axes of extent 1 do not."""
+    """The extents that decide how elements lie in memory: all but those that are 1."""
     return tuple(extent for extent in shape if extent != 1)
 
 

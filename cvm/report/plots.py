@@ -1,6 +1,6 @@
-"""Plots, by matplotlib, as SVG that stands in a page: its texts are texts, its colours are those of the page's style.
+"""Plots by matplotlib, as SVG for a page: texts stay texts, and colours are those of the page's style.
 
-The same data give the same bytes: no date, no salt, none of the user's settings.
+The same data give the same bytes: there is no date, no salt, and no setting of the user.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REFERENCE = re.compile(r"#([^)\s]+)")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 _TAIL = re.compile(r"(\.\d\d)\d+")
 _DRAWN = 96
-"""Bins of a histogram that are drawn."""
+"""The most bins that a histogram is drawn with."""
 _SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
 _FLOOR = 0.5
 """Where the logarithmic scale of counts begins."""
@@ -68,12 +68,12 @@ _SETTINGS: Any = {
 }
 
 Profile = Sequence[tuple[int, str, float | None]]
-"""Of each tensor in order: its number, its name, its SQNR."""
+"""For each tensor in order: its number, its name, its SQNR."""
 
 
 @contextmanager
 def _figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
-    """A figure of our own settings, in inches of 72 pixels."""
+    """A figure with our own settings, in inches of 72 pixels."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
@@ -83,13 +83,13 @@ def _figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
 
 
 def _svg(figure: Figure, prefix: str, label: str) -> str:
-    """The figure as an SVG element; ``prefix`` tells its identifiers from those of other figures on the page."""
+    """The figure as an SVG element; ``prefix`` makes its identifiers unique on the page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     root = ElementTree.fromstring(buffer.getvalue())
     for parent in [root, *root.iter(f"{_SVG}defs")]:
         for child in list(parent):
-            if child.tag in (f"{_SVG}metadata", f"{_SVG}style"):  # a style would be one of the whole page
+            if child.tag in (f"{_SVG}metadata", f"{_SVG}style"):  # a style would apply to the whole page
                 parent.remove(child)
     own = _referenced(root)
     for element in root.iter():
@@ -102,14 +102,14 @@ def _svg(figure: Figure, prefix: str, label: str) -> str:
 
 
 def _referenced(root: ElementTree.Element) -> frozenset[str]:
-    """The identifiers that a figure refers to and has."""
+    """The identifiers that a figure both defines and refers to."""
     values = [value for element in root.iter() for value in element.attrib.values()]
     named = {element.attrib.get("id") for element in root.iter()}
     return frozenset(name for value in values for name in _REFERENCE.findall(value) if name in named)
 
 
 def _kept(element: ElementTree.Element, own: frozenset[str], prefix: str) -> Iterator[tuple[str, str]]:
-    """The attributes of an element: identifiers made unique, colours those of the style sheet."""
+    """The attributes of an element, with unique identifiers and the colours of the style sheet."""
     for key, value in element.attrib.items():
         if key == "id":
             if value in own:
@@ -127,7 +127,7 @@ def _kept(element: ElementTree.Element, own: frozenset[str], prefix: str) -> Ite
 def histogram(found: dict[str, Any], prefix: str, label: str) -> str:
     """Counts of the float model and of the program over the codes, on a logarithmic scale.
 
-    ``found`` is a histogram of the document. Neighbouring bins are drawn as one where there are many.
+    ``found`` is a histogram of the document. If there are many bins, neighbouring ones are drawn as one.
     """
     bins, width, first = len(found["float"]), found["width"], found["first"]
     together = -(-bins // _DRAWN) or 1
@@ -191,5 +191,5 @@ def profile(tensors: Profile, prefix: str, label: str) -> str:
 
 
 def _bounded(ratio: float | None) -> float:
-    """The value to draw: an undefined one is drawn lowest."""
+    """The value to draw; an undefined ratio is drawn lowest."""
     return -math.inf if ratio is None else ratio

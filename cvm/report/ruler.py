@@ -1,6 +1,6 @@
-"""Rulers: what codes stand for, and where real numbers lie among them, for measuring in float64.
+"""Rulers: the real numbers of codes, and the positions of real numbers among codes, for measuring in float64.
 
-A ruler serves one tensor, whose elements it takes in blocks: flat, row-major, beginning with element number ``start``.
+A ruler serves one tensor. It takes the elements in blocks: flat, row-major, beginning with element number ``start``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[Any]
 
 _TABLE = 2**17 + 1
-"""Codes up to which the real numbers of all of them are tabulated."""
+"""The real numbers of all codes are tabulated if there are at most this many codes."""
 
 
 class Ruler(Protocol):
@@ -30,14 +30,14 @@ class Ruler(Protocol):
     hi: int
 
     def values(self, codes: Integers, start: int) -> Floats:
-        """The real numbers that a block of codes stands for."""
+        """The real numbers of a block of codes."""
 
     def positions(self, reals: Floats, start: int) -> Floats:
-        """Where a block of real numbers lies, in codes, neither rounded nor clamped."""
+        """The positions of a block of real numbers, in codes, neither rounded nor clipped."""
 
 
 def ruler(quantizer: Quantizer | None, shape: tuple[int, ...], interval: tuple[int, int]) -> Ruler:
-    """The ruler of a tensor; without a quantiser its integers, in ``interval``, are the numbers that they stand for."""
+    """The ruler of a tensor. Without a quantiser, integers in ``interval`` stand for themselves."""
     match quantizer:
         case None:
             return _Plain(*interval)
@@ -87,7 +87,7 @@ class _Uniform(_Tabulated):
 
 
 class _Logarithmic(_Tabulated):
-    """The ruler of a logarithmic quantiser. Below the least power of two, positions fall to that of zero."""
+    """The ruler of a logarithmic quantiser. Below the least power of two, positions fall to the position of zero."""
 
     def __init__(self, quantizer: LogarithmicQuantizer) -> None:
         super().__init__(quantizer)

@@ -1,5 +1,5 @@
-"""Verifiers that stand alone: each module is one file, needs Python's standard library, and imports nothing of cvm.
+"""Stand-alone verifiers: each module is one file, needs only Python's standard library, and imports nothing of cvm.
 
 ``python -m cvm.standalone.verify_receipt`` and ``python -m cvm.standalone.verify_step`` run them where cvm is
-installed; copied somewhere else, each file runs by itself.
+installed; a copy of either file runs by itself anywhere.
 """

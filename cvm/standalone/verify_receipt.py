@@ -5,12 +5,12 @@
     python verify_receipt.py --vectors spec_vectors
 
 Everything is recomputed from bytes as docs/commitments.md says: the receipt's id, the program's digest and gas, the
-signatures, the roots of inputs and outputs, and - with the ops in plain Python of this file - every tensor. The last
-line is the answer, as that of `cvm receipt verify`; so are the exit codes 0, 1, 3,
+signatures, the roots of inputs and outputs, and every tensor, with the ops in plain Python of this file. The last
+line is the answer, in the words of `cvm receipt verify`; the exit codes are its exit codes 0, 1, 3,
 4 and 5. It does not prove that a program is valid.
 
-Whatever the files hold, it takes at most 256 MiB and about 10 seconds: what is larger than the bounds below is refused
-before it is read, inflated or computed, with the answer TOO_LARGE and exit code 4, or as CANNOT_RECOMPUTE.
+Whatever the files hold, it takes at most 256 MiB and about 10 seconds: anything larger than the bounds below is refused
+before it is read, inflated or computed, with the answer TOO_LARGE and exit code 4, or with CANNOT_RECOMPUTE.
 """
 
 # One sitting.
@@ -34,17 +34,17 @@ from pathlib import Path
 from struct import pack, unpack
 
 LARGE = 10**6
-"""Gas of all runs, and a little for each tensor of each run, above which plain Python is not the way."""
+"""The most gas of all runs, plus a little for each tensor of each run; above it plain Python is too slow."""
 ELEMENTS = 120_000
-"""Elements of all tensors that an op reads and writes, and of all arrays of a file."""
+"""The most elements of all tensors that an op reads and writes, and of all arrays of a file."""
 FILE, ITEMS = 2**23, 400_000
-"""Bytes of a file, and items in it."""
+"""The most bytes of a file, and the most items in it."""
 MEMBERS, INFLATED = 4096, 2**24
-"""Members of an archive, and bytes of all of them."""
+"""The most members of an archive, and the most bytes of all of them."""
 SIGNATURES = 32
 
 class Ends(Exception):
-    """An answer: its word, the level, and why."""
+    """An answer: its word, the level, and the reason."""
 
 class TooLarge(Exception):
     """A file is beyond a bound."""
@@ -78,7 +78,7 @@ def read(b, i=0):
     return dict(zip(items[::2], items[1::2], strict=True)) if kind == "map" else items, i
 
 def contents(path):
-    """The bytes of a regular file that is not too large; nothing else is waited for."""
+    """The bytes of a regular file that is not too large; it never waits for anything else."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -87,7 +87,7 @@ def contents(path):
         return file.read(FILE)
 
 class Counted(bytes):
-    """Bytes of which the items are counted: of each, one byte is looked at by itself, that of its type."""
+    """Bytes that count their items: reading the type byte of an item counts one."""
 
     left = ITEMS
 
@@ -126,7 +126,7 @@ def write(x):
     return length(len(x), (0x80, 16), ((0xDE, 2), (0xDF, 4))) + parts
 
 def decoded(data, name):
-    """The body of a file of that name, of which these are the canonical bytes."""
+    """The content of a file of that name, if these are its canonical bytes."""
     (found, version, body), _ = read(Counted(data))
     if (found, version) != (name, 1) or isinstance(version, bool) or write([found, version, body]) != data:
         raise ValueError(f"not the canonical bytes of a {name} file, version 1")
@@ -182,7 +182,7 @@ def attribute(v):
     return b"\2" + text(v) if isinstance(v, str) else b"\3" + listed([pack("<q", i) for i in v])
 
 def little(items):
-    """Integers in the order of bytes that files have, or back."""
+    """Integers in the byte order of files, or back."""
     if sys.byteorder == "big":
         items.byteswap()
     return items
@@ -230,7 +230,7 @@ WORK = {
 """Work by op, from the node, the shapes of its inputs and that of its first output; other ops have none."""
 
 def gas(p):
-    """The gas of one run: for each op 1, the elements it reads and writes, and its work."""
+    """The gas of one run: for each op 1, the elements that it reads and writes, and its work."""
     size, total = shapes(p), 0
     for n in p["nodes"]:
         x, y = [size[i] for i in n["inputs"]], [v["shape"] for v in n["outputs"]]
@@ -241,7 +241,7 @@ def gas(p):
     return total
 
 def read_program(data):
-    """The program in a file, of numbers with which something can be computed in bounded time."""
+    """The program in a file, if its numbers can be computed with in bounded time."""
     p = decoded(data, "cvm-program")
     everywhere = shapes(p)
     if not all(len(size) <= 8 and all(isinstance(e, int) and 0 < e < 2**31 for e in size) for size in everywhere):
@@ -275,7 +275,7 @@ def trace(program, inputs, before, steps):
     return h(b"cvm1:trace\0", program, listed(inputs), listed(before), log)
 
 def receipt(data):
-    """The receipt in a file, of the right structure."""
+    """The receipt in a file, if it has the right structure."""
     r = decoded(data, "cvm-receipt")
     c = r["claim"]
     lists = [run[k] for run in c["runs"] for k in ("inputs", "before", "outputs", "after")]
@@ -297,7 +297,7 @@ def receipt(data):
     return r
 
 def log(data):
-    """The trace in a file, of the right structure."""
+    """The trace in a file, if it has the right structure."""
     t = decoded(data, "cvm-trace")
     roots = [t["program"], *(x for part in (t["before"], t["inputs"], *t["steps"]) for x in part)]
     lists = [t["before"], t["inputs"], t["steps"], *t["steps"]]
@@ -343,7 +343,7 @@ BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little")) or (0, 1)
 def genuine(key, message, signature):
     """Whether S B = R + k A, for the key A, the signature (R, S), and k the hash of R, A and the message.
 
-    Whoever takes one of the eight points with 8 A = 0 for a key can sign everything by it, so that it proves nothing.
+    If a key is one of the eight points with 8 A = 0, anybody can make its signatures, so they prove nothing.
     """
     a, s = point(key), int.from_bytes(signature[32:], "little")
     if a is None or times(8, a) == (0, 1) or s >= L:
@@ -372,7 +372,7 @@ def npy(data):
     return [Fraction(x) if isinstance(x, float) else x for x in items]
 
 def listed_members(data):
-    """How many members the directory of an archive has, which is looked at before `zipfile` makes objects of them."""
+    """How many members the directory of an archive has; this is checked before `zipfile` makes objects of them."""
     sign, disk, first, here, count, size, start, comment = unpack("<4s4H2LH", data[-22:])
     end = len(data) - 22
     if data[end - 20 : end - 16] == b"PK\6\7":
@@ -403,7 +403,7 @@ def arrays(path, member=None):
         asked = [m for m in members if member is None or m.filename == member + ".npy"]
         found = {}
         for m in asked:
-            with archive.open(m) as stream:  # of more than it claims, no more than that is inflated
+            with archive.open(m) as stream:  # never inflates more than the member's declared size
                 found[m.filename.removesuffix(".npy")] = npy(stream.read(m.file_size))
             bounded(sum(map(len, found.values())), ELEMENTS, f"elements of the arrays of {path}")
         return found
@@ -433,10 +433,10 @@ def code(x, z, channel):
         return x
     if "top" in z and x == 0:
         return 0
-    if "top" in z:  # sign(x) * 2^q, q the logarithm rounded half up: that |x| * sqrt(2) is at least 2^q
+    if "top" in z:  # sign(x) * 2^q, where q is the logarithm rounded half up: |x| * sqrt(2) is at least 2^q
         low = z["top"] - (1 << z["bits"]) + 1
         n, d = abs(x.numerator), x.denominator
-        # |x| is below 2^(q - 1) for the q to begin with, as the lengths of both say
+        # the lengths of numerator and denominator give a first q with |x| below 2^(q - 1)
         q = min(z["top"], max(low, n.bit_length() - d.bit_length() + 2))
         while q > low and 2 * n * n << max(0, -2 * q) < d * d << max(0, 2 * q):
             q -= 1
@@ -446,7 +446,7 @@ def code(x, z, channel):
     rounded = {"half_up": floor(q + Fraction(1, 2)), "half_even": round(q), "toward_zero": int(q)}[z["rounding"]]
     return max(z["lo"], min(rounded, z["hi"]))
 
-# The ops: those of tools/consume_vectors.py, word for word, and what it leaves out
+# The ops: those of tools/consume_vectors.py, word for word, and the ones that it leaves out
 
 class Tensor:
     """A shape, and the elements by index, made by a rule."""
@@ -682,7 +682,7 @@ def computed(n, inputs, declared):
     require(count <= ELEMENTS, "CANNOT_RECOMPUTE", "outputs", f"an op of {count} elements: too large for plain Python")
     require_sane(n, inputs, declared)
     x = [tensor(*one) for one in inputs]
-    # Each element of these ops takes long, and they make no other tensor than their result.
+    # Each element of these ops takes long, and they make no tensor besides their result.
     long = n["op"] in ("conv2d", "dense", "matmul", "max_pool2d")
     before, Tensor.most = Tensor.most, prod(declared[0]) if long else count
     try:
@@ -695,7 +695,7 @@ def computed(n, inputs, declared):
     return made
 
 def require_sane(n, inputs, declared):
-    """Refuse numbers with which an op would make something far larger than its result."""
+    """Refuse numbers with which an op would make a tensor far larger than its result."""
     a = n["attributes"]
     repeats = [a["repeats"]] if n["op"] == "repeat" else a["reps"] if n["op"] == "tile" else []
     if repeats and (min(repeats) < 1 or prod(inputs[0][0]) * prod(repeats) != prod(declared[0])):
@@ -717,7 +717,7 @@ def compare(k, p, steps, log):
     require(count == len(steps), "DIVERGED", "trace", f"run {k}: the given trace has {count} ops")
 
 def verify(claim, p, inputs, signatures=(), logs=()):
-    """Recompute all of a claim. ``inputs`` are the codes of each run, input by input; ``logs`` are given traces."""
+    """Recompute a whole claim. ``inputs`` are the codes of each run, input by input; ``logs`` are given traces."""
     program, runs = digest(p), claim["runs"]
     least = 2 if any(n["op"] in ("matmul", "quotient", "normalize", "update_slice") for n in p["nodes"]) else 1
     require(claim["op_set"] == p["op_set"] == least, "CANNOT_RECOMPUTE", "structure", "of another op-set")
@@ -763,7 +763,7 @@ def verify(claim, p, inputs, signatures=(), logs=()):
     raise Ends("REPRODUCED", level, f"{len(runs)} runs")
 
 def given_outputs(claim, p, found):
-    """Compare given outputs with what the claim names."""
+    """Compare the given outputs with those that the claim names."""
     size = shapes(p)
     for index, o in enumerate(p["outputs"]):
         if o["name"] in found:

@@ -3,14 +3,14 @@
     python verify_step.py PROOF [--head HEX]
     python verify_step.py --vectors spec_vectors
 
-A proof says: in the run whose state before an op is the head, step j of the fold of one element of what the op gives
-follows from the partial before it. docs/commitments.md, section 9, gives every byte, and says what the partials are of
-each op. Prints what the proof is about, and ACCEPTED (exit code 0) or REFUSED (1); 3 is for files that cannot be read.
---head refuses proofs of another state. The program, whose digest is printed, is taken to be a valid one: whoever trusts
-the proof has verified the program, and has the head from a game (docs/disputes.md) or a trace.
+A proof says: in the run whose state before an op is the head, step j of the fold of one element of the op's output
+follows from the partial before it. docs/commitments.md, section 9, gives every byte, and the partials of each op.
+Prints what the proof is about, and ACCEPTED (exit code 0) or REFUSED (1); 3 is for files that cannot be read.
+--head refuses proofs of another state. The program, whose digest is printed, is assumed to be valid: to rely on
+the proof, verify the program, and get the head from a game (docs/disputes.md) or a trace.
 
-Whatever a file holds, the answer takes seconds and less than 64 MiB: it has at most 2^20 bytes, every list in it is as
-long as its bytes allow, and attributes are within the limits of their op before anything is computed with them.
+Whatever a file holds, the answer takes seconds and less than 64 MiB: a file has at most 2^20 bytes, a list is never
+longer than its bytes allow, and attributes are within the limits of their op before anything is computed with them.
 """
 
 # One sitting: bytes and hashes; records of ops; operands; the ops; the proof; the judgement.
@@ -25,12 +25,12 @@ from pathlib import Path
 from struct import pack
 
 LONGEST = 2**20
-"""Bytes of a proof that are looked at."""
+"""The most bytes of a proof that are read."""
 SEARCHING = 2**32
-"""Partials from here on are no elements: so much is left to skip."""
+"""Partials from this number on are no elements: they count what is left to skip."""
 
 class Refused(Exception):
-    """The proof shows nothing: the kind of fault, as `cvm` names it, and why."""
+    """The proof shows nothing: the kind of fault, in the words of `cvm`, and the reason."""
 
 def require(holds, kind, why):
     if not holds:
@@ -39,7 +39,7 @@ def require(holds, kind, why):
 # Bytes and hashes: docs/commitments.md, sections 1 to 5 and 8
 
 class _Reader:
-    """Bytes, front to back."""
+    """Reads bytes front to back."""
 
     def __init__(self, data):
         self.data, self.position = data, 0
@@ -95,7 +95,7 @@ def list_root(count, root):
     return h(b"cvm1:list\0", pack("<Q", count), root)
 
 def merkle(leaves, count, path):
-    """The root of the tree of ``count`` leaves in which these stand at their numbers; None if the path does not fit."""
+    """The root of the tree of ``count`` leaves with these leaves at their numbers; None if the path does not fit."""
     last, path = count - 1, iter(path)
     if not leaves or not all(0 <= k <= last for k in leaves):
         return None
@@ -113,7 +113,7 @@ def merkle(leaves, count, path):
         nodes, last = above, last // 2
     return nodes[0] if next(path, None) is None else None
 
-# Records of ops: what an op may be. docs/ops.md has every limit.
+# Records of ops: the limits of what an op may be. docs/ops.md has every limit.
 
 def integer(least, most):
     return lambda v: type(v) is int and least <= v <= most
@@ -148,7 +148,7 @@ ATTRIBUTES = {
                   "shift": integer(0, 62), "rounding": lambda v: v in ROUNDINGS[:2], "lo": ELEMENT, "hi": ELEMENT},
     "update_slice": {"axis": AXIS},
 }
-"""The attributes of the ops that have any, and what each may be."""
+"""The attributes of the ops that have any, and the limits of each."""
 ARITY = dict.fromkeys(
     ["broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_max", "broadcast_greater",
      "elemwise_add", "elemwise_sub", "slice_like", "take", "cvm_lut", "non_max_suppression",
@@ -158,7 +158,7 @@ ARITY = dict.fromkeys(
 """The least and the largest number of inputs of the ops that have several."""
 
 SECOND = ("matmul", "quotient", "normalize", "update_slice")
-"""The ops that op-set 1 has not."""
+"""The ops that are not in op-set 1."""
 
 def op_record(data):
     """An op: its name, attributes, numbers of inputs, number of the first output, shapes of the outputs."""
@@ -186,7 +186,7 @@ def op_record(data):
 # Operands
 
 class _Operand:
-    """A tensor of which some leaves are open; it notes which are read."""
+    """A tensor of which some leaves are open; it records the leaves that are read."""
 
     def __init__(self, extents, size, leaves):
         self.shape, self.size, self.leaves, self.read = extents, size, leaves, set()
@@ -220,7 +220,7 @@ def index(number, extents):
 def replaced(d, axis, i):
     return (*d[:axis], i, *d[axis + 1 :])
 
-# Ops of one step: the shape that follows, and the element; from attributes, operands and index
+# Ops of one step: the derived shape, and the element; from attributes, operands and index
 
 def same(a, x):
     return x[0].shape
@@ -245,7 +245,7 @@ def clip(v, a):
     return max(-alpha, min(v, alpha))
 
 def real(axes, N):
-    """Axes of which negative ones count from the end."""
+    """The axes, with the rank added to negative ones."""
     return [i if i >= 0 else i + N for i in axes]
 
 def order_of(a, x):
@@ -253,7 +253,7 @@ def order_of(a, x):
     return real([a["axes"][i] for i in range(N)], N) if a["axes"] else list(reversed(range(N)))
 
 def slices(a, x):
-    """Along each axis: where a slice begins, its step, and the number of elements."""
+    """Along each axis: where a slice begins, its step, and its number of elements."""
     N = len(x[0].shape)
     begin, end, strides = ([*a[k], *[None] * N][:N] for k in ("begin", "end", "strides"))
     for n, b, e, s in zip(x[0].shape, begin, end, strides, strict=True):
@@ -350,7 +350,7 @@ ONE_STEP = {
 }
 
 def inner(number, extents):
-    """The index of that number, of which there is one."""
+    """The index of that number, which must exist."""
     require(number < prod(extents), "op", f"there is no element {number}")
     return index(number, extents)
 
@@ -362,7 +362,7 @@ def most_leaves(strides, box):
     return min(1 - (1 - span) // 256, box[0] * most_leaves(strides[1:], box[1:])) if box else 1
 
 def chunks(space, operands, leaves=9):
-    """An index space in boxes: how many, and the indices in box j."""
+    """An index space in boxes: how many boxes, and the indices in box j."""
     box = [1] * len(space)
     def fits(axis, n):
         wider = replaced(tuple(box), axis, n)
@@ -513,7 +513,7 @@ def concatenate(a, x, d, outputs, target):
     return -(-x.count // 8), SEARCHING + d[axis], step
 
 def search(count, indices, start, chosen, element):
-    """The element at the first chosen index after so many others; -1 if there is none."""
+    """A search in ``count`` steps: the element at the first chosen index after ``start`` others, or -1."""
     def step(j, before):
         if before < SEARCHING:
             return before
@@ -602,7 +602,7 @@ def fold(name, a, x, d, outputs, target):
 # The proof: section 9, byte by byte
 
 class _Proof:
-    """What a file says; nothing of it is known to be true."""
+    """The content of a file; nothing of it is known to be true."""
 
     def __init__(self, data):
         require(len(data) <= LONGEST, "proof_bytes", "a proof has at most 2^20 bytes")
@@ -637,7 +637,7 @@ class _Proof:
 # The judgement
 
 class _Run:
-    """The run that a proof is about: what it shows of ops and operands, each held against the head."""
+    """The run that a proof is about: the ops and operands that it shows, each compared with the head."""
 
     def __init__(self, p):
         self.p = p
@@ -656,7 +656,7 @@ class _Run:
         return op_record(record)
 
     def known(self, v, source, root):
-        """The root that the run gives value v, and the shape that the program gives it, where that is shown."""
+        """The root that the run has for value v, and the shape that the program declares for it, if that is shown."""
         p, (kind, *shown), begin = self.p, source, self.given + self.constants
         if v < self.given or begin <= v < begin + self.state:
             require(kind == 0, "source", "the run began with this operand")
@@ -674,7 +674,7 @@ class _Run:
         return roots[v - start], shapes[v - start]
 
     def opening(self, position):
-        """An operand: opened down to its leaves."""
+        """An operand, opened down to its leaves."""
         require(position in self.openings, "closed", f"operand {position} is read and not open")
         _, dtype, extents, data_root, source, leaves, path = self.openings[position]
         require(dtype in (1, 2), "dtype", "a type of elements is 1 or 2")
@@ -724,7 +724,7 @@ def judge(data, expected=None):
             f"element   {p.element}: {list(d)} of {list(extents)}\nstep      {p.step} of {count}\npartial   {p.after}")
 
 def judged(data, head=None):
-    """Whether a proof is accepted, and what it is about or why not; what Python objects to is an op that cannot be."""
+    """Whether a proof is accepted, and what it is about or why it is refused; a Python error means an impossible op."""
     try:
         return True, judge(data, head)
     except Refused as refusal:

@@ -1,6 +1,6 @@
-"""Test vectors: reading them, and running them against executors of ours or any external program.
+"""Test vectors: reading them, and running them against executors of cvm or any external program.
 
-``spec_vectors/README.md`` says what a vector is and what the protocol of external programs is, byte for byte.
+``spec_vectors/README.md`` specifies vectors and the protocol of external programs, byte for byte.
 """
 
 from cvm.vectors.answer import Answer, Runner

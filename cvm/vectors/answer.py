@@ -12,7 +12,7 @@ __all__ = ["UNSUPPORTED", "VERDICTS", "Answer", "Runner"]
 
 UNSUPPORTED = "unsupported"
 VERDICTS = ("value", "invalid", "malformed", "limit", UNSUPPORTED, "error")
-"""The verdicts of vectors; ``unsupported``, which skips the case; ``error``, which never matches."""
+"""The verdicts of vectors; ``unsupported``, which skips the case; and ``error``, which never matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Answer:
 
 
 class Runner(Protocol):
-    """An implementation under test. It answers every case; it never raises for what a case contains."""
+    """An implementation under test. It answers every case, and never raises because of a case's content."""
 
     @property
     def name(self) -> str:
@@ -45,4 +45,4 @@ class Runner(Protocol):
         """Load a program and run it for all the case's runs, in order, from its initial state."""
 
     def verdict(self, case: VerdictCase) -> Answer:
-        """Verify a program within the default limits, and say the gas of its nodes and the bounds of its values."""
+        """Verify a program within the default limits, and state the gas of its nodes and the bounds of its values."""

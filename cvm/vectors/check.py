@@ -1,4 +1,4 @@
-"""Runs a directory of vectors against an implementation: counts what passed, and finds the first difference."""
+"""Runs a folder of vectors against an implementation: counts the cases that passed, and finds the first difference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Difference:
     """Where an answer first differs from a case: the op (or file of programs), the case, what, the index, both values.
 
     ``what`` is ``verdict``, ``code``, ``digest``, ``outputs`` (their number), the number or name of an output, or a run
-    and a value; ``index`` is that of the first element that differs, empty where not elements differ.
+    and a value; ``index`` is the index of the first element that differs, empty if no elements are compared.
     """
 
     op: str
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def first(self) -> Difference | None:
-        """The first difference of all."""
+        """The first difference in all files."""
         return next((tally.first for tally in self.tallies if tally.first is not None), None)
 
     def to_json(self) -> dict[str, Any]:
@@ -76,9 +76,9 @@ class Report:
 def check(directory: str | PathLike[str], runner: Runner, verdicts: Collection[str] = EXPECTED) -> Report:
     """Run all vectors under ``directory`` (or of one file) against ``runner``.
 
-    Cases that expect another verdict than ``verdicts`` are left out: an implementation that only computes, and leaves
-    verification to others, is asked for values. Raises `Invalid` (code ``vectors.none``) where there are no vectors,
-    and `Malformed` for a file that is none.
+    Cases that expect another verdict than ``verdicts`` are left out: an implementation without a verifier is asked for
+    values only. Raises `Invalid` (code ``vectors.none``) if there are no vectors,
+    and `Malformed` for a file that is no vector file.
     """
     return Report(runner.name, tuple(_tally(name, file, runner, verdicts) for name, file in files(Path(directory))))
 
@@ -152,7 +152,7 @@ def _differences(case: Case, answer: Answer) -> Iterator[_Found]:
 
 
 def _proven(case: VerdictCase, answer: Answer) -> Iterator[_Found]:
-    """Compare gas and bounds, which an answer that accepts a program must have."""
+    """Compare gas and bounds, which an answer must contain if it accepts a program."""
     yield from _counted("nodes with gas", len(case.gas), len(answer.gas))
     for index, (expected, found) in enumerate(zip(case.gas, answer.gas, strict=True)):
         if expected != found:
@@ -177,7 +177,7 @@ def _counted(what: str, expected: int, found: int) -> Iterator[_Found]:
 def _values(
     prefix: str, required: tuple[str, ...], expected: Mapping[str, VectorTensor], found: Mapping[str, VectorTensor]
 ) -> Iterator[_Found]:
-    """Compare tensors by name: the required ones must be present, others are compared where they are given."""
+    """Compare tensors by name: the required ones must be present, others are compared if they are given."""
     for name in required:
         if name not in found:
             yield f"{prefix}{name}", (), "a tensor", "nothing"

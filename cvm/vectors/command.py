@@ -2,7 +2,7 @@
 
 The program is started once and asked case by case through its standard input and output; a frame is the length (u32,
 little-endian) and that many bytes of msgpack. A program that does not answer in time, breaks the protocol or dies fails
-the case and is started again; after three such failures it is given up, and fails all further cases.
+the case and is started again. After three such failures it is given up, and fails all further cases.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PROTOCOL = 1
 _FRAME_BYTES = 2**28
 _ATTEMPTS = 3
 _PATIENCE = 1
-"""Seconds in which the last words of a program that has ended arrive."""
+"""The seconds that a program that has ended gets for the rest of its standard error."""
 _LINES, _LINE_BYTES = 1_000, 4_096
 """The most lines of a program's standard error that are remembered, and the longest piece that is passed on at once."""
 _ITEM_BYTES = {"int32": 4, "int64": 8}
@@ -82,7 +82,7 @@ class CommandRunner:
         self.close()
 
     def close(self) -> None:
-        """End the program: its standard input ends; if it does not leave in five seconds it is killed."""
+        """End the program: its standard input is closed; if it does not exit within five seconds, it is killed."""
         process, self._process = self._process, None
         if process is not None:
             _end(process, 5)
@@ -109,7 +109,7 @@ class CommandRunner:
 
     @property
     def given_up(self) -> str:
-        """Why the program is asked nothing any more; empty while it is."""
+        """Why the program is no longer asked; empty while it is."""
         return self._last if self._failures >= _ATTEMPTS else ""
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -161,13 +161,13 @@ def _forward(process: subprocess.Popen[bytes], said: set[bytes]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Close the program's input, give it some seconds, then kill it."""
+    """Close the program's input, wait ``seconds`` seconds, then kill it."""
     if seconds == 0:
         process.kill()
     try:
         if process.stdin is not None:
             process.stdin.close()
-    except OSError:  # it is gone already
+    except OSError:  # the program has exited already
         pass
     try:
         process.wait(seconds or None)

@@ -1,7 +1,7 @@
 """Vector files: data classes, and their canonical bytes.
 
-A file is the canonical msgpack (`cvm.program.wire`) of ``["cvm-vectors", 1, header, cases]``; the header's ``kind``
-says whether the cases are those of one op, runs of whole programs, or verdicts of the verifier.
+A file is the canonical msgpack (`cvm.program.wire`) of ``["cvm-vectors", 1, header, cases]``. The header's ``kind``
+says whether the cases are uses of one op, runs of whole programs, or verdicts of the verifier.
 ``spec_vectors/README.md`` describes every field.
 """
 
@@ -29,16 +29,16 @@ VERSION = 1
 Expected: TypeAlias = Literal["value", "invalid", "malformed", "limit"]
 EXPECTED: tuple[Expected, ...] = ("value", "invalid", "malformed", "limit")
 Bounds: TypeAlias = tuple[tuple[int, int, int], ...]
-"""The bounds of a value along its channels, as runs of equal ones: (lo, hi, how many)."""
+"""The bounds of a value along its channels, as runs of equal bounds: (lo, hi, how many)."""
 
 _ITEM_BYTES = {"int32": 4, "int64": 8}
 _ITEMS = 1_000_000
-"""The most cases of a file, and items of any list in it."""
+"""The most cases of a file, and the most items of any list in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorTensor:
-    """A tensor of a vector: ``int32``, or ``int64`` for a parameter; its elements little-endian, row-major."""
+    """A tensor of a vector: ``int32``, or ``int64`` for a parameter; its elements are little-endian, row-major."""
 
     dtype: str
     shape: Shape
@@ -73,7 +73,7 @@ class OpCase:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a program: its inputs and what they give, by the names of the values."""
+    """One run of a program: its inputs and results, by the names of the values."""
 
     inputs: Mapping[str, VectorTensor]
     values: Mapping[str, VectorTensor]
@@ -83,7 +83,7 @@ class Run:
 class ProgramCase:
     """The bytes of a program: its digest and consecutive runs if it is valid, else the ``code`` of the error.
 
-    ``outputs`` names the values that every implementation must give; the others in ``values`` are for those that can.
+    ``outputs`` names the values that every implementation must give; further ``values`` are for those that can.
     """
 
     id: str
@@ -98,10 +98,10 @@ class ProgramCase:
 
 @dataclass(frozen=True, slots=True)
 class VerdictCase:
-    """The bytes of a program, and what a verifier says of it.
+    """The bytes of a program, and the verdict of a verifier on it.
 
-    Of one that it accepts: the digest, the gas of each node, and by name the bounds of all values but constants; of any
-    other the ``code`` of the error.
+    For an accepted program: the digest, the gas of each node, and the bounds of all values but constants, by name. For
+    any other program: the ``code`` of the error.
     """
 
     id: str
@@ -130,7 +130,7 @@ class VectorFile:
 
     @property
     def kind(self) -> str:
-        """What the cases are, as the header says it."""
+        """The kind of the cases, as the header states it."""
         return "op" if self.op else "verdict" if self.verdicts else "program"
 
 
@@ -290,7 +290,7 @@ def _common(reader: Reader) -> dict[str, Callable[[], Any]]:
 
 
 def _consistent(reader: Reader, fields: Mapping[str, Any], of_value: list[str]) -> None:
-    """A case with a value has what belongs to it and no code; any other has a code and nothing else."""
+    """Require that a case with a value has the fields of a value and no code, and any other case a code alone."""
     expected = of_value if fields["verdict"] == "value" else ["code"]
     if [name for name in ("code", *of_value) if name in fields] != expected:
         raise reader.malformed("case", f"case {fields['id']!r} with verdict {fields['verdict']} needs {expected} only")

@@ -1,4 +1,4 @@
-"""The executors of this project under test."""
+"""The executors of cvm as implementations under test."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _VERDICTS: dict[type[CvmError], str] = {Invalid: "invalid", LimitExceeded: "limi
 class ExecutorRunner:
     """The executor called ``name``, behind the builder, the codec and the verifier, as programs meet it.
 
-    An op is applied twice: to its inputs as constants and, where the verifier admits it, to the same tensors as inputs
-    of a program with the least intervals that hold them, since an executor may choose another method then. Both
-    results must be the same. FORMAL reads no intervals: it is asked once.
+    An op is applied twice: to its inputs as constants and, if the verifier accepts it, to the same tensors as inputs of
+    a program with the least intervals that hold them, since an executor may then choose another method. Both
+    results must be the same. FORMAL reads no intervals, so it is asked once.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,7 +37,7 @@ class ExecutorRunner:
         return _answered(lambda: self._program(case))
 
     def verdict(self, case: VerdictCase) -> Answer:
-        """See `Runner.verdict`; every executor has the same verifier before it."""
+        """See `Runner.verdict`; all executors share one verifier."""
         return _answered(lambda: accepted(verify(decode(case.program))))
 
     def _op(self, case: OpCase) -> Answer:
@@ -46,7 +46,7 @@ class ExecutorRunner:
             return Answer("value", outputs=outputs)
         try:
             again = self._applied(case, constant=False)
-        except CvmError:  # the intervals of inputs prove less than the values of constants
+        except CvmError:  # the intervals of inputs can prove less than the values of constants
             return Answer("value", outputs=outputs)
         if again != outputs:
             return Answer("error", message="another result for inputs of the same values", outputs=again)
@@ -82,7 +82,7 @@ class ExecutorRunner:
 
 
 def accepted(verified: VerifiedProgram) -> Answer:
-    """What the verifier says of a program that it accepts."""
+    """The answer about a program that the verifier accepts."""
     program = verified.program
     constants = {constant.name for constant in program.constants}
     names = [name for name in program.value_names() if name not in constants]
@@ -95,13 +95,13 @@ def accepted(verified: VerifiedProgram) -> Answer:
 
 
 def runs_of(bounds: Range) -> Bounds:
-    """Bounds that are kept per channel, as runs of equal ones."""
+    """Bounds that are kept per channel, as runs of equal bounds."""
     pairs = zip(bounds.lo.ravel().tolist(), bounds.hi.ravel().tolist(), strict=True)
     return tuple((lo, hi, len(list(group))) for (lo, hi), group in groupby(pairs))
 
 
 def _answered(ask: Callable[[], Answer]) -> Answer:
-    """The answer, with every exception as one: a refusal as its verdict, anything else as an error."""
+    """The answer, with every exception turned into one: a refusal into its verdict, anything else into an error."""
     try:
         return ask()
     except CvmError as error:

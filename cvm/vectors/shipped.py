@@ -1,4 +1,4 @@
-"""Where the test vectors are that come with cvm."""
+"""The folder of the test vectors that come with cvm."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["shipped"]
 
 
 def shipped() -> Path:
-    """The folder of the vectors: that of the checkout that runs, or that of the installation (``spec_vectors``).
+    """The folder of the vectors: in the checkout that runs, or in the installation (``spec_vectors``).
 
-    Raises `Invalid` (``vectors.none``) where there is neither.
+    Raises `Invalid` (``vectors.none``) if there is neither.
     """
     beside = Path(__file__).parents[2] / "spec_vectors"
     if (beside / "README.md").is_file():

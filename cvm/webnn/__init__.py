@@ -1,7 +1,7 @@
-"""The WebNN graph-builder API for graphs of integers and for quantised graphs, over the integer machine.
+"""The WebNN graph-builder API for integer graphs and quantised graphs, on the integer machine.
 
-`ML().create_context()` gives an `MLContext`, `MLGraphBuilder(context)` records a graph, its `build` compiles it to an
-`MLGraph`, whose ``program`` is an ordinary `cvm.Program`. ``docs/webnn.md`` says what runs.
+`ML().create_context()` gives an `MLContext`; `MLGraphBuilder(context)` records a graph; its `build` compiles the graph
+to an `MLGraph`, whose ``program`` is an ordinary `cvm.Program`. ``docs/webnn.md`` lists what runs.
 """
 
 from cvm.frontends.webnn import (

@@ -1,4 +1,4 @@
-"""The border of a compiled graph: arrays of the builder's data types as codes of the program, and back."""
+"""The conversion between arrays of the builder's data types and the codes of a program, at its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Array = npt.NDArray[Any]
 
 
 class Border:
-    """Inputs and outputs of a graph."""
+    """The inputs and outputs of a graph, which convert arrays."""
 
     def __init__(self, translated: Translated) -> None:
         self._translated = translated
@@ -31,7 +31,9 @@ class Border:
         return {item.value: self._codes(item, arrays[item.name]) for item in self._translated.inputs}
 
     def numbers(self, arrays: Mapping[str, _Array]) -> dict[str, _Array]:
-        """As `feeds`, of a graph that has no quantisers yet: real numbers where calibration is to find one."""
+        """The inputs of a graph that has no quantisers yet: codes as in `feeds`, but real numbers for calibrated
+        inputs.
+        """
         return {
             item.value: arrays[item.name].astype(np.float64).reshape(item.shape or (1,))
             if item.calibrated
@@ -44,11 +46,11 @@ class Border:
         return {item.name: self._given(item, codes[item.value]) for item in self._translated.outputs}
 
     def exact_results(self, codes: Mapping[str, _Array]) -> dict[str, npt.NDArray[np.float64]]:
-        """What the graph's outputs are: the numbers of calibrated outputs as float64, integers of all others."""
+        """The outputs as numbers: float64 for calibrated outputs, integers for all others."""
         return {item.name: self._real(item, codes[item.value]) for item in self._translated.outputs}
 
     def step(self, boundary: Boundary) -> float:
-        """The distance of neighbouring numbers of an output of the graph."""
+        """The distance of neighbouring numbers of an output of the graph, 1 for integers."""
         return float(self._quantizer(boundary).scale[0]) if boundary.calibrated else 1.0
 
     def _quantizer(self, boundary: Boundary) -> LinearQuantizer:
@@ -62,14 +64,12 @@ class Border:
             codes = quantize(shaped, self._quantizer(boundary), Location(tensor=boundary.name))
         elif boundary.grid is not None:
             codes = boundary.grid.codes(values, boundary.name) - _shift(boundary)
-            _require(
-                boundary, codes, -INT32_MAX, INT32_MAX, "an integer beyond +-(2^31 - 1), which the machine has not"
-            )
+            _require(boundary, codes, -INT32_MAX, INT32_MAX, "an integer beyond +-(2^31 - 1), the range of the machine")
         else:
             interval = boundary.interval
             assert interval is not None
             _require(boundary, values, *interval)
-            # Whoever reads it gives the same for the nearest integer of the machine.
+            # Every reader gives the same result for the nearest machine integer.
             codes = np.clip(values, max(interval[0], -INT32_MAX), min(interval[1], INT32_MAX))
         return codes.astype(np.int64).reshape(boundary.shape or (1,))
 
@@ -95,7 +95,7 @@ def _require(boundary: Boundary, codes: _Array, lo: int, hi: int, why: str = "")
 
 
 def _shift(boundary: Boundary) -> int:
-    """What the integers of quantizeLinear are more than the codes of the program's input."""
+    """The difference between the integers of a quantizeLinear and the codes of the program's input."""
     assert boundary.grid is not None
     quantizer = boundary.grid.quantizer()
     if quantizer is None:

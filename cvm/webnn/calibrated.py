@@ -1,4 +1,4 @@
-"""Graphs of floats: quantisers from representative inputs, and what rounding by them costs at each output."""
+"""Graphs of floats: quantisers from representative inputs, and the rounding error that they cause at each output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SETTINGS = ("bits", "weight_bits", "per_channel", "method", "percentile")
 
 @dataclass(frozen=True, slots=True)
 class QuantizationError:
-    """How far an output of a calibrated graph is from the float64 one, over all samples of the calibration.
+    """The difference of an output of a calibrated graph from the float64 result, over all samples of the calibration.
 
     ``step`` is the distance of neighbouring numbers of the output, 1 for integers; ``decibels`` is 10 log10 of the sum
     of squares of the float64 output over that of the errors: infinite where nothing differs.
@@ -55,11 +55,11 @@ class QuantizationError:
         )
 
 
-# What the caller gives
+# Checks of the caller's arguments
 
 
 def checked(arrays: Mapping[str, npt.ArrayLike], inputs: Mapping[str, MLOperandDescriptor], op: str) -> Arrays:
-    """Arrays of all inputs. Raises `MLTypeError` for other names, data types and shapes."""
+    """The arrays of all inputs. Raises `MLTypeError` for wrong names, data types or shapes."""
     found = {name: np.asarray(values) for name, values in arrays.items()}
     if found.keys() != inputs.keys():
         raise type_error(op, "names", f"inputs are {sorted(inputs)}, found {sorted(found)}")
@@ -82,7 +82,7 @@ def checked_samples(samples: Any, inputs: Mapping[str, MLOperand]) -> list[Array
 
 
 def checked_settings(settings: Mapping[str, Any]) -> Settings:
-    """The settings of a calibration. Raises `MLTypeError` for a name that there is not, `Invalid` for a value."""
+    """The settings of a calibration. Raises `MLTypeError` for an unknown name, `Invalid` for a wrong value."""
     unknown = sorted(set(settings) - set(_SETTINGS))
     if unknown:
         raise type_error("build", "settings", f"there is no setting {unknown[0]!r}; there are {', '.join(_SETTINGS)}")
@@ -93,10 +93,10 @@ def checked_settings(settings: Mapping[str, Any]) -> Settings:
 
 
 def with_quantizers(translated: Translated, feeds: Sequence[Arrays], settings: Settings) -> Translated:
-    """The graph with a quantiser for every tensor that is open.
+    """The graph with a quantiser for every tensor that calibration must quantise.
 
-    ``feeds`` are the samples by the graph's inputs: codes where these have quantisers, else floats. Raises
-    `NotSupportedError` where a tensor takes no real number, as a logarithm of 0 does.
+    ``feeds`` holds the samples by the graph's inputs: codes where an input has a quantiser, else floats. Raises
+    `NotSupportedError` where a tensor becomes NaN or infinite, as the logarithm of 0 does.
     """
     stacked = {name: np.stack([feed[name] for feed in feeds]) for name in translated.graph.inputs}
     try:
@@ -111,7 +111,7 @@ def with_quantizers(translated: Translated, feeds: Sequence[Arrays], settings: S
 
 
 def _without_zeros(graph: QuantizedGraph) -> QuantizedGraph:
-    """The graph with quantisers of divisors moved by half a step where they have a code for zero.
+    """The graph with the quantisers of divisors shifted by half a step where they have a code for zero.
 
     Tensors that share a quantiser share the new one.
     """
@@ -137,13 +137,13 @@ def _has_zero(quantizer: LinearQuantizer) -> bool:
     return code.denominator == 1 and quantizer.lo <= code <= quantizer.hi
 
 
-# What rounding costs
+# The error of rounding
 
 
 def measured(
     name: str, real: Sequence[npt.NDArray[np.float64]], given: Sequence[npt.NDArray[np.float64]], step: float
 ) -> QuantizationError:
-    """The error of an output, from its float64 numbers and those that the program gives, sample by sample."""
+    """The error of an output, from the float64 results and the results of the program, sample by sample."""
     errors = np.concatenate([(a - b).ravel() for a, b in zip(real, given, strict=True)])
     noise = float(np.sum(errors**2))
     signal = sum(float(np.sum(items**2)) for items in real)

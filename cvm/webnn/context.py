@@ -1,4 +1,4 @@
-"""`ML` and `MLContext`: where tensors live and graphs run (WebNN 8.2, 8.3)."""
+"""`ML` and `MLContext`: the owner of tensors and graphs, which runs the graphs (WebNN 8.2, 8.3)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from cvm.limits import DEFAULT
 from cvm.webnn.calibrated import checked
 from cvm.webnn.graph import MLGraph, compile_graph
 from cvm.webnn.lost import Lost, MLContextLostInfo
+from cvm.webnn.owner import Owner
 from cvm.webnn.tensor import MLTensor, fill, state_error
 
 __all__ = ["ML", "MLContext"]
@@ -29,7 +30,7 @@ _POWER = ("default", "high-performance", "low-power")
 
 
 class _CamelCase:
-    """The specification's names of methods besides the Python ones."""
+    """Access to methods by the specification's camelCase names, besides the Python names."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _METHODS or snake_case(name) not in dir(type(self)):
@@ -54,13 +55,13 @@ class ML(_CamelCase):
         integer_overflow: Literal["wrap", "error"] = "wrap",
         executor: str | None = None,
     ) -> MLContext:
-        """A context. There is no choice of a device: the result is the same everywhere.
+        """Create a context. There is no choice of a device: the result is the same on all of them.
 
         ``options`` is an MLContextOptions, whose preferences (powerPreference, accelerated) are checked and have no
-        effect. ``strict_scale_rank=False`` admits scales and zero points of a lower rank than what they scale, as older
-        graphs have them; they are aligned at the last axis. ``allow_negative_scale`` admits scales below 0.
-        ``integer_overflow="error"`` refuses a graph whose 8-bit results are not proven to fit, which wrap otherwise.
-        ``executor`` is one of cvm's, the default for None.
+        effect. ``strict_scale_rank=False`` admits scales and zero points of a lower rank than the tensor that they
+        scale, as older graphs have them; they are aligned at the last axis. ``allow_negative_scale`` admits scales
+        below 0. ``integer_overflow="error"`` refuses a graph whose 8-bit results are not proven to fit; "wrap" wraps
+        them. ``executor`` is one of cvm's executors; None chooses the default.
         """
         _require_preferences(options)
         if integer_overflow not in ("wrap", "error"):
@@ -69,7 +70,7 @@ class ML(_CamelCase):
 
 
 def _require_preferences(options: Any) -> None:
-    """Raise `MLTypeError` for what is no MLContextOptions (8.2.1)."""
+    """Raise `MLTypeError` for anything that is not an MLContextOptions (8.2.1)."""
     if not isinstance(options, Mapping):
         raise type_error("MLContextOptions", "type", f"options must be a dictionary, found {type(options).__name__}")
     for name, value in options.items():
@@ -82,7 +83,7 @@ def _require_preferences(options: Any) -> None:
             raise type_error("MLContextOptions", key, f"{name} must be {wanted[key]}, found {value!r}")
 
 
-class MLContext(_CamelCase):
+class MLContext(_CamelCase, Owner):
     """Owns tensors and runs graphs (WebNN 8.3). Made by `ML.create_context`."""
 
     def __init__(
@@ -92,18 +93,15 @@ class MLContext(_CamelCase):
         integer_overflow: Literal["wrap", "error"],
         executor: str | None,
     ) -> None:
-        self.strict_scale_rank = strict_scale_rank
-        self.allow_negative_scale = allow_negative_scale
-        self.integer_overflow: Literal["wrap", "error"] = integer_overflow
-        self.executor = executor
+        super().__init__(strict_scale_rank, allow_negative_scale, integer_overflow, executor)
         self._lost = Lost()
         self._owns: WeakSet[MLTensor | MLGraph] = WeakSet()
 
     @property
     def lost(self) -> Lost:
-        """A future of the `MLContextLostInfo` that `destroy` gives: await it, or call its ``add_done_callback``.
+        """A future of the `MLContextLostInfo` that `destroy` sets: await it, or call its ``add_done_callback``.
 
-        A context is lost by nothing else.
+        Nothing but `destroy` loses a context.
         """
         return self._lost
 
@@ -115,12 +113,14 @@ class MLContext(_CamelCase):
     # Tensors (8.3.2 to 8.3.6)
 
     def create_tensor(self, descriptor: Descriptor, *, readable: bool = False, writable: bool = False) -> MLTensor:
-        """A tensor of zeros. The descriptor may be an `MLTensorDescriptor` or its dictionary; keywords count, too."""
+        """Create a tensor of zeros. The descriptor may be an `MLTensorDescriptor` or its dictionary; keywords are
+        defaults.
+        """
         self._require_alive("createTensor")
         return self._owning(MLTensor(self, describe_tensor(descriptor, readable, writable), constant=False))
 
     def create_constant_tensor(self, descriptor: Descriptor, data: Any) -> MLTensor:
-        """A constant tensor, which `MLGraphBuilder.constant` takes. ``data`` is an array, or bytes."""
+        """Create a constant tensor, which `MLGraphBuilder.constant` takes. ``data`` is an array, or bytes."""
         self._require_alive("createConstantTensor")
         tensor = MLTensor(self, describe_tensor(descriptor, False, False), constant=True)
         tensor.store(data, "createConstantTensor")
@@ -146,7 +146,9 @@ class MLContext(_CamelCase):
         tensor.store(data, "writeTensor")
 
     def contents_of(self, tensor: Any) -> tuple[MLOperandDescriptor, npt.NDArray[Any]] | None:
-        """Descriptor and elements of a constant tensor, for a builder; None for anything that is not a tensor."""
+        """The descriptor and the elements of a constant tensor, for a builder; None for anything
+        that is not a tensor.
+        """
         if not isinstance(tensor, MLTensor):
             return None
         self._owned(tensor, "constant")
@@ -163,15 +165,15 @@ class MLContext(_CamelCase):
         calibration: Any,
         settings: Mapping[str, Any],
     ) -> MLGraph:
-        """The graph of these operands, for `MLGraphBuilder.build`."""
+        """Compile the graph of these operands, for `MLGraphBuilder.build`."""
         self._require_alive("build")
         return self._owning(compile_graph(self, outputs, inputs, calibration, settings))
 
     def dispatch(self, graph: MLGraph, inputs: Mapping[str, MLTensor], outputs: Mapping[str, MLTensor]) -> None:
         """Run a graph from tensors into tensors (8.3.1).
 
-        Raises `MLTypeError` for tensors that do not fit the graph, are used twice, destroyed or of another context,
-        `InvalidStateError` for a destroyed graph.
+        Raises `MLTypeError` for tensors that do not fit the graph, are used twice, destroyed or owned by another
+        context, `InvalidStateError` for a destroyed graph.
         """
         self._require_graph(graph)
         tensors = [*inputs.values(), *outputs.values()]
@@ -188,14 +190,16 @@ class MLContext(_CamelCase):
             tensor.store(result[name], "dispatch")
 
     def compute(self, graph: MLGraph, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, npt.NDArray[Any]]:
-        """Run a graph on arrays of its inputs' data types and shapes: a NumPy convenience."""
+        """Run a graph on arrays of its inputs' data types and shapes. This is a convenience beyond
+        the specification.
+        """
         self._require_graph(graph)
         return graph.run(checked(inputs, graph.inputs, "dispatch"))
 
     def destroy(self) -> None:
-        """Nothing can be done with the context any more: its graphs and tensors are destroyed, and it is `lost`.
+        """Destroy the graphs and tensors of the context and set `lost`; the context cannot be used any more.
 
-        The programs of its graphs live on. A second call does nothing.
+        The programs of its graphs stay usable. A second call does nothing.
         """
         for owned in list(self._owns):
             owned.destroy()
@@ -205,7 +209,7 @@ class MLContext(_CamelCase):
     # Limits (8.3.7)
 
     def op_support_limits(self) -> dict[str, Any]:
-        """What every operator takes, as the specification's dictionary with members in its spelling.
+        """The data types and ranks that every operator takes, as the specification's dictionary with its spelling.
 
         Float data types are listed where an operator runs on real numbers between dequantizeLinear and quantizeLinear;
         operators that are refused at build are not listed.
@@ -228,7 +232,7 @@ class MLContext(_CamelCase):
     # Checks
 
     def _owning(self, owned: _Owned) -> _Owned:
-        """Note a tensor or graph that is destroyed with the context."""
+        """Record a tensor or graph that is destroyed with the context; returns it."""
         self._owns.add(owned)
         return owned
 
@@ -239,12 +243,12 @@ class MLContext(_CamelCase):
     def _require_graph(self, graph: MLGraph) -> None:
         self._require_alive("dispatch")
         if not isinstance(graph, MLGraph) or graph.context is not self:
-            raise type_error("dispatch", "graph", "no graph of this context")
+            raise type_error("dispatch", "graph", "the graph must be one that this context built")
 
     def _owned(self, tensor: Any, op: str) -> None:
         self._require_alive(op)
         if not isinstance(tensor, MLTensor) or tensor.context is not self:
-            raise type_error(op, "tensor", "no tensor of this context")
+            raise type_error(op, "tensor", "the tensor must be one that this context created")
         tensor.contents(op)
 
 

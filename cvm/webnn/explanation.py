@@ -1,4 +1,4 @@
-"""Errors of lowering in the words of who built the graph: calls, operands and labels, no tensors inside of a call."""
+"""Errors of lowering, rewritten for the author of the graph: in calls, operands and labels of the builder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADVICE = {
 
 
 def explained(error: CvmError, translated: Translated) -> NotSupportedError:
-    """The error of lowering in the words of the builder."""
+    """Rewrite an error of lowering in the terms of the builder."""
     names = _Names(translated)
     operand = translated.operands.get(error.location.tensor or "")
     message = error.message.split("; `cvm quantize")[0].replace(" in graph.quant", "")
@@ -40,7 +40,7 @@ def explained(error: CvmError, translated: Translated) -> NotSupportedError:
 
 
 def _unrounded(operand: MLOperand, message: str, translated: Translated) -> tuple[str, str]:
-    """What is wrong and what to do where a call needs codes: which of its operands nothing rounds."""
+    """The reason and the advice where a call needs codes: which of its operands no quantizeLinear rounds."""
     node = operand.node
     inside = [item for item in node.operands.values() if _is_sum(item)] if node else []
     if translated.open:
@@ -60,7 +60,7 @@ def _unrounded(operand: MLOperand, message: str, translated: Translated) -> tupl
 
 
 def _is_sum(operand: MLOperand) -> bool:
-    """Whether an operand is real and computed, and not just moved from what dequantizeLinear gives."""
+    """Whether an operand is real and computed, and not only a move of what dequantizeLinear gives."""
     node = operand.node
     if node is None or not is_float(operand.data_type) or node.op in ("dequantizeLinear", "cast"):
         return False
@@ -68,7 +68,7 @@ def _is_sum(operand: MLOperand) -> bool:
 
 
 def _described(operand: MLOperand) -> str:
-    """An operand as who built the graph knows it."""
+    """An operand in messages: an input, a constant, or the result of a call."""
     node = operand.node
     if node is None:
         return f"the {'input' if operand.values is None else 'constant'} {operand.name!r}"
@@ -76,14 +76,14 @@ def _described(operand: MLOperand) -> str:
 
 
 class _Names:
-    """The tensors of a graph by the operands that they are, or that they are parts of."""
+    """The names in messages for tensors of a graph: those of the operands that they are, or are parts of."""
 
     def __init__(self, translated: Translated) -> None:
         self._translated = translated
         self._made_by = {name: item for item in translated.graph.operations for name in item.outputs}
 
     def said(self, message: str, operand: MLOperand | None = None) -> str:
-        """A message with operands in place of tensors, and without the name of the graph's operation before it."""
+        """The message with operands in place of tensors, and without a leading name of a graph operation."""
         operations = {item.name for item in self._translated.graph.operations}
         first, colon, rest = message.partition(": ")
         if colon and first in operations:
@@ -92,7 +92,7 @@ class _Names:
         if operand is not None and operand.node and head in operations and space:
             message = f"{operand.node.op} {rest}"
         message = re.sub(r"'([^']+)'", lambda found: self._quoted(found[1]), message)
-        # Values of programs are called after operands, with what they are appended.
+        # The names of values of programs begin with an operand; what is appended to it is removed.
         return re.sub(r"\b([A-Za-z_]\w*)(\.[A-Za-z_0-9]+)+(?= =)", r"\1", message)
 
     def _quoted(self, name: str) -> str:

@@ -1,10 +1,10 @@
-"""A compiled graph: an ordinary program, and how arrays of the builder's data types become its codes and back."""
+"""A compiled graph: an ordinary program, with the conversion of the builder's arrays to its codes and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from cvm.frontends.webnn.translation import Translated, WebnnTranslation, refusa
 from cvm.graph import QuantizedGraph
 from cvm.limits import INT32_MAX
 from cvm.lowering import lower
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.quantization import LinearQuantizer
 from cvm.reference import Reference
 from cvm.session import Session
@@ -32,10 +32,8 @@ from cvm.webnn.calibrated import (
     with_quantizers,
 )
 from cvm.webnn.explanation import explained
+from cvm.webnn.owner import Owner
 from cvm.webnn.tensor import state_error
-
-if TYPE_CHECKING:
-    from cvm.webnn.context import MLContext
 
 __all__ = ["MLGraph", "compile_graph"]
 
@@ -45,7 +43,7 @@ class MLGraph:
 
     def __init__(
         self,
-        context: MLContext,
+        context: Owner,
         program: Program,
         translated: Translated,
         inputs: Mapping[str, MLOperand],
@@ -64,9 +62,9 @@ class MLGraph:
     def program(self) -> Program:
         """The integer program: it can be saved, run, checked and receipted like any other.
 
-        Its inputs and outputs are integers as they are, unsigned outputs of more than 8 bits modulo 2^N; for a float
-        input they are those of the quantizeLinear that reads it, for a float output those of the dequantizeLinear that
-        gives it.
+        Its integer inputs and outputs are those of the graph, unsigned outputs of more than 8 bits modulo 2^N. A float
+        input stands for the codes of the quantizeLinear that reads it, a float output for the codes of the
+        dequantizeLinear that gives it.
         """
         return self._program
 
@@ -80,11 +78,11 @@ class MLGraph:
 
     @property
     def quantization_errors(self) -> dict[str, QuantizationError]:
-        """How far each output of a calibrated graph is from float64 on the samples; {} for any other graph."""
+        """The error of each output of a calibrated graph against float64 on the samples; {} for any other graph."""
         return dict(self._errors)
 
     @property
-    def context(self) -> MLContext:
+    def context(self) -> Owner:
         """The context that it runs in."""
         return self._context
 
@@ -99,13 +97,14 @@ class MLGraph:
         return dict(self._outputs)
 
     def destroy(self) -> None:
-        """Free what running needs; the graph cannot be dispatched any more."""
+        """Free the memory that runs need; the graph cannot be dispatched any more."""
         self._session = None
 
     def explain(self) -> str:
-        """One line per call: what it became, and what is known of the tensor that it rounds.
+        """A report with one line per call: its operations and program ops, and what is proven of the tensor that it
+        rounds.
 
-        ``merged`` says that a call is part of what the next rounded tensor computes: it costs nothing by itself.
+        ``merged`` says that a call is part of the computation of the next rounded tensor, and costs nothing by itself.
         """
         found = {item.tensor: item for item in self._program.provenance.exactness}
         nodes: dict[str, list[str]] = {}
@@ -135,7 +134,7 @@ class MLGraph:
         return self._border.results(self._session.run(self._border.feeds(arrays), codes=True))
 
     def measure(self, real: QuantizedGraph, samples: Sequence[Arrays]) -> None:
-        """Note how far the outputs are from those of ``real``, the graph that calibration began with."""
+        """Record the errors of the outputs against ``real``, the graph before calibration."""
         assert self._session is not None
         reference, border, session = Reference(real, pseudo_quantize=True), self._border, self._session
         results = [session.run(border.feeds(arrays), codes=True) for arrays in samples]
@@ -150,15 +149,15 @@ class MLGraph:
 
 
 def compile_graph(
-    context: MLContext,
+    context: Owner,
     outputs: Mapping[str, MLOperand],
     inputs: Mapping[str, MLOperand],
     samples: Any = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> MLGraph:
-    """Translate and lower; with ``samples`` calibrate in between.
+    """Translate and lower a graph; with ``samples``, calibrate in between.
 
-    Raises `NotSupportedError` with label and operand for what does not run on integers.
+    Raises `NotSupportedError` with label and operand for a graph that does not run on integers.
     """
     if samples is not None:
         return _calibrated_graph(context, outputs, inputs, checked_samples(samples, inputs), checked_settings(settings))
@@ -170,19 +169,19 @@ def compile_graph(
 
 
 def _calibrated_graph(
-    context: MLContext,
+    context: Owner,
     outputs: Mapping[str, MLOperand],
     inputs: Mapping[str, MLOperand],
     samples: Sequence[Arrays],
     settings: Settings,
 ) -> MLGraph:
-    """The graph with sums that go on unrounded, or, where these have no exact form, with all of them rounded."""
+    """The graph with unrounded sums where lowering has an exact form for them, or else with all sums rounded."""
     refused: NotSupportedError | None = None
     exact: QuantizedGraph | None = None
     for accumulates in (True, False):
         translation = WebnnTranslation(outputs, context.integer_overflow, RULES, True, accumulates)
         real = translation.run(inputs)
-        exact = exact or real.graph  # whose constants are what they are
+        exact = exact or real.graph  # this graph has unrounded constants
         border = Border(real)
         translated = with_quantizers(real, [border.numbers(arrays) for arrays in samples], settings)
         try:
@@ -202,12 +201,12 @@ def _lowered(translated: Translated) -> Program:
         program = lower(translated.graph)
     except CvmError as error:
         raise explained(error, translated) from error
-    _require_no_cut(program, translated)
+    _require_no_clipping(program, translated)
     return program
 
 
-def _require_no_cut(program: Program, translated: Translated) -> None:
-    """A quantizeLinear to 32 bits must be proven not to come to the ends of the machine, at which it is clipped."""
+def _require_no_clipping(program: Program, translated: Translated) -> None:
+    """Raise `NotSupportedError` unless a quantizeLinear to 32 bits is proven not to reach the ends of the machine."""
     ranges = {value.name: (value.lo, value.hi) for node in program.nodes for value in node.outputs}
     values = {item.tensor: item.value for item in program.provenance.exactness}
     for tensor, operand in translated.saturated.items():

@@ -1,4 +1,4 @@
-"""`MLContext.lost`: a future that Python code can await, wait for, or be called back by (WebNN 8.3.9)."""
+"""`MLContext.lost`: a future that Python code can await, wait for, or add callbacks to (WebNN 8.3.9)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Lost", "MLContextLostInfo"]
 
 @dataclass(frozen=True, slots=True)
 class MLContextLostInfo:
-    """Why a context was lost."""
+    """The reason why a context was lost."""
 
     message: str
 
 
 class Lost(Future[MLContextLostInfo]):
-    """What a promise is in JavaScript: done once the context is lost. It can be awaited in any event loop."""
+    """The counterpart of a JavaScript promise: done once the context is lost. Any event loop can await it."""
 
     def __await__(self) -> Generator[Any, Any, MLContextLostInfo]:
         return asyncio.wrap_future(self).__await__()

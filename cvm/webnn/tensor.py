@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,7 @@ import numpy.typing as npt
 from cvm.errors import Location
 from cvm.frontends.webnn.errors import InvalidStateError, type_error
 from cvm.frontends.webnn.operand import Described, MLOperandDescriptor, MLTensorDescriptor
-
-if TYPE_CHECKING:
-    from cvm.webnn.context import MLContext
+from cvm.webnn.owner import Owner
 
 __all__ = ["MLTensor", "fill", "state_error"]
 
@@ -21,9 +19,9 @@ _BYTES = bytes | bytearray | memoryview
 
 
 class MLTensor(Described):
-    """A tensor of a context, made by `MLContext.create_tensor` or `create_constant_tensor`; zeros at first."""
+    """A tensor of a context, made by `MLContext.create_tensor` or `create_constant_tensor`; it holds zeros at first."""
 
-    def __init__(self, context: MLContext, descriptor: MLTensorDescriptor, constant: bool) -> None:
+    def __init__(self, context: Owner, descriptor: MLTensorDescriptor, constant: bool) -> None:
         super().__init__(MLOperandDescriptor(descriptor.data_type, descriptor.shape))
         self._context = context
         self._readable, self._writable, self._constant = descriptor.readable, descriptor.writable, constant
@@ -41,17 +39,17 @@ class MLTensor(Described):
 
     @property
     def constant(self) -> bool:
-        """Whether it is constant."""
+        """Whether the tensor is constant."""
         return self._constant
 
     @property
-    def context(self) -> MLContext:
+    def context(self) -> Owner:
         """The context that owns it."""
         return self._context
 
     @property
     def destroyed(self) -> bool:
-        """Whether `destroy` was called."""
+        """Whether `destroy` was called for the tensor."""
         return self._values is None
 
     def destroy(self) -> None:
@@ -65,7 +63,7 @@ class MLTensor(Described):
         return self._values
 
     def store(self, data: Any, op: str) -> None:
-        """Replace the elements, by an array of the tensor's data type and shape, or by their bytes."""
+        """Replace the elements by an array of the tensor's data type and shape, or by bytes."""
         if self._values is None:
             raise type_error(op, "destroyed", "the tensor was destroyed")
         values = np.asarray(self._of_bytes(bytes(data), op) if isinstance(data, _BYTES) else data)
@@ -75,7 +73,7 @@ class MLTensor(Described):
         self._values = values.copy()
 
     def _of_bytes(self, data: bytes, op: str) -> npt.NDArray[Any]:
-        """The elements of a buffer, little-endian in row-major order."""
+        """The elements of a buffer of little-endian bytes in row-major order."""
         dtype = np.dtype(self.data_type).newbyteorder("<")
         if len(data) != math.prod(self.shape) * dtype.itemsize:
             message = f"the buffer has {len(data)} bytes, not {math.prod(self.shape) * dtype.itemsize}"
@@ -84,7 +82,7 @@ class MLTensor(Described):
 
 
 def fill(output: Any, values: npt.NDArray[Any]) -> None:
-    """Write elements into an array of their data type and number, or into a buffer of their bytes."""
+    """Write elements into an array of the same data type and number of elements, or into a buffer of bytes."""
     if isinstance(output, np.ndarray):
         if output.dtype != values.dtype or output.size != values.size or not output.flags.writeable:
             message = f"{output.dtype}{list(output.shape)} cannot hold {values.dtype}{list(values.shape)}"
@@ -102,5 +100,5 @@ def fill(output: Any, values: npt.NDArray[Any]) -> None:
 
 
 def state_error(op: str, message: str) -> InvalidStateError:
-    """An object that was destroyed."""
+    """The error for an object that was destroyed."""
     return InvalidStateError(f"webnn.{op}.state", f"{op}: {message}", Location(op=op))

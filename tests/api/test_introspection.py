@@ -155,7 +155,7 @@ IMAGE = np.zeros((1, 2, 3))
         (lambda: cvm.Session(None), "argument.program", "found None"),
         (lambda: cvm.Session(small.negated(), threads="2"), "argument.threads", "a number of threads, found '2'"),
         (lambda: cvm.Session(small.negated(), 5), "executors.unknown", "there is no executor 5; there are formal"),
-        (lambda: cvm.load(small.negated()), "argument.path", "found an object of type cvm.program.model.Program"),
+        (lambda: cvm.load(small.negated()), "argument.path", "found an object of type cvm.program.program.Program"),
         (lambda: cvm.load(0), "argument.path", "expected the path of a program, found 0"),
         (lambda: cvm.compile(None), "argument.path", "expected the path of a model, found None"),
         (lambda: cvm.quantize(7, {}), "argument.path", "expected the path of a model, found 7"),

@@ -170,7 +170,7 @@ def test_a_bias_with_a_quantiser_is_corrected_in_its_codes(network: Any) -> None
 
 def test_open_settings_are_closed_before_a_calibration(network: Any) -> None:
     graph, data = network
-    with pytest.raises(Invalid, match="leave something open") as caught:
+    with pytest.raises(Invalid, match="leave choices open") as caught:
         calibrate(graph, data, Settings(correct_bias="auto"))
     assert caught.value.code == "calibration.choice"
     open_settings = Settings(weight_bits=3, method="best", equalize="auto", correct_bias="auto")

@@ -21,6 +21,7 @@ from cvm.executors.base import feeds
 from cvm.executors.numpy import KERNELS
 from cvm.program import Output, Program, ProgramBuilder, verify
 from tests.program.examples import example, programs
+from tests.selection import examples
 
 Arrays = dict[str, np.ndarray]
 
@@ -112,7 +113,7 @@ def test_executors_agree_on_every_value_and_the_state_from_run_to_run() -> None:
     assert states[0]["memory"].any()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(program=programs(), seed=st.integers(0, 3))
 def test_numpy_equals_formal_on_any_program(program: Program, seed: int) -> None:
     formal, numpy = (run(name, program, "all", seed) for name in ("formal", "numpy"))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cvm import ops
 from cvm.executors.numpy import extension
+from tests.selection import examples
 
 from .kernels import LARGEST, agree, call_of, int32, parameter, shapes, tensors
 
@@ -26,7 +27,7 @@ def parameters(draw: st.DrawFn, shape: tuple[int, ...], elements: st.SearchStrat
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(shape=shapes, terms=st.integers(1, 3), bits=st.integers(0, 62), block=st.integers(1, 9), data=st.data())
 def test_requantize_equals_formal(
     rounding: str, shape: tuple[int, ...], terms: int, bits: int, block: int, data: st.DataObject

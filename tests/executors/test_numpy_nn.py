@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cvm.errors import Invalid
 from cvm.executors.numpy import KERNELS, nn
+from tests.selection import examples
 
 from .kernels import agree, call_of, int32, run_step, tensors
 
@@ -43,7 +44,7 @@ def test_conv2d_equals_formal_for_every_small_window(block: int, monkeypatch: py
         agree("conv2d", arrays, attributes, constants=(1,) if index % 5 else ())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     groups=st.integers(1, 3), inner=st.integers(1, 3), outer=st.integers(1, 3), batch=st.integers(1, 3),
     folded=st.booleans(), data=st.data(),
@@ -64,7 +65,7 @@ def test_conv2d_takes_padding_far_beyond_the_image_without_allocating_it() -> No
     agree("conv2d", [X, W], attributes, constants=(1,))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     shape=st.tuples(*(st.integers(1, 4),) * 3),
     bias=st.booleans(),

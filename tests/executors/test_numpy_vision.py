@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cvm.executors.numpy import KERNELS
 from cvm.executors.numpy.vision import Suppression
 from cvm.ops import Range
+from tests.selection import examples
 
 from .kernels import LARGEST, agree, call_of, int32, integers, run_step, tensors
 
@@ -31,7 +32,7 @@ def detections(draw: st.DrawFn, coordinates: st.SearchStrategy[int]) -> list[np.
 
 
 @pytest.mark.parametrize("coordinates", [st.integers(0, 4), integers], ids=["small", "any"])
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     data=st.data(),
     threshold=st.sampled_from([1, 20, 33, 50, 99, 100, 101, 2**31 - 1]),

@@ -17,6 +17,7 @@ from cvm.executors.base import windows
 from cvm.program import Output, Program, ProgramBuilder, verify
 from tests.executors.test_executors import Arrays, assert_equal, fed, network
 from tests.program.examples import programs
+from tests.selection import examples
 from tools.planted.networks import AIMS
 from tools.planted.networks import network as random_network
 
@@ -87,7 +88,7 @@ def test_native_shows_what_numpy_computes(aim: str, monkeypatch: pytest.MonkeyPa
     assert_shown(watched(create("native", verify(program), 3), program), program, expected)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(program=programs(), seed=st.integers(0, 3))
 def test_numpy_shows_what_formal_computes(program: Program, seed: int) -> None:
     executors = [create(name, verify(program)) for name in ("formal", "numpy")]

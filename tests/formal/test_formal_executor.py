@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cvm.program.model import Constant, Input, Node, Output, Program, State, Value
+from cvm.program import Program
+from cvm.program.model import Constant, Input, Node, Output, State, Value
 from formal.executor import FormalError, apply, element, next_state, run
 from formal.tensor import Tensor, elements, indices, stored
 

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.ops import REGISTRY, Op
 from cvm.program import Output, ProgramBuilder, decode, verify
-from cvm.program.codec import encode
+from cvm.program.encoding import encode
 from cvm.vectors import CommandRunner, check
 from cvm.vectors.own import accepted
 from tests.independent import verifier
 from tests.ops.strategies import proven_call
 from tests.program.mutations import mutations
 from tests.random_programs.strategies import Sample, samples
+from tests.selection import examples
 from tests.spec_vectors.shipped import FOLDER, program_cases, verdict_cases
 from tools.fuzz.programs import make
 
@@ -76,7 +77,7 @@ def test_it_answers_the_questions_of_the_protocol() -> None:
     assert {name.partition("/")[0] for name in judged} == {"verdicts"}
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(samples())
 def test_it_accepts_random_programs_with_the_same_intervals(sample: Sample) -> None:
     data = sample.program.to_bytes()

@@ -39,8 +39,9 @@ def _property(cases: Cases, examples: int) -> Property:
 
 
 def drawn(cases: Cases, examples: int = 5) -> Property:
-    """A test of every operation on a few documents."""
-    return _property(cases, examples)
+    """A test of the operations on a few documents, marked ``sweep``: of some always, of all in the long suites."""
+    marked: Property = pytest.mark.sweep(_property(cases, examples))
+    return marked
 
 
 def exhaustively(cases: Cases, examples: int = 300) -> Property:

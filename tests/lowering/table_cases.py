@@ -14,7 +14,7 @@ from cvm.errors import Unsupported
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData
 from cvm.graph.model import Operand
 from cvm.lowering import lower
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.quantizer import Rounding
 

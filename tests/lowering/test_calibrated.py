@@ -91,6 +91,7 @@ def case(name: str, seed: int) -> None:
         module.CASES[key](Random(seed))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 def test_calibrated_documents_are_exact(name: str) -> None:
     case(name, 1)

@@ -67,6 +67,7 @@ def stored(graph: QuantizedGraph) -> list[np.dtype]:
     return [item.data.values.dtype for item in graph.tensors.values() if item.data is not None]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("exchanged", [False, True])
 @pytest.mark.parametrize("op", HOLDS)
 def test_every_code_is_compared_with_every_threshold_exactly(op: str, exchanged: bool) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
 from cvm.lowering import lower
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.quantization import LinearQuantizer
 from cvm.session import Session
 from tests.oracle import enclosures

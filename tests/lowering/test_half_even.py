@@ -12,6 +12,7 @@ from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
 from cvm.lowering import lower
 from cvm.quantization import LinearQuantizer
 from cvm.session import Session
+from tests.selection import examples
 
 DENOMINATORS = st.sampled_from([1, 2, 3, 4, 6, 8, 10, 64, 96, 2**20, 3 * 2**18, 7919])
 FACTORS = st.builds(Fraction, st.integers(-40, 40).filter(bool), DENOMINATORS)
@@ -31,7 +32,7 @@ def codes_of(network: QuantizedGraph, a: np.ndarray, b: np.ndarray) -> np.ndarra
     return Session(lower(network), executor="numpy").run({"a": a, "b": b})["y"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(FACTORS, FACTORS, st.builds(Fraction, st.integers(-99, 99), DENOMINATORS), st.integers(-6, 2))
 def test_sums_of_two_tensors_are_rounded_half_to_even(f: Fraction, g: Fraction, c: Fraction, lo: int) -> None:
     pairs = list(product(range(-9, 10), repeat=2))

@@ -160,7 +160,7 @@ def test_quantisers_per_channel() -> None:
     np.testing.assert_array_equal(found, expected(codes, *case))
 
 
-@pytest.mark.parametrize("count", [256, pytest.param(768, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [96, *(pytest.param(count, marks=pytest.mark.long) for count in (256, 768))])
 def test_long_rows_of_all_codes_on_every_executor(count: int) -> None:
     random = np.random.default_rng(6)
     codes = random.integers(-128, 128, (1, count))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lowering.documents import Document, assert_exact
+from tests.selection import examples
 
 RANDOMS = st.randoms(use_true_random=False)
 
@@ -32,7 +33,7 @@ def window(random: Random, padded: bool = True) -> tuple[list[int], str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RANDOMS)
 def test_conv(random: Random) -> None:
     document = Document(random)

@@ -14,6 +14,7 @@ from cvm.lowering import lower
 from cvm.quantization import LinearQuantizer
 from cvm.session import Session
 from tests.lowering.test_half_even import DENOMINATORS, FACTORS, codes_of, graph
+from tests.selection import examples
 
 PAIRS = list(product(range(-9, 10), repeat=2))
 A, B = (np.array([pair[i] for pair in PAIRS]) for i in (0, 1))
@@ -30,7 +31,7 @@ def weighted(f: Fraction, g: Fraction, c: Fraction, last: str = "add") -> list[G
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(FACTORS, FACTORS, st.builds(Fraction, st.integers(-99, 99), DENOMINATORS), st.integers(-9, 3))
 def test_sums_of_two_tensors_are_truncated(f: Fraction, g: Fraction, c: Fraction, lo: int) -> None:
     quantizer = LinearQuantizer((Fraction(1),), (Fraction(0),), lo, lo + 7, rounding="toward_zero")
@@ -47,7 +48,7 @@ def test_every_bound(denominator: int, lo: int, hi: int) -> None:
     assert codes_of(graph(steps, quantizer, (len(PAIRS),)), A, B).tolist() == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.integers(-40, 40).filter(bool), st.integers(-4000, 4000), st.integers(-99, 99), POWERS,
     st.sampled_from(["half_up", "half_even", "toward_zero"]), st.integers(1, 6), st.booleans(),

@@ -39,6 +39,7 @@ def check(document: Document, output: str) -> Program:
         return assert_exact(document, output, Path(folder))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("seed", range(2))
 def test_formal_and_numpy_agree(operation: str, seed: int) -> None:
@@ -215,6 +216,7 @@ def test_an_irrational_operand_is_refused_naming_it() -> None:
 # Geometry at its edges
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "call",
     [

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.selection import examples
+
 from . import brute_force as brute
 from .exact import model
 
@@ -125,7 +127,7 @@ plans = st.sampled_from([(1, 2, 3), (2, 1, 2), (2, 2, 1), (0, 1, 2), (0, 1, 1)])
 
 
 @given(st.data(), ranks, plans)
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 def test_conv(data: st.DataObject, rank: int, plan: tuple[int, int, int]) -> None:
     groups, per_group, filters_per_group = plan
     extents, window, padding = data.draw(windows(rank))
@@ -140,7 +142,7 @@ def test_conv(data: st.DataObject, rank: int, plan: tuple[int, int, int]) -> Non
 
 
 @given(st.data(), ranks, st.sampled_from([(1, 2, 3), (2, 1, 2), (2, 2, 1), (0, 1, 1), (0, 2, 1)]), st.booleans())
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 def test_deconv(data: st.DataObject, rank: int, plan: tuple[int, int, int], shaped: bool) -> None:
     groups, inputs_per_group, outputs_per_group = plan
     upscaled, window, padding = data.draw(windows(rank, reverse=True))
@@ -167,7 +169,7 @@ def test_deconv(data: st.DataObject, rank: int, plan: tuple[int, int, int], shap
 
 
 @given(st.data(), ranks, st.sampled_from(["box", "avg_pool", "max_pool", "argmax_pool"]), st.booleans())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_pooling_over_any_axes(data: st.DataObject, rank: int, operation: str, ignore: bool) -> None:
     extents, window, padding = data.draw(windows(rank))
     window = replace(window, border="ignore") if ignore else window
@@ -187,7 +189,7 @@ def test_pooling_over_any_axes(data: st.DataObject, rank: int, operation: str, i
 
 
 @given(st.data(), ranks)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_sample(data: st.DataObject, rank: int) -> None:
     extents, window, padding = data.draw(windows(rank))
     x = data.draw(tensors(*extents))
@@ -211,7 +213,7 @@ def test_sample(data: st.DataObject, rank: int) -> None:
 
 
 @given(st.data(), ranks)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_desample(data: st.DataObject, rank: int) -> None:
     upscaled, window, padding = data.draw(windows(rank, reverse=True))
     window = replace(window, border="constant")
@@ -230,7 +232,7 @@ def test_desample(data: st.DataObject, rank: int) -> None:
 
 
 @given(st.data(), ranks, st.booleans(), st.booleans())
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 def test_debox(data: st.DataObject, rank: int, ignore: bool, normalize: bool) -> None:
     upscaled, window, padding = data.draw(windows(rank, reverse=True))
     window = replace(window, border="ignore") if ignore else window
@@ -259,7 +261,7 @@ def test_debox(data: st.DataObject, rank: int, ignore: bool, normalize: bool) ->
     st.sampled_from(["symmetric", "asymmetric", "aligned"]),
     st.sampled_from(BORDERS),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_multilinear_upsample(data: st.DataObject, extent: int, f: int, method: str, border: str) -> None:
     x = data.draw(tensors(1, 1, extent))
     body = f"y = multilinear_upsample(x, factor = [{f}], method = '{method}', border = '{border}');"
@@ -267,7 +269,7 @@ def test_multilinear_upsample(data: st.DataObject, extent: int, f: int, method: 
 
 
 @given(st.data(), grids(), grids(), grids(), windows(2))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_quantised_conv(
     data: st.DataObject,
     input_grid: Grid,
@@ -289,7 +291,7 @@ def test_quantised_conv(
 
 
 @given(st.data(), grids(0, 3000), grids(), st.sampled_from(["0.0", "1.0e-05", "0.0625"]))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_batch_normalization(data: st.DataObject, variance_grid: Grid, output_grid: Grid, epsilon: str) -> None:
     x = data.draw(tensors(1, 3, 2))
     mean, variance, offset, scale = (data.draw(tensors(1, 3)) for _ in range(4))
@@ -309,7 +311,7 @@ def test_batch_normalization(data: st.DataObject, variance_grid: Grid, output_gr
 
 
 @given(tensors(2, 4), tensors(3, 4), tensors(1, 3), grids(), grids(), grids())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 def test_linear_relu_network(x: Floats, w: Floats, b: Floats, first: Grid, second: Grid, third: Grid) -> None:
     quant = first.text("x") + second.text("d") + third.text("y")
     found = evaluate("d = linear(x, w, b); y = relu(d);", quant, x, {"w": w, "b": b})

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.selection import examples
+
 from . import enclosures, real
 from .activations import logistic
 from .enclosures import Interval
@@ -219,7 +221,7 @@ def test_integer_roots_are_exact(root: int, k: int, off: int) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("+-*/elrs"), st.fractions(-3, 3, max_denominator=8)), max_size=6))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_chains_of_operations_agree_with_floats(chain: list[tuple[str, Fraction]]) -> None:
     """A sanity check of values with a tolerance: the float64 evaluation of the same chain."""
     exact: Number = Fraction(1, 3)

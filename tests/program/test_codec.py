@@ -19,6 +19,7 @@ from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.limits import DEFAULT
 from cvm.program import Program, decode, encode, verify
 from tests.program.examples import example, programs
+from tests.selection import examples
 
 BYTES = example().to_bytes()
 
@@ -31,7 +32,7 @@ def test_the_example_survives_a_round_trip():
     assert same(decode(BYTES), example())
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(programs())
 def test_programs_survive_a_round_trip_and_verify_afterwards(program):
     data = encode(program)
@@ -101,7 +102,7 @@ def test_random_bytes_after_a_good_beginning_are_refused(data):
         assert verdict(BYTES[:start] + data) != example().digest
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_random_edits_are_refused_or_give_another_program(data):
     edited = bytearray(BYTES)

@@ -16,6 +16,7 @@ from cvm.ops import Range
 from cvm.program import Constant, Input, Node, Output, Program, ProgramBuilder, Value, verify
 from tests.program.examples import SHAPE, example, programs
 from tests.program.mutations import mutations
+from tests.selection import examples
 
 
 def test_every_value_has_its_proven_range_and_shape():
@@ -70,7 +71,7 @@ def test_the_stricter_of_the_profile_and_the_callers_limits_holds():
         verify(replace(large, constants=(*large.constants, big)), replace(DEFAULT, elements=7))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(programs())
 def test_what_the_builder_builds_verifies_with_the_same_intervals(program):
     verified = verify(program)
@@ -80,7 +81,7 @@ def test_what_the_builder_builds_verifies_with_the_same_intervals(program):
             assert verified.shapes[value.name] == value.shape
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(programs())
 def test_a_changed_program_is_refused_as_one_of_ours_or_is_valid(program):
     changes = [other for path, other in mutations(program) if not path.startswith(".provenance")]

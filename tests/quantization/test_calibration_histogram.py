@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cvm.errors import Invalid
 from cvm.quantization.calibration import Histogram
 from cvm.quantization.calibration.histogram import BINS
+from tests.selection import examples
 
 REALS = st.floats(allow_nan=False, allow_infinity=False, width=64)
 CLOSE = st.floats(-8.0, 8.0) | st.integers(-4, 4).map(float)
@@ -57,7 +58,7 @@ def test_batches_and_their_order_do_not_matter(batches: list[np.ndarray], random
     assert np.array_equal(total.counts, at_once.counts)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(ARRAYS)
 @example(np.array([3.5496391820664e-301, -34359738368.0]))  # in units of the width it is subnormal
 def test_points_stand_for_their_bins(items: np.ndarray) -> None:

@@ -13,6 +13,7 @@ from cvm.errors import Invalid
 from cvm.quantization.calibration import METHODS, Histogram, Levels, choose
 from cvm.quantization.calibration.levels import power_exponents
 from cvm.quantization.calibration.ranges import CANDIDATES, divergences, squared_errors
+from tests.selection import examples
 
 # Multiples of the width of the bins have their bin for themselves, but its middle stands for them.
 ITEMS = st.lists(st.integers(-2047, 2047), min_size=2, max_size=40).map(
@@ -99,7 +100,7 @@ def fast_costs(method: str, items: np.ndarray, kind: str, bits: int) -> list[flo
 
 
 @pytest.mark.parametrize("method", COSTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(items=ITEMS, kind=KINDS, bits=BITS)
 def test_the_range_costs_least_of_all_candidates(method: str, items: np.ndarray, kind: str, bits: int) -> None:
     assume(items.min() < items.max())
@@ -139,7 +140,7 @@ def test_minmax_is_the_extremes(items: np.ndarray, kind: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @given(items=st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=12).map(np.array), kind=KINDS, zero=st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_range_lies_within_the_extremes(method: str, items: np.ndarray, kind: str, zero: bool) -> None:
     low, high = choose(Histogram.of(items), Levels(kind, 4), method, with_zero=zero)
     least, most = float(items.min()), float(items.max())

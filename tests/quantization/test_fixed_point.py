@@ -22,6 +22,7 @@ from cvm.quantization.fixed_point import (
     proves,
 )
 from cvm.quantization.surds import ceil_surd
+from tests.selection import examples
 
 
 def clamped(value: int, row: Row) -> int:
@@ -106,7 +107,7 @@ def test_three_accumulators(row: LinearRow) -> None:
 RATIONALS = st.fractions(-8, 8, max_denominator=500)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(RATIONALS.filter(bool), RATIONALS, RATIONALS, st.fractions(Fraction(1, 50), 30, max_denominator=200))
 def test_batch_normalisation_of_all_bytes(slope: Fraction, origin: Fraction, height: Fraction, root: Fraction) -> None:
     row = SurdRow(slope, origin, height, root, ((0, 255),), 0, 255)
@@ -248,9 +249,11 @@ def test_the_slacks_of_the_gap_lemma_are_those_that_some_value_of_the_second_acc
     lemma = fixed_point._Double(row)
     p, q = row.factors
     lo, hi = row.bounds[1]
-    for k, least, greatest in zip(lemma.k, lemma.least_slack, lemma.greatest_slack, strict=True):
-        slacks = [(q * s + row.constant - k * row.denominator) % p for s in range(lo, hi + 1)]
-        assert (least, greatest) == (min(slacks), max(slacks))
+    for slacks, extreme in ((lemma.least_slacks, min), (lemma.greatest_slacks, max)):
+        of_all = [[(q * s + row.constant - k * row.denominator) % p for s in range(lo, hi + 1)] for k in lemma.k]
+        exact = [extreme(residues) for residues in of_all]
+        assert (slacks.lower() <= exact).all() and (slacks.upper() >= exact).all()
+        assert slacks.exact(np.arange(len(exact))).tolist() == exact
 
 
 @given(linear_rows(2, 60), st.integers(-40, 40), st.integers(-40, 40))

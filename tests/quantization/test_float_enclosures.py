@@ -17,6 +17,7 @@ from cvm.quantization.float_enclosures import FLOATS, FloatInterval, between
 from cvm.quantization.many import Many, Numbers, codes_of, enclosed, many_rationals, taken
 from cvm.quantization.reals import FUNCTIONS, Real, Undefined, code, floor, rational, sigmoid
 from tests.oracle import enclosures
+from tests.selection import examples
 
 BITS = 1400
 LOOSE = 2.0**-40
@@ -77,7 +78,7 @@ def test_an_enclosure_of_the_error_function_meets_that_in_decimals(x: float) -> 
     assert found[1].item() - found[0].item() < LOOSE
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(*[st.floats(-1e150, 1e150, allow_subnormal=False)] * 2)
 def test_sums_products_and_quotients_hold_the_rational(x: float, y: float) -> None:
     pair = [(np.array([item]), np.array([item])) for item in (x, y)]

@@ -105,6 +105,7 @@ def test_every_function_is_compared_with_the_library() -> None:
     assert set(LIBRARY) == set(FUNCTIONS)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", LIBRARY)
 @settings(max_examples=20)
 @given(st.data())

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cvm.quantization.surds import ceil_surd, least_integer
+from tests.selection import examples
 
 RATIONALS = st.fractions(-50, 50, max_denominator=40)
 SQUARES = st.fractions(0, 500, max_denominator=40)
@@ -24,7 +25,7 @@ def approximate(start, surds):
 
 
 @pytest.mark.slow
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(RATIONALS, st.lists(st.tuples(SIGNS, SQUARES), max_size=2), st.booleans())
 def test_it_is_the_least_integer_beside_the_sum(start, surds, strict):
     found, total = least_integer(start, surds, strict), approximate(start, surds)

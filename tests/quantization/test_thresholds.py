@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cvm.quantization import fixed_point, thresholds
 from cvm.quantization.fixed_point import LinearRow, _Single, fit, proves
 from cvm.quantization.thresholds import Steps, blocks
+from tests.selection import examples
 
 
 @st.composite
@@ -31,7 +32,7 @@ def alone(row: LinearRow, m: int, shift: int) -> tuple[int | None, int | None]:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(st.lists(rising_rows(), min_size=1, max_size=5), st.integers(0, 46), st.integers(1, 2**31))
 def test_the_offsets_are_those_of_every_row_alone(rows: list[LinearRow], shift: int, m: int) -> None:
     index = 0
@@ -91,7 +92,7 @@ def test_blocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [alone(row, 1, 2) for row in rows]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(rising_rows(), min_size=1, max_size=4))
 def test_the_forms_that_are_fitted_are_proven_row_by_row(rows: list[LinearRow]) -> None:
     mixed = [row if index % 2 else row.mirrored() for index, row in enumerate(rows)]

@@ -270,7 +270,7 @@ def test_desample_sums_what_lands_on_one_position() -> None:
 
 @pytest.mark.parametrize("index", [-1, 2])
 def test_an_index_outside_of_the_window_is_an_error(index: int) -> None:
-    with pytest.raises(Invalid, match="in a window of 2 items"):
+    with pytest.raises(Invalid, match="outside of a window of 2 elements"):
         one("sample", input=reals(5, 7), index=np.array([index, 0]), size=[2], padding=[(0, 1)])
 
 

@@ -22,6 +22,7 @@ def seconds(path: Path, text: str) -> float:
     return taken
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("make", "count", "bound"), [(operations, 100_000, 15), (literals, 1_000_000, 10), (integers, 1_000_000, 10)]
 )

@@ -126,10 +126,10 @@ def test_exceptions_outside_of_the_hierarchy_are_failures_and_others_are_not() -
 
 
 SLOW = """
-import time
+from itertools import count
 from tools.fuzz import harness
 harness.SECONDS = 0.05
-print(harness.examine(harness.Fuzzer("none", lambda random_: b"", lambda case: time.sleep(60)), b"")[0])
+print(harness.examine(harness.Fuzzer("none", lambda random_: b"", lambda case: str(next(n for n in count() if n < 0))), b"")[0])
 """
 
 
@@ -146,31 +146,38 @@ def test_a_failure_is_made_small() -> None:
 
 
 WORKER = """
+import itertools
 import sys
+from tools.fuzz import harness
 from tools.fuzz.harness import Fuzzer, main
 from tests.tools.test_fuzz import bug
 CASES = (b"fine", b"refused", b"hay needle hay", b"large", b"fine")
 def examine(case):
     import os
+    if case == b"loop":
+        harness.SECONDS, harness._GRACE = 0.0, 0
+        harness._allow_time()
+        sum(itertools.count())
     return os._exit(3) if case == b"die" else bug(case)
 class Numbered(Fuzzer):
     def case(self, seed, number):
-        return (*CASES, b"die", b"fine")[number]
+        return (*CASES, b"die", b"fine", b"loop", b"fine")[number]
 sys.exit(main(Numbered("fuzz_of_bugs", lambda random_: b"", examine)))
 """
 
 
 def test_a_run_keeps_its_failures_and_survives_the_death_of_a_worker(tmp_path: Path) -> None:
     (tmp_path / "fuzz_of_bugs.py").write_text(WORKER)
-    command = [sys.executable, "-m", "fuzz_of_bugs", "--count", "7", "--failures", str(tmp_path / "failures")]
+    command = [sys.executable, "-m", "fuzz_of_bugs", "--count", "9", "--failures", str(tmp_path / "failures")]
     environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": ""}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
     assert result.returncode == 1, result.stderr
-    assert "7 cases" in result.stdout
-    assert "fine 3" in result.stdout
+    assert "9 cases" in result.stdout
+    assert "fine 4" in result.stdout
     assert "failure: KeyError in test_fuzz.py:bug 1" in result.stdout
     assert "failure: MemoryError" in result.stdout
     assert "failure: the worker ended with 3 1" in result.stdout
+    assert "failure: the worker ended with -24 1" in result.stdout, "no signal handler runs within a loop of C"
     kept = {path.name for path in (tmp_path / "failures").iterdir()}
     assert {"fuzz_of_bugs-0-2", "fuzz_of_bugs-0-2.small", "fuzz_of_bugs-0-2.txt", "fuzz_of_bugs-0-5.txt"} <= kept
     assert (tmp_path / "failures" / "fuzz_of_bugs-0-2.small").read_bytes() == b"needle"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tools import lint_functions
 
 
@@ -32,5 +34,6 @@ def test_a_signature_that_the_formatter_must_not_touch_is_found(tmp_path: Path) 
     assert found == ["cvm/a.py:5: the signature of f has # fmt: skip; use fewer parameters"]
 
 
+@pytest.mark.long  # `make lint` runs it
 def test_the_project_is_clean() -> None:
     assert lint_functions.main([]) == 0

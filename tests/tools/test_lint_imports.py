@@ -206,5 +206,6 @@ def test_a_folder_without_sources_fails(tmp_path: Path) -> None:
     assert lint(str(tmp_path))[0] == 1
 
 
+@pytest.mark.long  # `make lint` runs it
 def test_the_project_is_clean() -> None:
     assert lint() == (0, [])

@@ -324,6 +324,7 @@ def verdicts(root: Path) -> dict[tuple[str, str], str]:
     return {(item["key"]["old"], item["key"]["new"]): item["verdict"] for item in found}
 
 
+@pytest.mark.long
 @recorded
 def test_mutants_are_killed_by_the_tests_that_run_them_and_the_tree_is_left_alone(
     root: Path, capsys: pytest.CaptureFixture[str]

@@ -1,12 +1,12 @@
-"""Our networks against other engines, by turns in one run: medians, ratios, shares of the peak, memory, starts.
+"""The networks on cvm and on other engines, by turns in one run: medians, ratios, shares of the peak, memory, starts.
 
     python tools/bench/compare.py [NETWORK..] [--real DIR] [--threads 1,2] [--batch 1] [--rounds 3] [--seconds 0.5]
                                   [--peers onnxruntime,openvino,litert] [-o FOLDER]
 
-NETWORK is one of tools/bench/networks.py (default: all). --real takes folders of NNEF models with the network that
-they were converted from beside them (original.tflite). Tables go to stdout; FOLDER gets bench.json and bench.png.
-Every engine runs in a process of its own, threads and batches one after the other. Before anything is timed, our
-bytes are compared with the NumPy executor's.
+NETWORK is one of tools/bench/networks.py (default: all). --real takes folders of NNEF models, each with the network
+that it was converted from beside it (original.tflite). Tables go to stdout; FOLDER gets bench.json and bench.png.
+Every engine runs in a process of its own; threads and batches are measured one after the other. Before anything is
+timed, the bytes of cvm are compared with the NumPy executor's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PEERS = ("onnxruntime", "openvino", "litert")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A network ready to be timed: its multiply-adds, our file, and (engine, label, file) of the others."""
+    """A network ready to be timed: its multiply-adds, the program file, and (engine, label, file) of other engines."""
 
     name: str
     macs: int
@@ -96,7 +96,7 @@ _FORMS = (
     ("litert", "litert", _tflite_without_pads),
     ("litert pads", "litert", _tflite),
 )
-"""Label, engine and form. LiteRT is given the form without PAD operators as well, which suits it best."""
+"""Label, engine and form. LiteRT also gets the form without PAD operators, which suits it best."""
 
 
 def real(source: Path, folder: Path, peers: Sequence[str]) -> Entry:
@@ -110,7 +110,7 @@ def real(source: Path, folder: Path, peers: Sequence[str]) -> Entry:
 
 
 def compared(entry: Entry, threads: int, batch: int, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """The documents of all engines on one network, ours first."""
+    """The documents of all engines on one network, the native executor's first."""
     contestants = [Contestant(OURS, entry.program, threads, batch, OURS)]
     contestants += [Contestant(engine, file, threads, batch, label) for engine, label, file in entry.others]
     check([contestants[0], Contestant("numpy", entry.program, 1, batch)])
@@ -125,7 +125,7 @@ def compared(entry: Entry, threads: int, batch: int, rounds: int, seconds: float
 
 
 def ratios(results: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """For every network, threads and batch: our result, and how many times as long the best other one takes."""
+    """For every network, threads and batch: our result, and the best other engine's time divided by ours."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for item in results:
         if item["failure"] is None:
@@ -148,11 +148,11 @@ _RATIOS = (
     ("bound", "bound", "median"),
     ("cpu", "run", "cpu"),
 )
-"""What the best other engine is found by: calls with arrays (median, least, processor time), and on bound memory."""
+"""The measures that select the best other engine: calls with arrays (median, least, processor time), bound memory."""
 
 
 def show(document: dict[str, Any], console: Console) -> None:
-    """The tables, for people."""
+    """Print the tables."""
     detail = Table(title="Every engine", box=None, header_style="bold")
     names = ("network", "engine", "threads", "batch", "ms", "middle half", "least", "bound", "cpu", "GMAC/s", "% peak",
              "start s", "cached s", "MiB")  # fmt: skip

@@ -1,9 +1,9 @@
 """The networks, described once: layers, the quantisers of their tensors, and weights from fixed seeds.
 
 All tensors are maps (C, H, W) of unsigned 8-bit codes: code q stands for scale * (q - zero). Weights are signed,
-symmetric, one scale per output channel; biases are at the accumulator's scale. All scales are float32 numbers, since
-that is what the formats of other engines hold; none is a power of two. A tensor behind a rectifier has zero 0, so
-that the rectifier is the lower end of the codes; any other one has a zero of its own.
+symmetric, with one scale per output channel; biases have the accumulator's scale. All scales are float32 numbers, since
+the formats of other engines hold float32; none is a power of two. A tensor behind a rectifier has zero 0, so
+that the rectifier is the lower end of the codes; any other tensor has a zero of its own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["NETWORKS", "Codes", "Layer", "Network", "Parameters", "parameters"]
 Shape = tuple[int, int, int]
 
 _SPREAD = 72.0
-"""The root mean square of the codes of a sum, roughly: scales are chosen for it."""
+"""The approximate root mean square of the codes of a sum; scales are chosen for it."""
 _SIZE = 45.0
-"""That of the codes of a tensor that is read, less its zero."""
+"""The approximate root mean square of the codes of a tensor that is read, less its zero."""
 _WEIGHT = 30
 """The standard deviation of the weights."""
 
@@ -81,7 +81,7 @@ class Network:
         return self.input_codes if name == "x" else self._by_name[name].codes
 
     def terms(self, layer: Layer) -> int:
-        """Products in one sum of a layer."""
+        """How many products one sum of a layer has."""
         channels, height, width = self.shape(layer.sources[0])
         if layer.kind == "conv":
             return channels // layer.groups * layer.kernel**2
@@ -89,7 +89,7 @@ class Network:
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of one inference."""
+        """The multiply-adds of one inference."""
         return sum(math.prod(layer.shape) * self.terms(layer) for layer in self.layers)
 
     def image(self) -> npt.NDArray[np.uint8]:
@@ -298,4 +298,4 @@ NETWORKS: Mapping[str, Callable[[], Network]] = MappingProxyType(
         "chain_dense": _chain_dense,
     }
 )
-"""All networks by name. The chains are eight equal layers each."""
+"""All networks by name. The chains have eight equal layers each."""

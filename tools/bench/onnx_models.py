@@ -1,7 +1,7 @@
 """The networks as ONNX models: ``qdq`` (float operators between DequantizeLinear and QuantizeLinear) and ``qlinear``.
 
 Maps are uint8, weights int8 with a scale per output channel, biases int32, as quantisation tools write them for CPUs.
-A rectifier is the lower end of the codes, which both forms saturate to. The input is ``x`` (N, C, H, W), the output
+A rectifier is the lower end of the codes, to which both forms saturate. The input is ``x`` (N, C, H, W), the output is
 ``y``.
 """
 

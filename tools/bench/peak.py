@@ -18,7 +18,7 @@ _UNROLLED = 4
 
 
 def multiply_add_peak(machine: Machine, seconds: float = 0.3, threads: int = 1) -> float:
-    """The most multiply-adds of bytes per second that threads were seen to do: the best of many short runs of each."""
+    """The most multiply-adds of bytes per second that threads reached: the best of many short runs of each thread."""
     accumulators = 4 if machine.tiles else machine.registers - 4
     each = ROWS * ROWS * 4 * ROWS if machine.tiles else 4 * machine.width
     loaded = Loaded(compiled(_on_tiles() if machine.tiles else _text(machine, accumulators), machine), machine)

@@ -1,10 +1,10 @@
-"""Where the time of a network goes, kernel call by kernel call, in place: one thread, caches as they are in a run.
+"""The time of a network by kernel calls, measured in place: one thread, with caches as they are in a run.
 
     python tools/bench/profile_layers.py NETWORK|PROGRAM.. [--machine NAME] [--seconds S] [--json]
 
-NETWORK is one of tools/bench/networks.py, PROGRAM a program file or an NNEF model. The network is compiled with a
-look at the processor's time stamp counter before every call, so x86 only; a call's time is its median over the runs,
-less that of an empty stretch.
+NETWORK is one of tools/bench/networks.py, PROGRAM a program file or an NNEF model. The compiled network reads the
+processor's time stamp counter before every call, so this needs x86. A call's time is its median over the runs,
+less the time of an empty stretch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Row:
 
 
 def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -> tuple[list[Row], float]:
-    """The calls of a program on one thread, and the nanoseconds of the fastest run without looks at the counter."""
+    """The calls of a program on one thread, and the nanoseconds of the fastest run that does not read the counter."""
     made = plan(verified, machine, returned(verified.program, frozenset()))
     loaded = Loaded(compiled(_text(made, machine), machine), machine)
     types = [ctypes.c_void_p] * 4
@@ -88,7 +88,7 @@ def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -
 
 
 _SUMS = ("conv2d", "dense", "depthwise")
-"""Kinds of the functions that do the multiply-adds of a value."""
+"""The kinds of functions that do the multiply-adds of a value."""
 
 
 def _kind(function: str) -> str:
@@ -133,7 +133,7 @@ def _look(code: Code, ticks: V, index: int) -> None:
 
 
 def _table(verified: VerifiedProgram, made: Plan) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int32]]]:
-    """The addresses of the caller's arrays, and the arrays: random codes for what is read."""
+    """The addresses of the caller's arrays, and the arrays, with random codes in the inputs."""
     random = np.random.default_rng(0)
     fed = {item.value.name: item.value for item in verified.program.inputs}
     fed |= {item.value.name: item.value for item in verified.program.state}
@@ -145,7 +145,7 @@ def _table(verified: VerifiedProgram, made: Plan) -> tuple[npt.NDArray[np.int64]
 
 
 def _work(verified: VerifiedProgram, made: Plan) -> dict[str, int]:
-    """Multiply-adds by the value whose kernel does them."""
+    """The multiply-adds of each value that a kernel computes."""
     work: dict[str, int] = {}
     for node, count in zip(verified.program.nodes, macs(verified), strict=True):
         name = node.outputs[0].name

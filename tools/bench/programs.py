@@ -1,6 +1,6 @@
-"""The networks as programs: every sum becomes codes by a wide ``requantize``, as the compiler writes it.
+"""The networks as programs: a wide ``requantize`` turns every sum into codes, as the compiler writes it.
 
-Codes are moved such that zero is 0 (q - zero, within [-zero, 255 - zero]), which is what zero padding needs.
+Codes are shifted so that zero is 0 (q - zero, within [-zero, 255 - zero]), as zero padding needs it.
 Multipliers have 31 bits and one shift per channel; they equal the scales' exact ratio to within 2^-31 of it.
 """
 
@@ -11,8 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from cvm.program import Program
 from cvm.program.build import ProgramBuilder
-from cvm.program.model import Output, Program
+from cvm.program.model import Output
 from tools.bench.networks import Codes, Layer, Network, parameters
 
 __all__ = ["moved", "multiplier", "program_of"]

@@ -1,8 +1,8 @@
 """The networks as TFLite models: int8 maps, channels last, weights with a scale per output channel.
 
-The code of a map is ours less 128. TFLite knows the paddings VALID and SAME; where SAME is not ours (a window of
-stride 2 over an even extent begins one row later there), a PAD precedes, as converters write it; ``own_padding``
-takes SAME all the same: the same work without a PAD, on windows that lie otherwise.
+A map's code is the network's code less 128. TFLite knows the paddings VALID and SAME. If SAME is not the network's
+padding (a window of stride 2 over an even extent begins one row later), a PAD precedes, as converters write it.
+``own_padding`` uses SAME nevertheless: the same work without a PAD, on windows at other positions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPERATORS = {
     "mean": (schema.BuiltinOperator.AVERAGE_POOL_2D, 2),
     "pad": (schema.BuiltinOperator.PADV2, 2),
 }
-"""Operator and version by kind of layer."""
+"""The operator and its version, by kind of layer."""
 
 
 def tflite_model(network: Network, batch: int = 1, own_padding: bool = False) -> bytes:
@@ -144,7 +144,7 @@ class _Graph:
         self.tensor(f"{layer.name}.bias", found.bias.shape, schema.TensorType.INT32, scales, found.bias)
 
     def _padded(self, network: Network, layer: Layer) -> tuple[str, int]:
-        """The source of a window, padded by an operator where need be, and the padding of the window itself."""
+        """The source of a window, padded by an operator if necessary, and the padding of the window itself."""
         source = layer.sources[0]
         if layer.padding == 0:
             return source, schema.Padding.VALID

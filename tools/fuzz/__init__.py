@@ -14,6 +14,6 @@ one-step proofs, vectors.
     python -m tools.fuzz.onnx_models --count 1000 --seed 1
     python -m tools.fuzz.native_programs --count 1000 --seed 1
 
-Every case is made from the seed and its number alone, so a failure can be repeated; `tools.fuzz.harness` says what a
-failure is and where it is kept. The long run is 200,000 documents and 200,000 of the binary files together.
+The seed and the number of a case determine it completely, so a failure can be repeated. `tools.fuzz.harness` says what
+a failure is and where it is stored. The long run is 200,000 documents and 200,000 binary files of all kinds together.
 """

@@ -85,7 +85,7 @@ def make(random_: random.Random) -> bytes:
             info.linkname = "w.dat" if info.type in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
             try:
                 archive.addfile(info, io.BytesIO(member.data))
-            except ValueError:  # a name that the format cannot hold
+            except ValueError:  # the format cannot hold this name
                 continue
     data = buffer.getvalue().rstrip(b"\0") + bytes(random_.choice((0, 512, 1024, 10240)))
     if random_.random() < 0.3:
@@ -96,7 +96,7 @@ def make(random_: random.Random) -> bytes:
 
 
 def _with_checksums(random_: random.Random, data: bytes) -> bytes:
-    """An archive with one header changed and its checksum corrected, so that the change is read."""
+    """An archive with one changed header and a corrected checksum, so that readers accept the header."""
     result = bytearray(data)
     blocks = [at for at in range(0, len(result) - 511, 512) if result[at + 257 : at + 262] == b"ustar"]
     if not blocks:
@@ -111,7 +111,7 @@ def _with_checksums(random_: random.Random, data: bytes) -> bytes:
 
 
 def examine(case: bytes) -> str:
-    """Check and load an archive: what is valid can be loaded, but for what stands in the data itself."""
+    """Check and load an archive: a valid model can be loaded, unless its data are wrong."""
     suffix = ".tgz" if case[:2] == b"\x1f\x8b" else ".tar"
     with tempfile.NamedTemporaryFile(suffix=suffix, dir=_memory()) as file:
         file.write(case)
@@ -123,7 +123,7 @@ def examine(case: bytes) -> str:
 
 
 def _memory() -> str | None:
-    """A folder in memory, where there is one."""
+    """A folder in memory, if there is one."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 

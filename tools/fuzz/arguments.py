@@ -2,8 +2,8 @@
 
     python -m tools.fuzz.arguments --count 200000 --seed 1
 
-Other documents are mostly valid, so that their operations rarely see a rank, an axis or a number that nobody expects;
-these rarely are. What is examined is what the fuzzer of documents examines.
+Other fuzzers' documents are mostly valid, so their operations rarely see an unexpected rank, axis or number; these
+documents are rarely valid. They are examined as the fuzzer of documents examines its own.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Fuzzer of documents: random ones, most of them then damaged, through everything that reads a document.
+"""Fuzzer of documents: random ones, most of them damaged, go through everything that reads a document.
 
     python -m tools.fuzz.documents --count 200000 --seed 1
 
-Besides the verdict, a valid document must have these properties: printed from its tree it is the same document; printed
-flat it is a document of the same operations, and its flat text is a fixed point; and what a provisional document is
-upgraded to has the same operations with the same shapes. Every error of an invalid one has a location in its text.
+A valid document must have these properties. Printed from its tree, it is the same document. Printed flat, it is a
+document of the same operations, and its flat text is a fixed point. The upgrade of a provisional document has the same
+operations with the same shapes. For an invalid document, every error has a location in its text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["FUZZER", "check_locations", "check_round_trips", "check_upgrade", "s
 
 
 def make(random_: random.Random) -> bytes:
-    """A document: one in four as it was generated, the others with up to eight changes."""
+    """A document: one in four as generated, the others with up to eight changes."""
     text = document(random_, provisional=random_.random() < 0.25).encode()
     if random_.random() < 0.25:
         return text
@@ -64,12 +64,12 @@ def examine(case: bytes) -> str:
 
 
 def check_locations(text: str, errors: Iterable[CvmError]) -> None:
-    """Every error can be shown with its line."""
+    """Require that every error can be shown with its line."""
     lines = text.split("\n")
     for error in errors:
         location = error.location
         if isinstance(error, LimitExceeded) and location.line is None:
-            continue  # of the text as a whole
+            continue  # an error of the text as a whole
         assert location.line is not None, f"an error without a line: {error}"
         assert location.column is not None, f"an error without a column: {error}"
         assert 1 <= location.line <= len(lines), f"a line that is not there: {error}"
@@ -78,7 +78,7 @@ def check_locations(text: str, errors: Iterable[CvmError]) -> None:
 
 
 def check_round_trips(text: str, tree: syntax.Document, flat: FlatGraph) -> None:
-    """Print-and-reparse and flatten-and-reparse of a valid document; no comment is lost."""
+    """Print and parse, and flatten and parse, a valid document; no comment may be lost."""
     comments = unparse(tree, attached(text, tree))
     assert same(tree, parse_document(comments)), "printed with its comments, a document is another one"
     again = parse_document(unparse(tree))
@@ -102,7 +102,7 @@ def check_upgrade(text: str) -> None:
 
 
 def operations(graph: FlatGraph) -> list[tuple[Any, ...]]:
-    """All that a flat graph says, without locations in the text and names that nobody gave."""
+    """The content of a flat graph, without locations in the text and generated names."""
     return [
         (o.name, {key: _plain(value) for key, value in o.arguments.items()}, _plain(o.results))
         for o in graph.operations
@@ -116,7 +116,7 @@ def _plain(value: Any) -> Any:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two trees are one, but for locations in the text."""
+    """Whether two trees are equal except for locations in the text."""
     if type(first) is not type(second):
         return False
     if isinstance(first, tuple):

@@ -1,4 +1,4 @@
-"""Inputs for programs: the ends of their intervals, anything, and numbers where the codes of a `requantize` change."""
+"""Inputs for programs: ends of their intervals, any numbers, and numbers where the codes of a `requantize` change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Exact = npt.NDArray[Any]
 
 
 def feeds(program: Program, count: int, random: Random) -> list[Feed]:
-    """Inputs of all ends, then for each input one of several kinds: mostly numbers at which codes change."""
+    """First inputs of all ends; then for each input one of several kinds, mostly numbers at which codes change."""
     aims = _Aims(program, random)
     found: list[Feed] = []
     for number in range(count):
@@ -35,11 +35,11 @@ def feeds(program: Program, count: int, random: Random) -> list[Feed]:
 
 _KINDS = ("ends", "random", "small", "near", "near", "near", "near", "near")
 _PASSING = ("relu", "clip", "reshape", "flatten", "max_pool2d")
-"""Ops behind which small changes of their operand are mostly the same changes."""
+"""Ops whose results change by the same small amounts as their operands, mostly."""
 
 
 class _Aims:
-    """What reads each input of a program: the requantizations of it, and those of sums of it."""
+    """The readers of each input of a program: the requantizations of it, and of sums of it."""
 
     def __init__(self, program: Program, random: Random) -> None:
         self.random = random
@@ -63,7 +63,7 @@ class _Aims:
         return name
 
     def elements(self, value: Value, kind: str) -> npt.NDArray[np.int32]:
-        """Elements of an input of a kind."""
+        """Elements of an input, of a given kind."""
         lo, hi, shape = value.lo, value.hi, value.shape
         if kind in ("highest", "lowest"):
             return np.full(shape, hi if kind == "highest" else lo, np.int32)
@@ -82,7 +82,7 @@ class _Aims:
         return self.constants[name].array().astype(object)
 
     def _near(self, value: Value) -> npt.NDArray[np.int32]:
-        """For each element an integer at which a code begins, or one beside it."""
+        """For each element an integer at which a code begins, or a neighbour of it."""
         node = self.random.choice(self.direct[value.name])
         m, c, s = (self._array(name) for name in node.inputs[1:])
         shape = node.outputs[0].shape
@@ -123,21 +123,21 @@ class _Aims:
 
 
 def _at(array: Exact, where: tuple[int, ...]) -> Exact:
-    """The element of a parameter at an index of what it broadcasts to, as an array of one."""
+    """The element of a parameter at an index of the tensor to which it broadcasts, as an array of one element."""
     spread = array.reshape((1,) * (len(where) - array.ndim) + array.shape)
     index = tuple(min(k, n - 1) for k, n in zip(where, spread.shape, strict=True))
     return np.array([spread[index]], object)
 
 
 def _first(codes: Exact, m: Exact, c: Exact, s: Exact) -> Exact:
-    """About the operand at which each code begins, rounding half up; 0 where nothing depends on it."""
+    """Approximately the operand at which each code begins, rounding half up; 0 if the operand has no influence."""
     half = (1 << s) >> 1
     known = np.where(m == 0, 1, m)
     return np.where(m == 0, 0, -((c + half - (codes << s)) // known))
 
 
 def _solved(goal: int, taps: list[int], lo: int, hi: int) -> list[int]:
-    """Operands in [lo, hi] whose weighted sum is the goal, or near it: those of large weights first."""
+    """Operands in [lo, hi] whose weighted sum is the goal, or near it; large weights are solved first."""
     found = [min(max(0, lo), hi)] * len(taps)
     rest = goal - sum(tap * x for tap, x in zip(taps, found, strict=True))
     for index in sorted(range(len(taps)), key=lambda k: -abs(taps[k])):

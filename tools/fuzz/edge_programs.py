@@ -2,7 +2,7 @@
 
 Programs come in families. All members of a family have the same inputs, shapes, bounds and roundings, and constants of
 their own: the native executor compiles one kernel for many of them, which makes them cheap to compare. An `Aim` says
-which way through the native executor a family is to go; it is a wish, and the plan says whether it came true.
+which way through the native executor a family should take; the plan says whether it did.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ STARTS = ("own", "folded")
 STORES = ("plain", "biased", "residual")
 INT32_MAX = 2**31 - 1
 PRODUCTS = 60_000
-"""Multiplications of a member, for NumPy's sake."""
+"""The most multiplications of a member, for the speed of NumPy."""
 ELEMENTS = 2_000
-"""Elements of an operand."""
+"""The most elements of an operand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Which way through the native executor the programs of a family are to go.
+    """The way through the native executor that the programs of a family should take.
 
-    ``kernel`` computes the sums (``pointwise``: there are none), ``operand`` is how what it reads is stored,
-    ``arithmetic`` that of the requantize. ``start`` is ``folded`` where the offset takes over what the sums begin with.
-    ``store`` is ``biased`` where the offset holds the bias of the result's format, and ``residual`` where another
-    tensor is added in words of 16 bits.
+    ``kernel`` computes the sums (``pointwise``: there are none). ``operand`` is the storage of the tensor that it
+    reads, ``arithmetic`` the arithmetic of the requantize. ``start`` is ``folded`` if the offset contains the start of
+    the sums. ``store`` is ``biased`` if the offset contains the bias of the result's format, and ``residual`` if
+    another tensor is added in words of 16 bits.
     """
 
     kernel: str
@@ -55,7 +55,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A program of all members of a family, an output each; ``refused`` members are missing, the verifier's refusal."""
+    """A program with an output for each member of a family; the verifier has refused ``refused`` further members."""
 
     program: Program
     members: int
@@ -63,7 +63,7 @@ class Family:
 
 
 def drawn_aim(random: Random) -> Aim:
-    """Any aim, fused contractions and narrow operands often."""
+    """A random aim; fused contractions and narrow operands are frequent."""
     kernel = random.choice(("conv", "conv", "depthwise", "dense", "pointwise"))
     operand = random.choice(tuple(FORMATS))
     if kernel == "depthwise" and random.random() < 0.7:
@@ -73,16 +73,16 @@ def drawn_aim(random: Random) -> Aim:
 
 
 def family(random: Random, aim: Aim, members: int, wild: float, small: bool = False) -> Family:
-    """A family of at most so many members; ``wild`` is the share of them that have parameters at the ends of what fits.
+    """A family of at most ``members`` members; a share ``wild`` of them has parameters at the ends of what fits.
 
-    ``small`` ones have few channels and pixels, so that their kernels are compiled quickly.
+    ``small`` families have few channels and pixels, so that their kernels compile quickly.
 
-    Raises `CvmError` where what all members share is refused.
+    Raises `CvmError` if the part that all members share is refused.
     """
     maker = _Maker(random, aim, wild, small)
     outputs: list[Output] = []
     refused = 0
-    # Numbers of whole tensors are written into the code, so that hardly any two members have one kernel.
+    # Numbers of whole tensors are written into the code, so hardly any two members would share one kernel.
     members = min(members, 4) if maker.parameter_kind == "tensor" else members
     for number in range(members):
         try:
@@ -100,7 +100,7 @@ def family(random: Random, aim: Aim, members: int, wild: float, small: bool = Fa
 
 
 class _Maker:
-    """What the members of a family share, and the making of one after the other."""
+    """The parts that the members of a family share, and the making of one member after the other."""
 
     def __init__(self, random: Random, aim: Aim, wild: float, small: bool = False) -> None:
         self.random, self.aim, self.wild = random, aim, wild
@@ -125,13 +125,13 @@ class _Maker:
         self.bits = self._sum_bits()
         self.has_bias = random.random() < 0.6 or self._needs_bias
 
-    # What all members share ---------------------------------------------------------------------------------------
+    # Shared by all members ----------------------------------------------------------------------------------------
 
     def _results(self) -> tuple[int, int]:
         byte = [(lo, hi) for lo, hi in RESULTS if hi - lo <= 255]
         words = [(lo, hi) for lo, hi in RESULTS if lo >= -(2**15) and hi < 2**15]
         wide = [(lo, hi) for lo, hi in RESULTS if hi - lo > 255]
-        plain = list(RESULTS) if self.after else wide  # bytes are stored with their bias in the offset
+        plain = list(RESULTS) if self.after else wide  # the offset of bytes contains their bias
         fitting = {"biased": byte, "residual": words, "plain": plain}[self.aim.store]
         return self.random.choice(fitting)
 
@@ -141,7 +141,7 @@ class _Maker:
 
     @property
     def _zero_weights(self) -> bool:
-        """Sums of 32-bit operands have a start that can be taken over where nothing is added to it."""
+        """Whether all weights are zero, so that the offset can contain the start of the sums of a 32-bit operand."""
         return self.aim.operand == "i32" and self.aim.start == "folded" and self.aim.kernel != "pointwise"
 
     @property
@@ -152,7 +152,7 @@ class _Maker:
         return self.builder.add(op, inputs, attributes)[0]
 
     def _operand(self) -> str:
-        """What the kernel reads: an array of the caller, or the same in memory of the network."""
+        """The tensor that the kernel reads: an array of the caller, or the same tensor in memory of the network."""
         x = self.state if self.state is not None and self.random.random() < 0.5 else self.source
         if len(self.geometry.shape) == 4 and self.random.random() < (0.9 if self.aim.kernel == "pointwise" else 0.4):
             x = self._add("max_pool2d", [x], pool_size=(1, 1), strides=(1, 1))
@@ -161,7 +161,7 @@ class _Maker:
         return x
 
     def _before(self) -> str | None:
-        """An op between the sums and the requantize, so that these keep their own start."""
+        """An op between the sums and the requantize, which keeps the start out of the offset."""
         own = self.aim.start == "own" and self.aim.kernel != "pointwise"
         return self.random.choice(("relu", "clip", "negative")) if own and self.aim.arithmetic != "narrow" else None
 
@@ -172,7 +172,7 @@ class _Maker:
         return tuple(self.random.choice(tuple(_CHAINED)) for _ in range(count))
 
     def _others(self) -> list[str]:
-        """Further terms of the requantize: inputs of the result's shape, or that broadcast to it, or constants."""
+        """Further terms of the requantize: inputs of the result's shape, inputs that broadcast to it, or constants."""
         own = self.aim.kernel == "pointwise" or (self.aim.start == "own" and self.aim.store != "residual")
         count = self.random.choice((0, 0, 0, 1, 1, 2, 7)) if own and self.aim.arithmetic != "fused" else 0
         found = []
@@ -186,13 +186,13 @@ class _Maker:
         return found
 
     def _elements(self, shape: Sequence[int], lo: int, hi: int) -> Integers:
-        """Anything in [lo, hi], the ends often."""
+        """Random elements in [lo, hi]; the ends are frequent."""
         values = self.numbers.integers(lo, hi, shape, endpoint=True)
         ends = self.numbers.choice(np.array([lo, hi]), shape)
         return np.where(self.numbers.random(shape) < self.random.choice((0.0, 0.2, 1.0)), ends, values)
 
     def _sum_bits(self) -> int:
-        """How many bits the sums are to have."""
+        """The wanted number of bits of the sums."""
         narrow = (8, 12, 16, 20, 24)
         fused = (17, 19, 20, 20, 21, 21, 22, 22, 22, 23, 23)
         sizes = {"narrow": narrow, "high": (24, 26, 28, 30), "fused": fused, "wide": (8, 16, 23, 24, 30)}
@@ -218,18 +218,18 @@ class _Maker:
         return value
 
     def _weights(self) -> Integers:
-        """Weights (channels, products) whose sums have about the bits that are wanted."""
+        """Weights (channels, products) whose sums have about the wanted number of bits."""
         assert self.geometry.weights is not None
         channels, products = self.geometry.weights[0], prod(self.geometry.weights[1:])
         if self._zero_weights:
             return np.zeros((channels, products), np.int64)
         magnitude = self.builder.range(self.x).magnitude()
-        # The bound of a sum is made of the bound of what is stored.
+        # The bound of a sum follows from the bounds of the stored elements.
         stored = 255 if self.aim.operand.startswith("u8") else max(magnitude, 2**16 - 1)
         wanted = max(1, 2**self.bits // (stored if self.aim.arithmetic == "fused" else max(1, magnitude)))
         most = self.random.choice((wanted // products, 127, 128, 2**15 - 1, 2**15, 2**16))
         if self.aim.kernel == "depthwise" and self.random.random() < 0.9:
-            most = min(most, 127)  # those of wider weights are grouped convolutions
+            most = min(most, 127)  # wider weights would be grouped convolutions
         most = max(1, min(most, wanted // products if wanted >= products else 1, INT32_MAX // max(1, magnitude)))
         low, high = self.random.choice(((-most, most), (-most, most), (0, most), (-most, 0), (-most, -most)))
         found = self._elements((channels, products), low, high)
@@ -266,7 +266,7 @@ class _Maker:
         return self._add("requantize", [*values, *names], rounding=self.rounding, lo=self.lo, hi=self.hi)
 
     def _wild_indices(self, count: int) -> frozenset[int]:
-        """Where the parameters of a member are at the ends of what fits: nowhere, at an index or two, or everywhere."""
+        """The indices at which a member has parameters at the ends of what fits: none, one or two, or all."""
         if self.random.random() >= self.wild:
             return frozenset()
         if self.random.random() < 0.5:
@@ -274,7 +274,7 @@ class _Maker:
         return frozenset(self.random.randrange(count) for _ in range(2))
 
     def _shared_shift(self, bounds: Sequence[tuple[Integers, Integers]]) -> int | None:
-        """Where operands of few values would be tried one by one, a shift that forbids it."""
+        """A shift that prevents the planner from trying operands of few values one by one."""
         if self.aim.arithmetic != "high" or self.aim.store == "biased":
             return None
         values = max(int((hi - lo).max()) for lo, hi in bounds)
@@ -289,8 +289,8 @@ class _Maker:
         return parameters(self.random, terms, lo, hi, arithmetic, kind, style, shift)
 
     def _of_a_constant(self, terms: Sequence[Term], number: int) -> Parameters:
-        """Parameters for sums of which nothing is left but their start: 32 bits are enough for most of them, but not
-        where a shift is zero beside others that are large.
+        """Parameters for sums that consist of their start alone. 32 bits are enough for most of them, but not
+        if one shift is zero and others are large.
         """
         m, s = self.random.randrange(2**29, 2**30), self.random.randint(40, 52)
         if self.aim.arithmetic == "fused":
@@ -313,7 +313,7 @@ class _Maker:
         return found[0], found[1]
 
     def _parameter_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Of the rank of the result: per tensor, per channel, per position, or along any axes."""
+        """A shape of the result's rank: per tensor, per channel, per element, or along any axes."""
         kinds: dict[str, Callable[[int], bool]] = {
             "tensor": lambda axis: False,
             "channel": lambda axis: axis == 1,
@@ -323,7 +323,7 @@ class _Maker:
         return tuple(n if kinds[self.parameter_kind](axis) else 1 for axis, n in enumerate(shape))
 
     def _residual(self, codes: str) -> str:
-        """The sum of codes and of another tensor of bytes, requantized with numbers that all members share."""
+        """The sum of the codes and another tensor of bytes, requantized with numbers that all members share."""
         if not self.outer:
             shape = self.builder.shape(codes)
             whole = shape if len(shape) == 4 else (*shape, 1, 1)
@@ -339,7 +339,7 @@ class _Maker:
         return self._add("requantize", [codes, *self.outer], rounding="half_up", lo=lo, hi=hi)
 
     def joined(self, values: Sequence[str]) -> str:
-        """A concatenation, which its parts are computed in."""
+        """A concatenation, whose parts are computed directly in its buffer."""
         axis = self.random.choice((1, 1, 0, -1))
         return self._add("concatenate", list(values), axis=axis)
 
@@ -367,14 +367,14 @@ class _Maker:
         return self._add(op, [x], precision=precision, shift_bit=self._once("by", lambda: self.random.randint(1, 9)))
 
     def summed(self, x: str) -> str:
-        """The sum with a constant for each channel."""
+        """The sum with one constant per channel."""
         lo, hi = self.builder.range(x).hull()
         room = min(INT32_MAX + lo, INT32_MAX - hi, 2**20)
         extents = [n if axis == 1 else 1 for axis, n in enumerate(self.builder.shape(x))]
         return self._add("broadcast_add", [x, self.builder.constant(self._elements(extents, -room, room))])
 
     def again(self, x: str) -> str:
-        """A further requantize, with numbers for each channel."""
+        """A further requantize, with numbers per channel."""
         extents = [n if axis == 1 else 1 for axis, n in enumerate(self.builder.shape(x))]
         term = Term(*self.builder.range(x).hull())
         bounds = self._once("again", lambda: self.random.choice(RESULTS))
@@ -386,7 +386,7 @@ class _Maker:
         return self._add("requantize", [x, *names], rounding="half_up", lo=bounds[0], hi=bounds[1])
 
     def _once(self, what: str, drawn: Callable[[], T]) -> T:
-        """Something that is drawn for the first member, and the same for all others: one kernel computes them all."""
+        """A value drawn for the first member and used for all others, so that one kernel computes them all."""
         return self.shared.setdefault(what, drawn())  # type: ignore[return-value]
 
 
@@ -398,7 +398,7 @@ _CHAINED: dict[str, Callable[[_Maker, str], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Geometry:
-    """The shapes of a family: of the operand, of its weights (None: there are none) and of the result."""
+    """The shapes of a family: of the operand, of its weights (None: it has none) and of the result."""
 
     shape: tuple[int, ...]
     result: tuple[int, ...]
@@ -408,7 +408,7 @@ class _Geometry:
 
 
 WIDE_ENOUGH = (31, 32, 63, 64, 65, 128, 129)
-"""Channels of which blocks of two or four vectors are interleaved, whatever the width of a vector."""
+"""Numbers of channels at which blocks of two or four vectors are interleaved, for every width of a vector."""
 
 
 def _channels(random: Random, aim: Aim, small: bool) -> int:
@@ -424,16 +424,16 @@ def _window(random: Random, rows: int) -> tuple[int, int, int, int]:
 
 
 def _convolution(random: Random, aim: Aim, small: bool) -> _Geometry:
-    """Any convolution, or one with a channel for each group."""
+    """Any convolution, or a depthwise one."""
     extent = 3 if small else 9
     images, rows, columns = random.choice((1, 1, 2)), random.randint(1, extent), random.randint(2, extent)
     OC = _channels(random, aim, small)
-    if aim.kernel == "depthwise" and random.random() < 0.9:  # their code grows with the strips of columns
+    if aim.kernel == "depthwise" and random.random() < 0.9:  # its code grows with the strips of columns
         rows, columns, OC = min(rows, 5), min(columns, 4), min(OC, 64)
     groups = OC if aim.kernel == "depthwise" else random.choice([k for k in (1, 1, 1, 2, 3, 4) if OC % k == 0])
     if aim.kernel == "depthwise" and OC == 1:
         OC = groups = 2
-    if aim.kernel == "depthwise" and not aim.operand.startswith("u8"):  # there is a call for each group
+    if aim.kernel == "depthwise" and not aim.operand.startswith("u8"):  # there is one call per group
         OC = groups = random.choice((2, 3, 9))
     per_group = 1 if aim.kernel == "depthwise" else random.choice([k for k in CHANNELS if k * groups <= 130])
     windows = [_window(random, rows), _window(random, columns)]

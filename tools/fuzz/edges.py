@@ -1,8 +1,8 @@
 """Numbers, intervals and parameters of `requantize` at the edges of machine integers.
 
-Wrong bytes come from sums that wrap, tables that are one too short and shifts that are one too large. So constants lie
-at powers of two at which something changes in machine code, and one beside; and where a result depends on them, the
-others are chosen such that the results are neither all clipped nor refused by the verifier.
+Wrong bytes come from sums that wrap, tables that are one entry too short and shifts that are one too large. So
+constants lie at powers of two at which machine code changes, and at their neighbours. If a result depends on constants,
+the other numbers are chosen so that the results are neither all clipped nor refused by the verifier.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NUMBERS = tuple(sorted({sign * (2**k + d) for k in POWERS for d in (-3, -1, 0, 1
 CHANNELS = (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129)
 """Widths of vectors and of blocks of vectors, and one more or less."""
 WILD = ("edge", "limit", "limit", "limit", "zero", "far", "far", "far")
-"""Kinds at the ends of what fits: multipliers at edges, as large as can be, or zero, and offsets far away."""
+"""Kinds at the ends of what fits: multipliers at edges, as large as possible, or zero, and offsets far away."""
 ROUNDINGS = ("half_up", "half_even", "toward_zero")
 INT32_MAX, INT64_MAX, MULTIPLIER_MAX, SHIFT_MAX = 2**31 - 1, 2**63 - 1, 2**62 - 1, 62
 
@@ -32,18 +32,18 @@ FORMATS: dict[str, tuple[tuple[int, int], ...]] = {
     "i32": ((-(2**15) - 1, 0), (0, 2**16), (-1, 2**15), (-(2**22), 2**22), (-(2**23), 2**23 + 1),
             (-INT32_MAX, INT32_MAX)),
 }  # fmt: skip
-"""How the native executor stores tensors, and intervals of each."""
+"""The ways in which the native executor stores tensors, and intervals of each."""
 
 RESULTS = (
     (0, 255), (-128, 127), (0, 255), (-128, 127), (0, 1), (0, 3), (-1, 0), (-127, 127), (-200, 55), (5, 90), (-1, 254),
     (-129, 127), (-(2**15), 2**15 - 1), (-700, 700), (0, 2**16 - 1), (-1, 2**16), (-(2**23), 2**23),
     (-INT32_MAX, INT32_MAX),
 )  # fmt: skip
-"""Bounds of results: of every format, those of bytes often."""
+"""Bounds of results, of every format; those of bytes are frequent."""
 
 
 def edge(random: Random, largest: int) -> int:
-    """A number at an edge, of at most that magnitude."""
+    """A number at an edge, of at most the magnitude ``largest``."""
     fitting = [number for number in NUMBERS if abs(number) <= largest]
     return random.choice(fitting)
 
@@ -75,7 +75,7 @@ class Parameters:
     shift: int
 
     def fit(self, terms: Sequence[Term]) -> bool:
-        """Whether the verifier takes them: every part of the sum lies within 64 bits."""
+        """Whether the verifier accepts them: every part of the sum lies within 64 bits."""
         if not 0 <= self.shift <= SHIFT_MAX or any(abs(m) > MULTIPLIER_MAX for m in self.multipliers):
             return False
         pairs = [term.products(m) for term, m in zip(terms, self.multipliers, strict=True)]
@@ -94,10 +94,11 @@ def parameters(
     style: int = 0,
     shift: int | None = None,
 ) -> Parameters:
-    """Parameters that fit: ``steps`` of results all over [lo, hi], or one of the `WILD` kinds.
+    """Parameters that fit: their results take ``steps`` values all over [lo, hi], or they are of a kind of `WILD`.
 
-    ``arithmetic`` is the one that the multipliers aim at. ``style`` stands for a number of bits and of results, which
-    the elements of a tensor share, or else the largest of all would decide. With a ``shift`` the multipliers follow it.
+    ``arithmetic`` is the arithmetic that the multipliers should lead to. ``style`` stands for a number of bits and of
+    results, which the elements of a tensor share; otherwise the largest would decide. With a ``shift`` the multipliers
+    follow it.
     """
     sizes = _bits(arithmetic, max(term.hi - term.lo for term in terms))
     bits = sizes[style % len(sizes)]
@@ -113,32 +114,32 @@ def parameters(
         shift = random.randint(36, 54) if shift is None and random.random() < 0.7 else shift
     if arithmetic == "fused":
         steps = min(steps, 900)
-    elif arithmetic == "narrow":  # bounds that are far from zero cost bits of the offset as well
+    elif arithmetic == "narrow":  # bounds far from zero take bits of the offset as well
         steps = max(steps, min(abs(lo), abs(hi)) if lo * hi > 0 else 1)
     if shift is None:
         shift = max(0, min(SHIFT_MAX, (span // max(1, steps)).bit_length() + random.choice((-1, 0, 0, 0, 1))))
     elif kind in ("steps", "far"):
         multipliers = [_scaled(random, term, steps, shift, m < 0) for m, term in zip(multipliers, terms, strict=True)]
-    # A drawn sum has a drawn result.
+    # A drawn sum gets a drawn result.
     total = sum(m * random.randint(term.lo, term.hi) for m, term in zip(multipliers, terms, strict=True))
     offset = (_code(random, lo, hi, steps, shift) << shift) - total + random.randrange(1 << shift)
     if kind == "zero":
         offset = edge(random, INT64_MAX)
     elif kind == "far":
-        # So far that a little more leaves 64 bits: what a format or a start adds, about as large as the products.
+        # So large that the amount that a format or a start adds, about as large as the products, leaves 64 bits.
         less = random.choice((random.randint(1, 64) * span, random.randrange(2 ** random.randint(0, 61))))
         offset = random.choice((-1, 1, 1, 1)) * (INT64_MAX - less)
     return _fitted(Parameters(tuple(multipliers), offset, shift), terms)
 
 
 def _code(random: Random, lo: int, hi: int, steps: int, shift: int) -> int:
-    """A result in [lo, hi], so near to zero that the offset needs no more bits than the products, where that can be."""
+    """A result in [lo, hi], so near to zero that the offset needs no more bits than the products, if possible."""
     most = min(steps, 2 ** max(0, 60 - shift))
     return min(max(random.randint(-most, most), lo), hi)
 
 
 def _bits(arithmetic: str, extent: int) -> tuple[int, ...]:
-    """How large multipliers are that lead to an arithmetic, for an operand of that many values."""
+    """The bits of multipliers that lead to an arithmetic, for an operand of ``extent`` values."""
     if arithmetic == "narrow":
         most = max(1, 28 - extent.bit_length())
         return 1, min(7, most), min(15, most), most, most
@@ -159,14 +160,14 @@ def _multiplier(random: Random, kind: str, bits: int) -> int:
 
 
 def _scaled(random: Random, term: Term, steps: int, shift: int, negative: bool) -> int:
-    """A multiplier with which a term goes through so many results."""
+    """A multiplier with which a term takes ``steps`` results."""
     size = (steps << shift) // max(1, term.hi - term.lo) + random.randint(-3, 3)
     size = max(1, min(size, 2**31 - 1))
     return -size if negative else size
 
 
 def _at_limit(random: Random, terms: Sequence[Term], multipliers: Sequence[int], style: int) -> Parameters:
-    """Multipliers or an offset as large as the verifier takes, or a little less: which, all elements share."""
+    """Multipliers or an offset as large as the verifier accepts, or a little less; all elements share the choice."""
     shift = (1, 2, 20, 31, 32, 33, 54, 55, 0, 56, 31, 62, 1)[style % 13]
     less = (0, 0, 0, 1, 1000, random.randrange(2**40), random.randrange(2**55), random.randrange(2**58))[
         style // 13 % 8
@@ -183,7 +184,7 @@ def _at_limit(random: Random, terms: Sequence[Term], multipliers: Sequence[int],
 
 
 def _fitted(found: Parameters, terms: Sequence[Term]) -> Parameters:
-    """The parameters, made smaller where the verifier does not take them: the offset first, as little as is enough."""
+    """The parameters, reduced until the verifier accepts them: the offset first, as little as possible."""
     multipliers, offset, shift = found.multipliers, found.offset, found.shift
     while True:
         pairs = [term.products(m) for m, term in zip(multipliers, terms, strict=True)]

@@ -1,7 +1,7 @@
 """Random documents by the grammar and, mostly, by the rules: NNEF 1.0.1 and the provisional specification.
 
-Shapes are kept track of, so that most documents are valid and get as far as a checker goes; values of compile-time
-expressions are not, so some of them divide by zero or leave an array.
+Shapes are tracked, so most documents are valid and exercise the whole checker. Values of compile-time
+expressions are not tracked, so some expressions divide by zero or leave an array.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How an edition of the language writes things."""
+    """The notation of one edition of the language."""
 
     provisional: bool
 
@@ -66,7 +66,7 @@ _REDUCE = ["sum_reduce", "max_reduce", "min_reduce", "mean_reduce"]
 
 
 class _Document:
-    """Writes one document; all random choices come from one generator."""
+    """Writes one document; one generator makes all random choices."""
 
     def __init__(self, random_: random.Random, style: Style) -> None:
         self.random = random_
@@ -113,7 +113,7 @@ class _Document:
     # compile-time expressions
 
     def expression(self, kind: str, names: dict[str, str], depth: int = 0) -> str:
-        """A random expression of a type, of literals and of names with their types."""
+        """A random expression of a type, made of literals and of names with their types."""
         choices: list[Callable[[], str]] = [lambda: self.literal(kind)]
         known = [name for name, type_ in names.items() if type_ == kind]
         if known:
@@ -173,7 +173,7 @@ class _Document:
     # fragments
 
     def fragment(self, name: str) -> tuple[str, str, str]:
-        """A fragment of one tensor, and perhaps one attribute, that gives a tensor of the same shape."""
+        """A fragment with one tensor, perhaps one attribute, and a result of the same shape."""
         random_, style = self.random, self.style
         kind, type_ = random_.choice(
             (("", ""), ("scalar", "scalar"), ("integer", style.integer), ("integers", f"{style.integer}[]"))
@@ -195,7 +195,7 @@ class _Document:
         return name, kind, text
 
     def tensor(self, names: list[str], depth: int = 0) -> str:
-        """A tensor expression of the shape of the tensors named."""
+        """A tensor expression that has the shape of the named tensors."""
         random_ = self.random
         choices: list[Callable[[], str]] = [lambda: random_.choice(names)]
         if depth < 3:

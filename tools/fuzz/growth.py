@@ -1,4 +1,4 @@
-"""A program that grows node by node: values to choose from, and ways to make any value fit an op."""
+"""A program that grows node by node: values to choose from, and ways to fit any value to an op."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 Shape = tuple[int, ...]
 
 LARGEST = 60
-"""Elements of a tensor that ops are applied to; results may be a few times larger."""
+"""The most elements of a tensor that ops are applied to; results may be a few times larger."""
 
 
 class Draw(Protocol):
-    """What decides how a program grows: a random generator, or hypothesis, which can make a failure smaller."""
+    """The source of random choices: a random generator, or hypothesis, which can shrink a failure."""
 
     def integer(self, lo: int, hi: int) -> int:
         """An integer in [lo, hi]."""
@@ -62,7 +62,7 @@ class Seeded:
 
 
 class Growth:
-    """A builder, what it holds, and what decides. ``latest`` is the value that the next node reads first."""
+    """A builder with its values and a source of choices. ``latest`` is the value that the next node reads first."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw
@@ -72,7 +72,7 @@ class Growth:
         self.ops: list[str] = []
         self.depth: dict[str, int] = {}
 
-    # What is drawn.
+    # Random choices.
 
     def number(self, lo: int, hi: int) -> int:
         """An integer in [lo, hi]."""
@@ -87,24 +87,24 @@ class Growth:
         return self.draw.choice(items)
 
     def shape(self, rank: int | None = None) -> Shape:
-        """Small extents; few of them above 1 in a high rank."""
+        """Small extents; in a high rank, few of them above 1."""
         rank = rank or self.choice((1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8))
         wide = min(rank, 3)
         extents = [self.number(1, 4) if index < wide else self.number(1, 2 if rank < 6 else 1) for index in range(rank)]
         self.random.shuffle(extents)
         return tuple(extents)
 
-    # Elements: half of them from the ends of the interval.
+    # Elements: half of them are ends of the interval.
 
     def elements(self, shape: Shape, lo: int, hi: int) -> npt.NDArray[np.int64]:
-        """Elements in [lo, hi], the ends often."""
+        """Elements in [lo, hi]; the ends are frequent."""
         edges = [edge for edge in (lo, hi, 0, 1, -1) if lo <= edge <= hi]
         pick = self.random
         items = [pick.choice(edges) if pick.random() < 0.5 else pick.randint(lo, hi) for _ in range(prod(shape))]
         return np.array(items, np.int64).reshape(shape)
 
     def interval(self) -> tuple[int, int]:
-        """Of one to 31 bits, and around zero, above or below it."""
+        """An interval of one to 31 bits, around zero, above it or below it."""
         largest = 2 ** self.number(0, 31) - 1
         return self.choice(
             ((-largest, largest), (0, largest), (-largest, 0), (-largest - 1, largest), (largest, largest))
@@ -124,7 +124,7 @@ class Growth:
         return self.builder.constant(np.asarray(items))
 
     def kept(self, name: str, depth: int) -> str:
-        """The name, which nodes may read from now on."""
+        """Makes the value of a name available to later nodes; returns the name."""
         self.depth.setdefault(name, depth)
         if name not in self.values:
             self.values.append(name)
@@ -146,7 +146,7 @@ class Growth:
         return self.builder.range(name).magnitude()
 
     def add(self, op: str, inputs: Sequence[str], **attributes: Any) -> tuple[str, ...]:
-        """Apply an op; its results are values from now on."""
+        """Apply an op; its results become values."""
         names = self.builder.add(op, inputs, attributes)
         self.ops.append(op)
         depth = 1 + max(self.depth.get(name, 0) for name in inputs)
@@ -160,12 +160,12 @@ class Growth:
         return name
 
     def operand(self) -> str:
-        """Mostly the latest value, so that programs are deep; made smaller where it is large."""
+        """Mostly the latest value, so that programs are deep; reduced if it is large."""
         name = self.latest if self.number(0, 3) else self.choice(self.values)
         return self.small(name)
 
     def small(self, name: str) -> str:
-        """A value of not too many elements: itself, or its first elements along every axis."""
+        """A value with few elements: the value itself, or its first elements along every axis."""
         if prod(self.shape_of(name)) <= LARGEST:
             return name
         end: list[int] = []
@@ -175,7 +175,7 @@ class Growth:
         return self.one("slice", name, begin=(), end=tuple(end), strides=())
 
     def adapted(self, name: str, shape: Shape) -> str:
-        """A value of that shape: the same elements where their number fits, else elements at drawn indices."""
+        """A value of that shape: the same elements if their number fits, else elements at drawn indices."""
         if self.shape_of(name) == shape:
             return name
         count = prod(self.shape_of(name))
@@ -191,7 +191,7 @@ class Growth:
         return name if len(shape) == rank else self.adapted(name, self.shape(rank))
 
     def like(self, shape: Shape) -> str:
-        """Another operand of that shape: a value that has it, or an adapted one, or a new one."""
+        """Another operand of that shape: a value that has it, an adapted value, or a new one."""
         same = [name for name in self.values if self.shape_of(name) == shape]
         kind = self.number(0, 3)
         if kind == 0 or (kind == 1 and not same):
@@ -199,7 +199,7 @@ class Growth:
         return self.choice(same) if kind == 1 else self.adapted(self.small(self.choice(self.values)), shape)
 
     def broadcastable(self, shape: Shape) -> Shape:
-        """A shape that broadcasts with ``shape``; where extents are 1 it may grow them."""
+        """A shape that broadcasts with ``shape``; it may be larger where ``shape`` has extents of 1."""
         kept = shape[self.number(0, len(shape) - 1) :] if self.chance() else shape
         room = max(1, LARGEST // prod(shape))
         grown = tuple(
@@ -208,7 +208,7 @@ class Growth:
         return grown if prod(np.broadcast_shapes(shape, grown)) <= 4 * LARGEST else kept
 
     def limited(self, name: str, bits: int) -> str:
-        """A value of magnitude below 2^bits: itself, or clipped or scaled by one of the ops that can."""
+        """A value of magnitude below 2^bits: the value itself, or the result of an op that clips or scales it."""
         bound = 2**bits - 1
         if self.magnitude(name) <= bound:
             return name

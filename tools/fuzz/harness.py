@@ -1,16 +1,18 @@
-"""What all fuzzers share: cases by number, a worker with limits, counters, and failures made small.
+"""Shared by all fuzzers: numbered cases, a worker with limits, counters, and the shrinking of failures.
 
 A case is bytes. A fuzzer makes it from a random generator seeded with the seed of the run and the number of the case,
-and examines it: the answer is a word for the counters. A failure is any exception that is not of cvm's hierarchy
-(`RecursionError` and `MemoryError` included, also where they have become errors of cvm), more than 10 seconds, or a
-worker that dies. Cases run in a process of their own that may have 1 GiB of address space; when one fails there, it is
-cut down to a small case that fails in the same way, and both are written to the folder of failures.
+and examines it; the result is a word for the counters. A failure is any exception outside cvm's hierarchy
+(`RecursionError` and `MemoryError` included, even if they were turned into errors of cvm), more than 10 seconds of
+processor time (so other work on the machine causes no failures), or a worker that dies or gives no answer. Cases run in
+a process of their own with 1 GiB of address space. When one fails there, it is reduced to a small case that fails in
+the same way, and both are written to the folder of failures.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import resource
@@ -32,25 +34,26 @@ from cvm.errors import CvmError
 __all__ = ["ADDRESS_SPACE", "SECONDS", "Failure", "Fuzzer", "Outcome", "examine", "main", "minimise", "run"]
 
 SECONDS = 10.0
-"""Time for one case."""
+"""The most seconds of processor time for one case."""
 ADDRESS_SPACE = 2**30
 """Bytes of address space of the worker."""
 _EXHAUSTED = ("limit.memory", "limit.stack")
 """Codes of errors that stand for `MemoryError` and `RecursionError`, which limits must prevent."""
-_GRACE = 5.0  # after SECONDS, before a worker that does not answer is killed
-_MINIMISING = 400  # cases tried to make one failure small
+_GRACE = 5  # seconds of processor time after SECONDS, before a worker that ignores the signal is killed
+_PATIENCE = 1800.0  # seconds of clock time, before a worker that does not answer is killed: it waits for something
+_MINIMISING = 400  # the most cases tried to reduce one failure
 
 
 @dataclass(frozen=True, slots=True)
 class Fuzzer:
-    """What is fuzzed: how a case is made, and how it is examined (which returns a word for the counters)."""
+    """A fuzzer: how to make a case, and how to examine it (which returns a word for the counters)."""
 
     module: str
     make: Callable[[random.Random], bytes]
     examine: Callable[[bytes], str]
 
     def case(self, seed: int, number: int) -> bytes:
-        """The case of a number in the run of a seed."""
+        """The case with this number in the run with this seed."""
         return self.make(random.Random(f"{seed}:{number}"))
 
 
@@ -65,7 +68,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run found."""
+    """The results of a run."""
 
     seed: int
     cases: int = 0
@@ -81,17 +84,17 @@ class Outcome:
 
 
 class _Slow(BaseException):
-    """A case took too long; not an `Exception`, so that nothing catches it on the way."""
+    """A case took too long. This is no `Exception`, so that no code on the way catches it."""
 
 
 def examine(fuzzer: Fuzzer, case: bytes) -> tuple[str, str | None]:
-    """The word for a case and, if it failed, the report; a failure is known by its kind, which is the word then."""
+    """The word for a case and, if it failed, the report. For a failure, the word is its kind."""
 
     def too_slow(_: int, __: FrameType | None) -> NoReturn:
         raise _Slow
 
-    previous = signal.signal(signal.SIGALRM, too_slow)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    previous = signal.signal(signal.SIGPROF, too_slow)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         return fuzzer.examine(case), None
     except CvmError as error:
@@ -106,12 +109,12 @@ def examine(fuzzer: Fuzzer, case: bytes) -> tuple[str, str | None]:
         where = f"{Path(ours[-1].filename).name}:{ours[-1].name}"
         return f"failure: {type(error).__name__} in {where}", traceback.format_exc()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
 
 
 def minimise(case: bytes, fails: Callable[[bytes], bool], tries: int = _MINIMISING) -> bytes:
-    """A smaller case for which ``fails`` is still true: lines are left out first, then ever smaller runs of bytes."""
+    """A smaller case for which ``fails`` is still true: it leaves out lines first, then ever shorter runs of bytes."""
     pieces = case.splitlines(keepends=True)
     case, tries = _without_pieces(pieces, fails, tries)
     if tries > 0 and len(case) > 1:
@@ -127,7 +130,7 @@ def minimise(case: bytes, fails: Callable[[bytes], bool], tries: int = _MINIMISI
 
 
 def _without_pieces(pieces: list[bytes], fails: Callable[[bytes], bool], tries: int) -> tuple[bytes, int]:
-    """Leave out as many pieces as possible, in runs of half, a quarter, ... of them."""
+    """Leave out as many pieces as possible, in runs of a half, a quarter, ... of them."""
     run = max(1, len(pieces) // 2)
     while tries > 0:
         at = 0
@@ -145,7 +148,7 @@ def _without_pieces(pieces: list[bytes], fails: Callable[[bytes], bool], tries: 
 
 
 def run(fuzzer: Fuzzer, seed: int, count: int, failures: Path | None = None, begin: int = 0) -> Outcome:
-    """Examine ``count`` cases in workers with limits; failures are made small and written to a folder.
+    """Examine ``count`` cases in workers with limits; failures are reduced and written to a folder.
 
     ``begin`` is the number of the first case.
     """
@@ -162,7 +165,7 @@ def run(fuzzer: Fuzzer, seed: int, count: int, failures: Path | None = None, beg
 
 
 def _run_worker(fuzzer: Fuzzer, seed: int, begin: int, end: int, outcome: Outcome) -> int:
-    """Examine cases in one worker until the end, or until it dies or hangs; returns the number to go on with."""
+    """Examine cases in one worker until the end, or until it dies or hangs; returns the number of the next case."""
     command = [sys.executable, "-m", fuzzer.module, "--worker", "--seed", str(seed)]
     command += ["--begin", str(begin), "--count", str(end - begin)]
     number = begin
@@ -190,13 +193,13 @@ _ROOT = Path(__file__).parents[2]
 
 
 def _lines(worker: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """The lines that a worker prints, until it ends or nothing comes for too long."""
+    """The lines that a worker prints, until it ends or prints nothing for too long."""
     assert worker.stdout is not None
     descriptor = worker.stdout.fileno()
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
-        while selector.select(SECONDS + _GRACE):
+        while selector.select(_PATIENCE):
             data = os.read(descriptor, 1 << 16)
             if not data:
                 return
@@ -205,7 +208,7 @@ def _lines(worker: subprocess.Popen[bytes]) -> Iterator[bytes]:
 
 
 def _keep(fuzzer: Fuzzer, seed: int, failure: Failure, folder: Path) -> None:
-    """Write a failing case, the small one, and the report."""
+    """Write a failing case, the reduced case, and the report."""
     folder.mkdir(parents=True, exist_ok=True)
     case = fuzzer.case(seed, failure.number)
     name = f"{fuzzer.module.rpartition('.')[2]}-{seed}-{failure.number}"
@@ -221,8 +224,15 @@ def _work(fuzzer: Fuzzer, seed: int, begin: int, count: int) -> None:
     """The worker: one line on stdout for each case."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     for number in range(begin, begin + count):
+        _allow_time()
         word, report = examine(fuzzer, fuzzer.case(seed, number))
         print(json.dumps([word, report]), flush=True)
+
+
+def _allow_time() -> None:
+    """Let the system end this process some time after the next case should have ended: no handler runs in C code."""
+    spent = math.ceil(time.process_time() + SECONDS) + _GRACE
+    resource.setrlimit(resource.RLIMIT_CPU, (spent, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def main(fuzzer: Fuzzer) -> int:

@@ -1,4 +1,4 @@
-"""Programs put side by side in one, and the parts of a program that some of its outputs need."""
+"""Several programs side by side in one program, and the part of a program that some of its outputs need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["merged", "pruned", "with_all_outputs"]
 
 
 def merged(programs: Sequence[Program]) -> Program:
-    """One program of several: all names begin with ``p`` and the number of the program that they come from."""
+    """One program made of several: every name begins with ``p`` and the number of its program."""
     parts = [_renamed(program, f"p{number}.") for number, program in enumerate(programs)]
     return Program(
         inputs=tuple(one for part in parts for one in part.inputs),
@@ -44,7 +44,7 @@ def _renamed(program: Program, prefix: str) -> Program:
 
 
 def pruned(program: Program, outputs: Collection[str]) -> Program:
-    """The program with the outputs of these names only, and with what they need: nodes, constants, state, inputs."""
+    """The program with only the outputs of these names, and the nodes, constants, state and inputs that they need."""
     kept = tuple(output for output in program.outputs if output.name in outputs)
     needed = {output.value for output in kept}
     states = {one.value.name: one for one in program.state}
@@ -69,7 +69,7 @@ def pruned(program: Program, outputs: Collection[str]) -> Program:
 
 
 def with_all_outputs(program: Program) -> Program:
-    """The program with every result of a node as an output, as if all of them were captured."""
+    """The program with every result of a node as an output, as if all tensors were captured."""
     known = {output.value for output in program.outputs}
     values = [value.name for node in program.nodes for value in node.outputs if value.name not in known]
     more = tuple(Output(f"captured {number}", name) for number, name in enumerate(values))

@@ -1,9 +1,9 @@
-"""Fuzzer of models of cvm-runtime: programs among the test vectors, exported, with parts of their files damaged.
+"""Fuzzer of models of cvm-runtime: exported programs of the test vectors, with parts of their files damaged.
 
     python -m tools.fuzz.models --count 20000 --seed 1
 
-A model that is read runs on any input, has an output of the length that it states, and is either exported again with
-the same outputs or refused. What is read under cvm-1 is read as a program too.
+A model that is read must run on any input and have an output of the length that it states. It is either exported again
+with the same outputs, or refused. A model that is read under cvm-1 must also be read as a program.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TEXTS = (
     "(0,)", "(-1,)", "(1, 1)", "(2, 2)", "(0, -1)", "(-2,)", "(-4, 2, -1)", "[1, 0]", "(9999999999,)", "x",
 )  # fmt: skip
 _LARGEST = 2**20
-"""Elements of an input up to which a model is run."""
+"""A model is run only if its input has at most this many elements."""
 
 
 @lru_cache(maxsize=1)
@@ -54,7 +54,7 @@ def _models() -> tuple[tuple[Any, bytes], ...]:
 
 
 def make(random_: random.Random) -> bytes:
-    """The length of the text, in four bytes, the text, and the parameters; one of both is damaged."""
+    """The length of the text in four bytes, the text, and the parameters; the text or the parameters are damaged."""
     document, parameters = random_.choice(_models())
     text = json.dumps(document).encode()
     match random_.randrange(6):
@@ -85,7 +85,7 @@ def _with_another_attribute(random_: random.Random, document: Any) -> Any:
 
 
 def examine(case: bytes) -> str:
-    """Read a model, run it, export it, and read and run that."""
+    """Read a model, run it and export it; then read and run the exported model."""
     length = struct.unpack_from("<I", case)[0]
     text, parameters = case[4 : 4 + length], case[4 + length :]
     with suppress(CvmError):

@@ -20,11 +20,11 @@ _WORDS = (
 ).split(b" ")
 
 
-_LIKE = 0.7  # how often a token is replaced by one of its kind, after which the text may still be of the grammar
+_LIKE = 0.7  # how often a token is replaced by one of its kind, so that the text may still fit the grammar
 
 
 def _alike(random_: random.Random, tokens: list[bytes], at: int) -> bytes:
-    """Another token of the kind of one: of the text, or one of the interesting ones."""
+    """Another token of the same kind, from the text or from the interesting ones."""
 
     def kind(token: bytes) -> bytes:
         return re.sub(rb"[A-Za-z_]", b"a", re.sub(rb"[0-9]", b"0", token[:1]))
@@ -37,7 +37,7 @@ def _alike(random_: random.Random, tokens: list[bytes], at: int) -> bytes:
 
 
 def mutate_text(random_: random.Random, text: bytes, times: int) -> bytes:
-    """A text with some of its tokens left out, doubled, exchanged, or replaced by others."""
+    """A text with some of its tokens left out, doubled, swapped, or replaced by others."""
     tokens = _TOKEN.findall(text)
     for _ in range(times):
         if not tokens:
@@ -102,7 +102,7 @@ _VALUES = (0, 1, -1, 2, 7, 127, 128, 255, 2**31 - 1, -(2**31), 2**32, 2**63 - 1,
 
 
 def changed_tree(random_: random.Random, tree: Any) -> Any:
-    """A tree with one part of it, on a random way down, changed."""
+    """A tree with one changed part, found on a random way down."""
     if isinstance(tree, list) and tree and random_.random() < 0.9:
         at = random_.randrange(len(tree))
         match random_.randrange(12):
@@ -129,7 +129,7 @@ def changed_tree(random_: random.Random, tree: Any) -> Any:
 _VAST = (0, -1, 2**16, 2**24, 2**31 - 1, 2**31, 2**62)
 
 _MOST_PACKED = 2**23
-"""Bytes of a list that was repeated: a fuzzer must not need the memory that it looks for in others."""
+"""The most bytes of a list that was repeated: the fuzzer itself must not need much memory."""
 
 
 def enlarged_tree(random_: random.Random, tree: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Whether native code gives NumPy's tensors, and NumPy FORMAL's, and what differs where it does not."""
+"""Compares native code with NumPy, and NumPy with FORMAL, and reports what differs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What went wrong one way: wrong ``values`` (names), or an exception, ``error``."""
+    """What went wrong in one way: wrong ``values`` (names), or an exception, ``error``."""
 
     way: Way
     values: tuple[str, ...] = ()
@@ -47,17 +47,17 @@ class Difference:
 
     @property
     def kind(self) -> str:
-        """What failures are told apart by."""
+        """The kind of the failure, by which failures are distinguished."""
         return f"error: {self.error.splitlines()[0]}" if self.error else "wrong bytes"
 
 
 @contextmanager
 def prepared(level: int = 2, guarded: bool = True) -> Iterator[None]:
-    """Meanwhile this process shares work of any size between threads, and keeps no compiled code on disk.
+    """Within the block this process shares work of any size between threads, and keeps no compiled code on disk.
 
-    ``level`` is how hard LLVM tries: 2 as usual. With 0 it takes a third of the time, and what we write is tried as
-    well; only LLVM's own transformations are not. Unless ``guarded``, nothing is checked and nothing rehearsed: all
-    that the planner and the emitter give runs, in half the time.
+    ``level`` is LLVM's optimisation level, normally 2. With 0 it takes a third of the time; the code that cvm writes
+    is tested as well, and only LLVM's own transformations are not. Unless ``guarded``, nothing is checked or rehearsed:
+    everything that the planner and the emitter make runs, in half the time.
     """
 
     def target(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -80,7 +80,7 @@ def prepared(level: int = 2, guarded: bool = True) -> Iterator[None]:
 
 
 def known_results(verified: VerifiedProgram, runs: Sequence[Feed]) -> list[RunResult]:
-    """Every tensor of every run by the NumPy executor."""
+    """Every tensor of every run, by the NumPy executor."""
     return _results(create("numpy", verified), verified.program, runs)
 
 
@@ -93,7 +93,7 @@ def _results(found: Executor, program: Program, runs: Sequence[Feed]) -> list[Ru
 
 
 def formal_differences(verified: VerifiedProgram, runs: Sequence[Feed], known: Sequence[RunResult]) -> tuple[str, ...]:
-    """The values of which NumPy's tensors are not FORMAL's."""
+    """The values for which NumPy's tensors are not FORMAL's."""
     wrong: set[str] = set()
     for right, found in zip(_results(create("formal", verified), verified.program, runs), known, strict=False):
         wrong |= _wrong(right, found, right.values)
@@ -103,7 +103,7 @@ def formal_differences(verified: VerifiedProgram, runs: Sequence[Feed], known: S
 def differences(
     program: Program, runs: Sequence[Feed], known: Sequence[RunResult], ways: Iterable[Way]
 ) -> list[Difference]:
-    """What native code gives otherwise, way by way."""
+    """The differences between native code and NumPy, way by way."""
     verified = {False: verify(program), True: verify(with_all_outputs(program))}
     found = [_difference(verified[way.captured], runs, known, way) for way in ways]
     return [one for one in found if one is not None]
@@ -128,7 +128,7 @@ def _difference(
     if wrong:
         return Difference(way, tuple(sorted(wrong)))
     plain = [line for line in native.explain() if "plain, since otherwise" in line]
-    refused = [*native.refusals, *plain]  # right bytes, but not by the code that was to be tried
+    refused = [*native.refusals, *plain]  # the bytes are right, but not from the code under test
     return Difference(way, error=f"refused: {refused[0]}") if refused else None
 
 

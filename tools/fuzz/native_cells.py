@@ -1,7 +1,7 @@
 """The ways through the native executor: those that a program takes, read from its plan, and those that are possible.
 
 A `Cell` is one way of a `requantize`: the machine, the kernel that computes it, how its operand is stored, its
-arithmetic, what adds the start of the sums, and how the result is stored. `IMPOSSIBLE` says which cells cannot occur.
+arithmetic, what adds the start of the sums, and how the result is stored. `IMPOSSIBLE` lists cells that cannot occur.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Cells that cannot be, and why."""
+    """Cells that cannot occur, and why."""
 
     reason: str
     holds: Callable[[Cell, Machine], bool]
@@ -84,16 +84,16 @@ IMPOSSIBLE: tuple[Rule, ...] = (
         lambda cell, machine: cell.store == "residual" and not machine.packs,
     ),
 )
-"""Why some cells are empty. Every other one can be filled."""
+"""Why some cells are empty. Every other cell can be filled."""
 
 
 def why_impossible(cell: Cell, machine: Machine) -> str | None:
-    """The reason why a cell cannot be, if there is one."""
+    """The reason why a cell cannot occur, or None."""
     return next((rule.reason for rule in IMPOSSIBLE if rule.holds(cell, machine)), None)
 
 
 def possible(machine: Machine) -> Iterator[Cell]:
-    """The cells of a machine that can be."""
+    """The cells of a machine that can occur."""
     for kernel, operand, arithmetic, start, store in product(KERNELS, FORMATS, ARITHMETICS, STARTS, STORES):
         cell = Cell(machine.name, kernel, operand, arithmetic, start, store)
         if why_impossible(cell, machine) is None:
@@ -115,7 +115,7 @@ def cells(verified: VerifiedProgram, machine: Machine, captured: bool = False) -
 
 
 class _Noting(Planner):
-    """A planner that notes the kernels of its calls, with the value that each computes."""
+    """A planner that records the kernels of its calls, with the value that each computes."""
 
     def __init__(self, verified: VerifiedProgram, machine: Machine, names: frozenset[str]) -> None:
         self.kernels: dict[str, Any] = {}
@@ -170,14 +170,14 @@ def _requantizations(formula: Formula) -> Iterator[tuple[int, Requantization]]:
 
 
 def _follows_sums(formula: Formula, number: int) -> bool:
-    """Whether a value is the sums, or something made of them."""
+    """Whether a value is the sums, or computed from them."""
     if number < formula.reads:
         return number == 0
     return any(_follows_sums(formula, argument) for argument in formula.steps[number - formula.reads].arguments)
 
 
 def _joint(kernel: Contraction | Depthwise) -> bool:
-    """Whether some block of a kernel adds its codes and another tensor's in words."""
+    """Whether some block of a kernel adds its codes to another tensor's in words."""
     biases: Mapping[int, int] = {
         number: read.format.bias
         for number, read in enumerate(kernel.reads, 1)
@@ -189,14 +189,14 @@ def _joint(kernel: Contraction | Depthwise) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Programs by the machine on which each fills cells that those before it do not, and the cells of each machine."""
+    """For each machine, the programs that fill cells that earlier ones do not, and the cells of each machine."""
 
     programs: Mapping[str, Sequence[Program]]
     filled: frozenset[Cell]
 
 
 def covering(machines: Sequence[Machine], seed: int, rounds: int, wild: float = 0.1) -> Coverage:
-    """Draw families for every cell that can be, until each is filled or has been aimed at in so many rounds."""
+    """Draw families for every possible cell, until each is filled or was the aim of ``rounds`` rounds."""
     left = {machine.name: set(possible(machine)) for machine in machines}
     programs: dict[str, list[Program]] = {machine.name: [] for machine in machines}
     filled: set[Cell] = set()

@@ -1,15 +1,15 @@
-"""Fuzzer of native code: packs of small programs at the edges of machine integers, against NumPy and FORMAL.
+"""Fuzzer of native code: packs of small programs at the edges of machine integers, compared with NumPy and FORMAL.
 
     python -m tools.fuzz.native_programs --count 10000 --seed 1 --jobs 2 --log fuzz-native.log
     python -m tools.fuzz.native_programs --check failure-0123456789ab.cvm
 
-Small programs are packed into one, since compiling costs more than all the rest, and members of a family share their
-kernels. Every tensor of a pack is compared on every machine, on one thread with nothing captured and on two with
-everything, or vice versa, alternately; ``--thorough`` does all four. With ``--documents`` the programs are those
-of documents of wide inputs and narrow results. LLVM tries its hardest for one pack of eight. With ``--guarded N`` one
-pack of N runs as users' programs do; in the others, whatever the planner and the emitter give runs without being
-checked and rehearsed before, which takes half the time. Packs run in workers: one that dies is a failure of its pack,
-and the next one goes on. With ``--log`` a run that was stopped goes on where it was. A failure is made small and
+Small programs are packed into one, since compiling costs more than everything else, and members of a family share their
+kernels. Every tensor of a pack is compared on every machine: on one thread with nothing captured and on two with
+everything, or vice versa, alternately; ``--thorough`` does all four. With ``--documents`` the programs come from
+documents of wide inputs and narrow results. One pack in eight is compiled with full optimisation. With ``--guarded N``,
+one pack in N runs as users' programs do; in the others, the output of the planner and the emitter runs without being
+checked and rehearsed first, which takes half the time. Packs run in workers. A worker that dies is a failure of its
+pack, and the next pack goes on. With ``--log``, a run that was stopped goes on where it was. A failure is reduced and
 written as ``failure-..`` files: program, inputs, test.
 """
 
@@ -57,25 +57,25 @@ from tools.fuzz.wide_documents import compiled, document
 __all__ = ["Pack", "Report", "examined", "main", "pack", "smallest", "ways"]
 
 FAMILIES, MEMBERS, GROWN, RUNS = 3, 24, 1, 10
-"""Of a pack: families and members of each, programs of any ops, and inputs."""
+"""The sizes of a pack: families, members of each, programs of any ops, and inputs."""
 DOCUMENTS = 12
-"""Of a pack of documents."""
+"""The sizes of a pack of documents."""
 WILD = 0.4
 """The share of members with parameters at the ends of what fits."""
 FORMAL_GAS = 60_000
-"""FORMAL judges so much of each pack for two of its inputs."""
+"""How much FORMAL judges of each pack, for two of its inputs."""
 OPTIMISED = 8
-"""One pack of so many is compiled as hard as usual, the others as fast as can be."""
+"""One pack in this many is compiled with full optimisation, the others as fast as possible."""
 FAILURES = 3
-"""Failures of a pack that are made small; others are counted."""
+"""The most failures of a pack that are reduced; further ones are counted."""
 SECONDS = 600
-"""A worker that takes longer for one pack is ended by the system."""
+"""The system ends a worker that takes longer than this for one pack."""
 ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Programs side by side in one, how many they are, how many were refused, and inputs."""
+    """Programs side by side in one, their number, the number of refused ones, and inputs."""
 
     program: Program
     programs: int
@@ -85,7 +85,7 @@ class Pack:
 
 @dataclass(slots=True)
 class Report:
-    """What became of a pack."""
+    """The results of a pack."""
 
     number: int
     programs: int = 0
@@ -95,7 +95,7 @@ class Report:
 
 
 def pack(seed: int, number: int, documents: bool = False) -> Pack:
-    """The pack of a number in the run of a seed: of programs at the edges, or of those of documents."""
+    """The pack with this number in the run with this seed: of programs at the edges, or of documents' programs."""
     random = Random(f"{seed}:{number}")
     programs, members, refused = _compiled(random) if documents else _drawn(random)
     program = merged(programs)
@@ -135,7 +135,7 @@ def _drawn(random: Random) -> tuple[list[Program], int, int]:
 
 
 def ways(machines: Sequence[Machine], number: int, thorough: bool) -> list[Way]:
-    """How a pack is run."""
+    """The ways in which a pack is run."""
     found = []
     for index, machine in enumerate(machines):
         swapped = (number + index) % 2 == 1
@@ -145,7 +145,7 @@ def ways(machines: Sequence[Machine], number: int, thorough: bool) -> list[Way]:
 
 
 def examined(found: Pack, chosen: Sequence[Way]) -> tuple[list[Difference], tuple[str, ...]]:
-    """What native code gives otherwise than NumPy, and which values NumPy gives otherwise than FORMAL."""
+    """The differences of native code from NumPy, and the values for which NumPy differs from FORMAL."""
     verified = verify(found.program)
     known = known_results(verified, found.runs)
     part = _judged(found.program)
@@ -155,7 +155,7 @@ def examined(found: Pack, chosen: Sequence[Way]) -> tuple[list[Difference], tupl
 
 
 def _judged(program: Program) -> Program:
-    """The program with as many of its outputs, the cheapest first, as FORMAL is to judge."""
+    """The program with as many of its outputs as FORMAL is to judge, the cheapest first."""
     costs = []
     for output in program.outputs:
         part = pruned(program, [output.name])
@@ -186,7 +186,7 @@ def smallest(case: Case, difference: Difference, tries: int = 400) -> Case:
 
 
 def write(case: Case, difference: Difference, folder: Path) -> str:
-    """Write the files of a failure; their name."""
+    """Write the files of a failure; returns their name."""
     folder.mkdir(parents=True, exist_ok=True)
     data = case.program.to_bytes()
     name = f"failure-{hashlib.sha256(data).hexdigest()[:12]}"
@@ -210,9 +210,9 @@ def read(path: Path) -> Case:
 
 
 def _failures(found: Pack, chosen: Sequence[Way], folder: Path) -> Iterator[str]:
-    """All that is wrong with a pack, one line each; the first few are made small and written.
+    """Everything that is wrong with a pack, one line each; the first few failures are reduced and written.
 
-    An error hides what else is wrong: outputs that fail are left out, and the rest is examined again.
+    An error hides other failures: outputs that fail are left out, and the rest is examined again.
     """
     left = [output.name for output in found.program.outputs]
     for _ in range(FAILURES):
@@ -238,7 +238,7 @@ def _part(found: Pack, names: Sequence[str]) -> Case:
 
 
 def _first_failing(case: Case, difference: Difference) -> str:
-    """An output that fails by itself, found by halves; the last one left where none does."""
+    """An output that fails by itself, found by bisection; if none does, the last one left."""
     names = [output.name for output in case.program.outputs]
     while len(names) > 1:
         half = names[: len(names) // 2]
@@ -275,7 +275,7 @@ def _machines(options: argparse.Namespace) -> Sequence[Machine]:
 
 
 def _reports(options: argparse.Namespace, numbers: Sequence[int], until: float) -> Iterator[Report]:
-    """The reports of some packs, in workers that are started anew where one dies."""
+    """The reports of some packs, from workers that are started again when one dies."""
     left = list(numbers)
     while left and time.monotonic() < until:
         command = [sys.executable, "-m", "tools.fuzz.native_programs", "--packs", ",".join(map(str, left[:200]))]
@@ -298,7 +298,7 @@ def _reports(options: argparse.Namespace, numbers: Sequence[int], until: float) 
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Examine packs until there are enough programs or the time is over; 1 if anything failed."""
+    """Examine packs until there are enough programs or the time is over; returns 1 if anything failed."""
     started = time.monotonic()
     until = started + 60 * options.minutes
     done = _logged(options)
@@ -327,7 +327,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _logged(options: argparse.Namespace) -> list[Report]:
-    """The reports of the log, which must be of the same seed."""
+    """The reports in the log, which must have the same seed."""
     if options.log is None or not options.log.exists():
         return []
     lines = [json.loads(line) for line in options.log.read_text().splitlines()]

@@ -2,8 +2,8 @@
 
     python -m tools.fuzz.onnx_models --count 20000 --seed 1
 
-What is read is lowered; what compiles and is small runs on the middle of its inputs' ranges, with the same outputs on
-two executors.
+A model that is read is lowered. A small model that compiles runs on the middle of its inputs' ranges, and two executors
+must give the same outputs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["FUZZER"]
 
 _MODELS = Path(__file__).parents[2] / "tests" / "frontends" / "onnx" / "models"
 _LARGEST = 2**16
-"""Elements of a program up to which it is run."""
+"""A program is run only if it has at most this many elements."""
 _GAS = 2**22
 _NUMBERS = (0, 1, -1, 2, 3, 4, 5, 7, 8, 13, 16, 21, 22, 127, 255, 2**15, 2**31 - 1, 2**31, -(2**31), 2**62, -(2**63))
 _FLOATS = (0.0, -1.0, 0.5, 1e-30, 1e30, float("inf"), float("nan"))
@@ -114,7 +114,7 @@ def _trees() -> bytes:
 
 
 def make(random_: random.Random) -> bytes:
-    """A model with some of its messages changed, or some of its bytes."""
+    """A model with some changed messages, or some changed bytes."""
     data = random_.choice(_seeds())
     kind = random_.randrange(8)
     if kind == 0:
@@ -201,7 +201,7 @@ def _change_tensor(random_: random.Random, tensor: TensorProto) -> None:
 
 
 def examine(case: bytes) -> str:
-    """Read a model, lower it, and run it where it is small."""
+    """Read a model, lower it, and run it if it is small."""
     loaded = front.loads(case, folder=str(_MODELS))
     try:
         program = lower(loaded.graph)

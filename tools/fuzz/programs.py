@@ -1,8 +1,8 @@
-"""Fuzzer of program files: the programs among the test vectors, with bytes or parts of their tree damaged.
+"""Fuzzer of program files: the programs of the test vectors, with damaged bytes or parts of their tree.
 
     python -m tools.fuzz.programs --count 100000 --seed 1
 
-What is decoded must encode to the same bytes, whatever the verifier says of it.
+A program that is decoded must encode to the same bytes, whatever the verifier says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tools.fuzz.mutation import changed_tree, mutate_bytes, packed_tree
 __all__ = ["FUZZER"]
 
 _VECTORS = Path(__file__).parents[2] / "spec_vectors" / "programs"
-_LARGEST = 4096  # bytes; larger programs have weights rather than more structure
+_LARGEST = 4096  # bytes; larger programs have more weights, not more structure
 
 
 @lru_cache(maxsize=1)
@@ -34,7 +34,7 @@ def _programs() -> tuple[bytes, ...]:
 
 
 def make(random_: random.Random) -> bytes:
-    """A program with damaged bytes, or written again after a part of it was changed."""
+    """A program with damaged bytes, or written again after one part was changed."""
     data = random_.choice(_programs())
     if random_.random() < 0.3:
         return mutate_bytes(random_, data, random_.choice((1, 1, 2, 4)))

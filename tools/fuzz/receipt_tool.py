@@ -1,11 +1,11 @@
-"""Fuzzer of the verifier of receipts that stands alone (cvm/standalone/verify_receipt.py), in time and in memory.
+"""Fuzzer of the stand-alone verifier of receipts (cvm/standalone/verify_receipt.py), in time and in memory.
 
     python -m tools.fuzz.receipt_tool --count 100000 --seed 1
 
-A case is the four files that the tool reads: a receipt, a program, an archive of inputs, a trace. They are those of the
-test vectors; one or two of them are damaged, or replaced by what is made to be large: archives that inflate to much or
+A case is the four files that the tool reads: a receipt, a program, an archive of inputs, a trace. They come from the
+test vectors. One or two of them are damaged, or replaced by large ones: archives that inflate to much or
 list many members, deep and long msgpack, vast shapes and attributes. The tool must answer with one of its exit codes,
-within `MEBIBYTES` and the time of the harness, and REPRODUCED only what is true.
+within `MEBIBYTES` and the time of the harness, and say REPRODUCED only for true claims.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tools.fuzz.mutation import changed_tree, enlarged_tree, mutate_bytes, packe
 __all__ = ["FUZZER", "MEBIBYTES"]
 
 MEBIBYTES = 256
-"""Memory of the tool at most."""
+"""The most memory of the tool."""
 _CODES = {0: "REPRODUCED", 1: "DIVERGED", 3: "MALFORMED", 4: "TOO_LARGE", 5: "CANNOT_RECOMPUTE"}
 
 
@@ -52,7 +52,7 @@ def _sources() -> list[list[bytes]]:
 
 @lru_cache(maxsize=1)
 def _truths() -> frozenset[bytes]:
-    """Ids of all claims that are true, with and without their traces."""
+    """The ids of all true claims, with and without their traces."""
     claims = [decode_receipt(files[0]).claim for files in _sources()]
     plain = [replace(claim, runs=tuple(replace(run, trace=None) for run in claim.runs)) for claim in claims]
     return frozenset(claim.id() for claim in (*claims, *plain))
@@ -75,7 +75,7 @@ def _damaged_tree(random_: random.Random, data: bytes) -> bytes:
     if kind < 0.25:
         return with_long_list(random_, data)
     tree = msgpack.unpackb(data, strict_map_key=False)
-    if random_.random() < 0.5:  # once: what is enlarged twice is more than a case may be
+    if random_.random() < 0.5:  # only once: a tree that is enlarged twice exceeds the size of a case
         return packed_tree(enlarged_tree(random_, tree))
     for _ in range(random_.choice((1, 1, 2, 3))):
         tree = changed_tree(random_, tree)
@@ -97,7 +97,7 @@ def _damaged_archive(random_: random.Random, data: bytes) -> bytes:
         case 4:
             shape = random_.choice(((3,), (120_000,), (1000, 300)))
             kind = random_.choice((np.int8, np.float16, np.float64, np.uint64))
-            with np.errstate(all="ignore"):  # not all of these numbers are of all these kinds
+            with np.errstate(all="ignore"):  # not every number fits every type
                 array = np.full(shape, random_.choice((0, 1, 5e-324, 1e300)), np.float64).astype(kind)
             return npz_bytes({"x": array})
         case _:
@@ -107,7 +107,7 @@ def _damaged_archive(random_: random.Random, data: bytes) -> bytes:
 
 
 def _directory(random_: random.Random, count: int) -> bytes:
-    """An archive of very many members, of which it may say that they are few."""
+    """An archive of very many members, which may claim to have few."""
     entry = struct.pack("<4s6H3L5H2L", b"PK\x01\x02", 20, 20, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0) + b"x.npy"
     claimed = random_.choice((count, 1, 0))
     end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, claimed, claimed, len(entry) * count, 30, 0)
@@ -115,10 +115,11 @@ def _directory(random_: random.Random, count: int) -> bytes:
 
 
 def _inflating(random_: random.Random) -> bytes:
-    """An archive of zeros, which may claim to be fewer."""
+    """An archive of zeros, which may claim to have fewer."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("x.npy", bytes(random_.choice((2**16, 2**23, 2**25))))
+        # A name alone would be given the time of the day, and the case would not be the same twice.
+        archive.writestr(zipfile.ZipInfo("x.npy"), bytes(random_.choice((2**16, 2**23, 2**25))), zipfile.ZIP_DEFLATED)
     data = bytearray(buffer.getvalue())
     at = int.from_bytes(data[-6:-2], "little") + 24
     data[at : at + 4] = random_.choice((bytes(data[at : at + 4]), b"\x40\0\0\0", b"\0\0\0\1"))
@@ -147,7 +148,7 @@ def examine(case: bytes) -> str:
 
 
 def _most_memory() -> int:
-    """The most MiB that this process ever had; what the system counts for it includes those of who started it."""
+    """The most MiB that this process ever used; the system's own number includes the process that started it."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) // 1024
@@ -163,7 +164,7 @@ def _claim(receipt: bytes) -> bytes | None:
 
 
 def _memory() -> str | None:
-    """A folder in memory, where there is one."""
+    """A folder in memory, if there is one."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 

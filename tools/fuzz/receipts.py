@@ -1,9 +1,10 @@
-"""Fuzzer of receipts and traces: those among the test vectors, with bytes or parts of their tree damaged.
+"""Fuzzer of receipts and traces: those of the test vectors, with damaged bytes or parts of their tree.
 
     python -m tools.fuzz.receipts --count 100000 --seed 1
 
-What is decoded must encode to the same bytes. A receipt of a program that has a vector is verified with it as well: one
-that differs in its claim from the true one must not be reproduced. So is a trace of such a program, with its receipt.
+A receipt or trace that is decoded must encode to the same bytes. A receipt of a program that has a vector is also
+verified with it: if its claim differs from the true one, it must not be reproduced. The same holds for a trace of such
+a program, verified with its receipt.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _traces() -> dict[bytes, tuple[Trace, ...]]:
 
 
 def make(random_: random.Random) -> bytes:
-    """A receipt or a trace with damaged bytes, or written again after a part of it was changed."""
+    """A receipt or a trace with damaged bytes, or written again after one part was changed."""
     data = random_.choice(_files())
     if random_.random() < 0.3:
         return mutate_bytes(random_, data, random_.choice((1, 1, 2, 4)))

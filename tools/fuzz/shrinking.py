@@ -1,6 +1,6 @@
-"""Small programs that still fail: outputs, nodes, terms, extents and constants are left out for as long as they can be.
+"""Small programs that still fail: outputs, nodes, terms, extents and constants are left out as long as possible.
 
-Whoever shrinks gives a function that says whether a program and its inputs still fail in the same way.
+The caller gives a function that says whether a program and its inputs still fail in the same way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Case:
 
     @property
     def size(self) -> tuple[int, int, int, int]:
-        """What shrinking makes smaller: nodes, elements, numbers that are not simple, runs."""
+        """The numbers that shrinking reduces: nodes, elements, numbers that are not simple, runs."""
         arrays = [constant.array() for constant in self.program.constants]
         fed = [one.value.shape for one in self.program.inputs]
         elements = sum(array.size for array in arrays) + sum(int(np.prod(shape)) for shape in fed)
@@ -40,7 +40,7 @@ class Case:
 
 
 _PLAIN = {"padding": 0, "stride": 1, "dilation": 1}
-"""Attributes of windows, and what they are where nothing is asked for."""
+"""Attributes of windows, and their simplest values."""
 
 
 def _windows(node: Node) -> list[tuple[tuple[int, ...], int]]:
@@ -55,7 +55,7 @@ def _weight(array: npt.NDArray[Any]) -> int:
 
 
 def shrunk(case: Case, fails: Callable[[Case], bool], tries: int = 400) -> Case:
-    """The smallest case that was found to fail; ``fails`` is asked at most so often."""
+    """The smallest case that was found to fail; ``fails`` is called at most ``tries`` times."""
     left = tries
     progress = True
     while progress and left > 0:
@@ -87,7 +87,7 @@ def _valid(case: Case) -> bool:
     )
 
 
-# Steps: each gives smaller cases, the smallest first. What is not valid is passed over. ----------------------------
+# Steps: each gives smaller cases, the smallest first. Invalid cases are skipped. -----------------------------------
 
 
 def _fewer_outputs(case: Case) -> Iterator[Case]:
@@ -117,7 +117,7 @@ def _fewer_runs(case: Case) -> Iterator[Case]:
 
 
 def _shorter_ends(case: Case) -> Iterator[Case]:
-    """Outputs taken before their last node."""
+    """Cases whose outputs are taken before their last node."""
     producer = {value.name: node for node in case.program.nodes for value in node.outputs}
     for index, output in enumerate(case.program.outputs):
         node = producer.get(output.value)
@@ -130,7 +130,7 @@ def _shorter_ends(case: Case) -> Iterator[Case]:
 
 
 def _bypassed(case: Case) -> Iterator[Case]:
-    """Nodes left out: their first operand of the same shape replaces their result."""
+    """Cases without one node: its first operand of the same shape replaces its result."""
     shapes = {value.name: value.shape for node in case.program.nodes for value in node.outputs}
     shapes |= {one.value.name: one.value.shape for one in case.program.inputs}
     shapes |= {one.value.name: one.value.shape for one in case.program.state}
@@ -152,7 +152,7 @@ def _fewer_terms(case: Case) -> Iterator[Case]:
 
 
 def _smaller_extents(case: Case) -> Iterator[Case]:
-    """All axes of one extent shortened, wherever that extent occurs."""
+    """Cases in which all axes of one extent are shortened, wherever that extent occurs."""
     shapes = [one.value.shape for one in case.program.inputs] + [one.shape for one in case.program.constants]
     for extent in sorted({n for shape in shapes for n in shape if n > 1}, reverse=True):
         for kept in _parts(extent):
@@ -160,7 +160,7 @@ def _smaller_extents(case: Case) -> Iterator[Case]:
 
 
 def _parts(extent: int) -> Iterator[slice]:
-    """Parts of an axis: single indices of short ones, halves, all but an end."""
+    """Parts of an axis: single indices of short axes, halves, all but one end."""
     if extent <= 8:
         yield from (slice(k, k + 1) for k in range(extent))
     half = extent // 2
@@ -227,7 +227,7 @@ def _rebuilt(
     cut: tuple[int, slice] | None = None,
     constants: dict[str, npt.NDArray[Any]] | None = None,
 ) -> Iterator[Case]:
-    """The case built anew with changes, so that all shapes and intervals are right again; nothing if it is refused."""
+    """The case built again with changes, so that all shapes and intervals are right; nothing if it is refused."""
     try:
         yield _Rebuilding(case, renamed or {}, cut, constants or {}).case()
     except CvmError:
@@ -287,7 +287,7 @@ class _Rebuilding:
 
 
 def _with_extent(value: Any, extent: int, smaller: int) -> Any:
-    """An attribute of extents with another one."""
+    """An attribute of extents, with one extent replaced."""
     if isinstance(value, tuple):
         return tuple(smaller if n == extent else n for n in value)
     return smaller if value == extent and extent > 1 else value
@@ -297,7 +297,7 @@ def _with_extent(value: Any, extent: int, smaller: int) -> Any:
 
 
 def regression_test(case: Case, name: str) -> str:
-    """The text of a test that builds the program and compares native code with NumPy, to be put beside others."""
+    """The text of a test that builds the program and compares native code with NumPy."""
     lines = [f"def test_{name}() -> None:", "    builder = ProgramBuilder()"]
     known: dict[str, str] = {}
     for number, one in enumerate(case.program.inputs):

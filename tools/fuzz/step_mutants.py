@@ -1,8 +1,8 @@
-"""Proofs about ops that are not those of the vectors: names, attributes, lengths, shapes and numbers are changed.
+"""Proofs about changed ops: names, attributes, lengths, shapes and numbers differ from those of the vectors.
 
-Every hash of a changed proof would be wrong, and a judge would see no more than that. So the proof is made whole
-again: the roots of tensors, lists and run are computed from what it holds now, and so are the partials where the op
-still gives any. What speaks against it then is what was changed, or nothing.
+Every hash of a changed proof would be wrong, and a judge would find only that. So all hashes of the proof are computed
+again from its new content: the roots of tensors, lists and run, and the partials if the op still gives any. The only
+fault that remains is the change itself, or none.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _KEYS = (
 
 @dataclass
 class Record:
-    """An op that need not be one."""
+    """An op that may not exist."""
 
     op: str
     attributes: list[tuple[str, AttributeValue]]
@@ -95,7 +95,7 @@ def _number(random_: random.Random, old: int) -> int:
 
 
 def _value(random_: random.Random, old: AttributeValue) -> AttributeValue:
-    """Another value of an attribute: often of its kind."""
+    """Another value of an attribute, often of the same kind."""
     if random_.random() < 0.1:
         return random_.choice((True, 0, 1, "", "half_up", (), (1,), (1, 1), (0,) * 9, (2**62,) * 3_000))
     if isinstance(old, bool):
@@ -215,7 +215,7 @@ def _change_claim(random_: random.Random, proof: StepProof) -> StepProof:
 
 
 def _changed(random_: random.Random, proof: StepProof) -> StepProof:
-    """A proof with one thing changed, whose hashes are wrong."""
+    """A proof with one change, whose hashes are wrong."""
     kind, witness = random_.random(), proof.witness
     if kind < 0.15:
         return _change_claim(random_, proof)
@@ -252,7 +252,7 @@ def _put(roots: tuple[bytes, ...], index: int, root: bytes) -> tuple[bytes, ...]
 
 
 def _with_opening(proof: StepProof, operand: OperandOpening, inputs: Sequence[int]) -> StepProof:
-    """The proof with the root of an operand where its source says that it stands."""
+    """The proof with the root of an operand inserted where its source says that the root is."""
     claim, witness = proof.claim, proof.witness
     if operand.dtype not in (1, 2):
         return proof
@@ -280,7 +280,7 @@ def _with_opening(proof: StepProof, operand: OperandOpening, inputs: Sequence[in
 
 
 def _made(proof: StepProof, operand: OperandOpening, source: ResultSource, number: int, root: bytes) -> StepProof:
-    """The proof with the root of what another op gave in the log."""
+    """The proof with the root of another op's output inserted in the log."""
     roots = _put(source.roots, number - read_op_record(source.record).first, root)
     log = root_of_proof(step_record(source.op, roots), Proof(source.op, proof.claim.op, source.step_path))
     operands = tuple(
@@ -307,7 +307,7 @@ def _with_head(proof: StepProof) -> StepProof:
 
 
 def _with_partials(proof: StepProof) -> StepProof:
-    """The proof of the partials that its step gives; as it is where the step cannot be computed."""
+    """The proof with the partials that its step gives; unchanged if the step cannot be computed."""
     claim, witness = proof.claim, proof.witness
     try:
         course, _ = opened_fold(claim, witness)
@@ -328,7 +328,7 @@ def _with_partials(proof: StepProof) -> StepProof:
 
 
 def whole(proof: StepProof) -> StepProof:
-    """The proof with every hash computed from what it holds."""
+    """The proof with every hash computed from its content."""
     operands = tuple(map(_with_data_root, proof.witness.operands))
     proof = replace(proof, witness=replace(proof.witness, operands=operands))
     try:
@@ -342,11 +342,11 @@ def whole(proof: StepProof) -> StepProof:
 
 
 def mutant(random_: random.Random, proof: StepProof) -> bytes:
-    """A proof with one to three things changed; mostly, all hashes are right again."""
+    """A proof with one to three changes; mostly, all hashes are right again."""
     for _ in range(random_.choice((1, 1, 1, 2, 3))):
         try:
             proof = _changed(random_, proof)
-        except CvmError:  # an earlier change left no record of an op, or none that can be written
+        except CvmError:  # an earlier change left no valid record, or one that cannot be written
             break
     if random_.random() < 0.95:
         proof = whole(proof)

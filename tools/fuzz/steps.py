@@ -1,11 +1,11 @@
-"""Fuzzer of one-step proofs: those among the test vectors, with bytes damaged, or about an op that is another one.
+"""Fuzzer of one-step proofs: those of the test vectors, with damaged bytes, or about a changed op.
 
     python -m tools.fuzz.steps --count 100000 --seed 1
 
-What is decoded must encode to the same bytes. The product's judge and the one that stands alone
-(cvm/standalone/verify_step.py) give one verdict, and one kind of fault. Of the partials of the vectors only the true
-proofs are accepted. What `tools.fuzz.step_mutants` makes is about others, in programs that need not be valid: there
-the judges must agree.
+A proof that is decoded must encode to the same bytes. The product's judge and the stand-alone one
+(cvm/standalone/verify_step.py) must give one verdict, and one kind of fault. For the partials of the vectors, only the
+true proofs are accepted. `tools.fuzz.step_mutants` makes proofs about other partials, in programs that need not be
+valid; for these the judges must agree.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def _true() -> dict[bytes, StepProof]:
 
 @lru_cache(maxsize=1)
 def _partials() -> frozenset[bytes]:
-    """The commitments to the partials of the true proofs, each of which commits to a location in a run as well."""
+    """The commitments to the partials of the true proofs, each of which also commits to a location in a run."""
     return frozenset(proof.claim.partials for proof in _true().values())
 
 
 def make(random_: random.Random) -> bytes:
-    """A proof: as it is, with damaged bytes, with a piece of another one at the same position, or of another op."""
+    """A proof: unchanged, with damaged bytes, with a piece of another proof at the same offset, or about another op."""
     data = random_.choice(_files())
     kind = random_.random()
     if kind < 0.05:
@@ -63,7 +63,7 @@ def make(random_: random.Random) -> bytes:
 
 
 def kind_of(code: str) -> str:
-    """The kind of fault that a code of the product stands for: all that is wrong with an op is one."""
+    """The kind of fault of a code of the product; all faults of an op are one kind."""
     where, _, rule = code.partition(".")
     if where == "ops" or rule in ("op", "attributes", "outputs", "shift", "terms", "divisor"):
         return "op"
@@ -71,7 +71,7 @@ def kind_of(code: str) -> str:
 
 
 def examine(case: bytes) -> str:
-    """Decode a proof, and let both judges look at it."""
+    """Decode a proof, and let both judges judge it."""
     accepted, words = judged(case)
     kind = "" if accepted else words[words.rindex("[") + 1 : -1]
     try:

@@ -1,8 +1,8 @@
-"""Fuzzer of tensor files: random ones of every item type and width, most of them then damaged.
+"""Fuzzer of tensor files: random ones of every item type and width, most of them damaged.
 
     python -m tools.fuzz.tensors --count 100000 --seed 1
 
-A file that is read must have the shape and the number of items that its header says.
+A file that is read must have the shape and the number of items that its header states.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RANGES = ((0.0, 1.0), (-1.0, 1.0), (-0.5, 0.25), (1.0, 0.0), (0.0, float("inf")
 
 
 def tensor_file(random_: random.Random) -> bytes:
-    """A file with a consistent header; its item type, width and range need not go together."""
+    """A file with a consistent header; its item type, width and range may not fit together."""
     rank = random_.choice((0, 1, 2, 2, 3, 4, 8))
     shape = [random_.choice((1, 1, 2, 3, 5)) for _ in range(rank)]
     code = random_.choice(_CODES)

@@ -2,8 +2,8 @@
 
     python -m tools.fuzz.tflite_models --count 10000 --seed 1
 
-A case is the file of a model. Whatever is in it, it is read and lowered, or refused with an error of cvm: with the
-exact meaning, with that of the reference kernels, and as a network of floats, which is read only.
+A case is the file of a model. Whatever it holds, it is read and lowered, or refused with an error of cvm: with the
+exact meaning, with the meaning of the reference kernels, and as a float network, which is only read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EDGES = (0, 1, 2, 127, 255, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 
 
 @lru_cache(maxsize=1)
 def _sources() -> list[bytes]:
-    """Files that are in order: a convolution, a layer with state, and operators with lists of options."""
+    """Valid files: a convolution, a layer with state, and operators with lists of options."""
     image, plane = Tensor((1, 6, 6, 2), "int8", (0.05,), (-3,)), Tensor((1, 3, 3, 4), "int8", (0.4,), (7,))
     weights = Tensor((4, 3, 3, 2), "int8", (0.01, 0.02, 0.03, 0.04), (), 0, np.arange(72).reshape(4, 3, 3, 2) - 36)
     bias = Tensor((4,), "int32", (0.0005, 0.001, 0.0015, 0.002), (), 0, np.array([5, -7, 1000, 0]))
@@ -74,7 +74,7 @@ def _stateful() -> tuple[Graph, Graph]:
 
 
 def _layers() -> Graph:
-    """Layers that the reference kernels compute in ways of their own."""
+    """Layers that the reference kernels compute in their own ways."""
 
     def codes(*shape: int) -> Tensor:
         return Tensor(shape, "int8", (0.1,), (4,))
@@ -160,7 +160,7 @@ def make(random_: random.Random) -> bytes:
 
 
 def examine(case: bytes) -> str:
-    """Read and lower the file in all ways; what the exact one comes to is counted."""
+    """Read and lower the file in all ways; the outcome of the exact way is counted."""
     for read in (partial(tflite.loads, compat="tflite-reference"), partial(tflite.loads, floats=True)):
         with suppress(CvmError):
             graph = read(case).graph

@@ -1,10 +1,10 @@
-"""Fuzzer of the consumer of vectors that stands alone (tools/consume_vectors.py), in time and in memory.
+"""Fuzzer of the stand-alone consumer of vectors (tools/consume_vectors.py), in time and in memory.
 
     python -m tools.fuzz.vector_consumer --count 10000 --seed 1
 
-A case is a file of vectors of the project that is damaged or made large: vast shapes and attributes, deep and long
-msgpack. The tool reads it as a folder of one file, in a process of its own, and must end with exit code 0 or 1 and no
-traceback, within `MEBIBYTES` and `SECONDS`.
+A case is a file of the project's vectors that is damaged or enlarged: vast shapes and attributes, deep and long
+msgpack. The tool reads it as a folder of one file, in a process of its own. It must end with exit code 0 or 1 and
+without a traceback, within `MEBIBYTES` and `SECONDS`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["FUZZER", "MEBIBYTES"]
 
 ROOT = Path(__file__).parents[2]
 MEBIBYTES = 256
-"""Memory of the tool at most."""
+"""The most memory of the tool."""
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,6 @@
-"""NNEF documents of wide inputs and narrow results: one operation, and quantisers of 1 to 16 bits on either side.
+"""NNEF documents with wide inputs and narrow results: one operation, with quantisers of 1 to 16 bits on both sides.
 
-Codes of 9 to 16 bits, signed and unsigned, are what random programs hardly ever had in front of a convolution. All
+Random programs hardly ever have codes of 9 to 16 bits, signed and unsigned, in front of a convolution. All
 forms of quantisers are drawn, symmetric and not, and lists for the channels of weights.
 """
 
@@ -27,14 +27,14 @@ NARROW = (1, 2, 3, 4, 7, 8, 8, 8, 8, 9, 16)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The text of graph.nnef, that of graph.quant, and the numbers of the variables by label."""
+    """The text of graph.nnef, the text of graph.quant, and the numbers of the variables by label."""
 
     text: str
     quantisation: str
     stored: Mapping[str, npt.NDArray[np.float32]]
 
     def write(self, folder: Path) -> None:
-        """The document as a folder."""
+        """Write the document as a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "graph.nnef").write_text(self.text)
         (folder / "graph.quant").write_text(self.quantisation)
@@ -53,7 +53,7 @@ class _Writer:
     inputs: list[str] = field(default_factory=list)
 
     def quantiser(self, magnitude: float, bits: int, channels: int = 1) -> str:
-        """A quantiser of any form for numbers up to about a magnitude."""
+        """A quantiser of any form for numbers up to about ``magnitude``."""
         random = self.random
         low, high = random.choice(((-1.0, 1.0), (0.0, 1.0), (-1.0, 0.0), (-0.1, 1.0), (0.1, 1.0)))
         low, high = (round(end * magnitude * random.uniform(0.8, 1.2), 6) for end in (low, high))
@@ -180,11 +180,11 @@ OPERATIONS: dict[str, Callable[[_Writer, str], str]] = {
     "mul": _binary, "avg_pool": _pool, "max_pool": _pool, "relu": _activation, "leaky_relu": _activation,
     "abs": _activation,
 }  # fmt: skip
-"""What a document is of; convolutions and products are drawn more often than the rest."""
+"""The operations of documents; convolutions and products are drawn more often than the others."""
 
 
 def document(random: Random, operation: str | None = None) -> Document:
-    """A document of an operation, or of any."""
+    """A document of one operation, or of a random one."""
     often = ("conv", "conv", "depthwise", "grouped", "matmul", *OPERATIONS)
     operation = operation or random.choice(often)
     writer = _Writer(random)
@@ -196,7 +196,7 @@ def document(random: Random, operation: str | None = None) -> Document:
 
 
 def compiled(found: Document) -> Program:
-    """The program of a document. Raises `CvmError` where the compiler refuses it."""
+    """The program of a document. Raises `CvmError` if the compiler refuses it."""
     with TemporaryDirectory() as folder:
         found.write(Path(folder))
         return cvm.compile(folder)

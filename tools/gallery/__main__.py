@@ -1,9 +1,9 @@
-"""Try the networks of others and write what happened, from which docs/gallery.md is generated.
+"""Try the networks of others and write the results, from which docs/gallery.md is generated.
 
     python -m tools.gallery FOLDER.. [--only NAME ..] [--timed]
 
-Files are found below the folders by their SHA-256. A network whose file is not there keeps its row. With --timed the
-engine of the file's format runs by turns with ours: leave the machine alone then.
+Files are found below the folders by their SHA-256. A network whose file is missing keeps its row. With --timed the
+engine of the file's format runs by turns with cvm: run nothing else on the machine then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What happens to one network: the commands of a user, one after the other, and what they print.
+"""The results of one network: the commands of a user, one after the other, and their output.
 
 Every command is a process of its own: `cvm compile` or `cvm quantize`, `cvm check` on random codes with FORMAL as the
-judge of drawn elements, and, where the engine of the format is installed, `cvm bench` beside it.
+judge of drawn elements, and, if the engine of the format is installed, `cvm bench` with that engine.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from tools.gallery.weights import with_drawn_weights
 __all__ = ["ENGINES", "JUDGED", "SAMPLES", "measured"]
 
 ENGINES = {"TFLite": ("litert", "ai_edge_litert"), "ONNX": ("onnxruntime", "onnxruntime")}
-"""The engine that belongs to a format, and the module that it comes with."""
+"""The engine of each format, and the module that contains it."""
 
 SAMPLES = 4
-"""Samples of random data for `cvm quantize`."""
+"""How many random samples `cvm quantize` gets."""
 
 JUDGED = 200
-"""Elements that FORMAL computes, spread over all tensors."""
+"""How many elements FORMAL computes, spread over all tensors."""
 
 _SECONDS = 300
-"""How long a command may take."""
+"""The most seconds that a command may take."""
 
 
 def measured(network: Network, file: Path, timed: bool) -> dict[str, Any]:
-    """The row of the network in results.json; ``timed`` runs the engine of its format by turns with ours."""
+    """The row of the network in results.json; ``timed`` runs the engine of its format by turns with cvm."""
     with tempfile.TemporaryDirectory(prefix="cvm-gallery-") as folder:
         program, inputs = Path(folder, "model.cvm"), Path(folder, "inputs.npz")
         if network.weights == "drawn":
@@ -69,7 +69,7 @@ def measured(network: Network, file: Path, timed: bool) -> dict[str, Any]:
 
 
 def _said(arguments: list[str]) -> dict[str, Any]:
-    """The JSON document that a command prints; a command that takes too long, or none, is an error of its own."""
+    """The JSON document that a command prints; a command that takes too long, or prints none, gives an error."""
     command = [sys.executable, "-m", "cvm", *arguments, "--json"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
@@ -87,7 +87,7 @@ def _message(error: dict[str, Any], file: Path) -> str:
 
 
 def _facts(program: Path, inputs: Path) -> dict[str, Any]:
-    """Facts about a program, for which codes are drawn and written to ``inputs``."""
+    """Facts about a program; random codes for it are written to ``inputs``."""
     verified = load_verified(program)
     codes = random_inputs(verified.program, 1)
     np.savez(inputs, **dict(codes))  # type: ignore[arg-type]

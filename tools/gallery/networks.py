@@ -1,4 +1,4 @@
-"""The networks of the gallery: the list in networks.toml, checked."""
+"""The networks of the gallery: the checked content of networks.toml."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _KEYS = {"name", "what", "source", "path", "licence", "sha256", "way", "weights"
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A file of others.
+    """A file made by others.
 
     ``source`` and ``path`` say where it is published, ``sha256`` which bytes are meant. ``way`` is the command that
-    makes a program of it: "compile" for a file that is quantised, "quantize" with random data for one of floats;
-    ``options`` are further arguments of that command. ``weights`` is "drawn" for a file that has none of its own
+    makes a program from it: "compile" for a quantised file, "quantize" with random data for a float file;
+    ``options`` are further arguments of that command. ``weights`` is "drawn" for a file without weights of its own
     (`tools.gallery.weights`).
     """
 
@@ -51,7 +51,7 @@ def networks() -> list[Network]:
 
 
 def read(text: str) -> list[Network]:
-    """As `networks`, from a text of TOML: groups of networks, each with its source and licence."""
+    """As `networks`, but from a TOML text: groups of networks, each with its source and licence."""
     found = []
     for group in tomllib.loads(text)["group"]:
         shared = {key: value for key, value in group.items() if key != "network"}

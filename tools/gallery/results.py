@@ -12,7 +12,7 @@ RESULTS = Path(__file__).with_name("results.json")
 
 
 def rows() -> dict[str, dict[str, Any]]:
-    """The rows that were measured, in the order of the list."""
+    """The measured rows, in the order of the list."""
     if not RESULTS.is_file():
         return {}
     return {row["name"]: row for row in json.loads(RESULTS.read_text(encoding="utf-8"))}

@@ -1,8 +1,8 @@
-"""Random weights for a published architecture whose file says nothing about weights but their shapes.
+"""Random weights for a published architecture whose file states only the shapes of its weights.
 
-The light models of the onnx package make every weight with ConstantOfShape. The weights that are drawn for them are
-those that training would begin with: filters of normal numbers with the variance 2 / fan-in (He et al. 2015), scales
-of normalisation 1/2, so that sums over residual branches stay small, variances 1, biases and means 0.
+The light models of the onnx package make every weight with ConstantOfShape. The drawn weights are those with which
+training would begin: normal filters with the variance 2 / fan-in (He et al. 2015), normalisation scales
+of 1/2, so that sums over residual branches stay small, variances of 1, biases and means of 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def with_drawn_weights(data: bytes, seed: int = 0) -> bytes:
             kept.append(node)
     del graph.node[:]
     graph.node.extend(kept)
-    model.ir_version = max(model.ir_version, 8)  # before 4, what is stored had to be an input as well
+    model.ir_version = max(model.ir_version, 8)  # before version 4, every initializer had to be an input as well
     found: bytes = model.SerializeToString()
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterator
@@ -26,8 +27,8 @@ INTRODUCTION = """\
 Generated from signatures and docstrings by `tools/generate_pages.py`; do not edit.
 
 `import cvm` takes some hundredths of a second: each name is imported when it is first used. Names that are on no page
-are not public. Graphs that are built in Python are on [webnn.md](webnn.md) and [openvx.md](openvx.md), errors on
-[errors.md](errors.md); [threads.md](threads.md) says what several threads may do at once.
+are not public. [webnn.md](webnn.md) and [openvx.md](openvx.md) describe graphs that are built in Python,
+[errors.md](errors.md) lists the errors, and [threads.md](threads.md) says what several threads may do at once.
 
 ```python
 import numpy as np
@@ -54,7 +55,7 @@ print(verdict.answer, "at level", verdict.level)
 REPRODUCED at level trace
 ```
 
-One operation can be run by itself, on any executor:
+You can run one operation by itself, on any executor:
 
 ```python
 import cvm
@@ -76,7 +77,7 @@ CLASSES: tuple[type, ...] = (
     cvm.Session, Port, cvm.Result, Program, Receipt, Verdict, Quantized, Settings, Goal, Calibration, CvmError,
     Location,
 )  # fmt: skip
-"""The classes of the package, and those that its functions take and give."""
+"""The classes of the package, and the classes that its functions take and return."""
 
 
 def page() -> str:
@@ -99,39 +100,40 @@ def page() -> str:
 
 
 def where(kind: type) -> str:
-    """The name of a class as it is imported."""
+    """The name under which callers import a class."""
     if getattr(cvm, kind.__name__, None) is kind:
         return f"cvm.{kind.__name__}"
     return f"{kind.__module__}.{kind.__name__}"
 
 
 def constructor(kind: type) -> str:
-    """The signature of a class that callers make: not of errors, nor of what only functions give."""
+    """The signature of a class that callers construct; empty for errors and for classes that only functions return."""
     made = kind in (cvm.Session, Settings, Goal)
     return signature(kind, where(kind)) + "\n" if made else ""
 
 
 def fields_of(kind: type) -> list[Field[Any]]:
-    """The public fields of a data class whose signature is not shown."""
+    """The public fields of a data class, if its signature is not shown."""
     shown = not is_dataclass(kind) or constructor(kind)
     return [] if shown else [one for one in fields(kind) if not one.name.startswith("_")]
 
 
 def typed(annotation: Any) -> str:
-    """A type as it is written."""
+    """A type as Python source writes it."""
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties that a class defines itself, with a docstring."""
-    for name, member in vars(kind).items():
+    """The public methods and properties with a docstring that a class defines, or a data class that it extends."""
+    extended = [base for base in kind.__bases__ if is_dataclass(base)]
+    for name, member in itertools.chain.from_iterable(vars(one).items() for one in (*extended, kind)):
         plain = member.__func__ if isinstance(member, staticmethod | classmethod) else member
         if not name.startswith("_") and (inspect.isfunction(plain) or isinstance(plain, property)) and plain.__doc__:
             yield name, plain
 
 
 def signature(item: Callable[..., Any], name: str) -> str:
-    """A signature as a block, one parameter a line where one line does not hold it."""
+    """A signature as a text block; if it does not fit on one line, it has one parameter per line."""
     found = inspect.signature(item)
     pieces: list[str] = []
     for one in found.parameters.values():

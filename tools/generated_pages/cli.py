@@ -19,10 +19,10 @@ INTRODUCTION = """\
 Generated from the declarations in `cvm/cli` by `tools/generate_pages.py`; do not edit.
 
 Results go to stdout, everything else to stderr. With `--json` the result is one JSON document on one line, with the
-key `version` (now 1); a command that fails prints `{"version": 1, "error": {"class", "code", "message", "location"}}`,
-where `code` is stable and `location` has those of `file`, `line`, `column`, `tensor` and `op` that are known. Files are
-written whole or not at all; a link stands for the file that it leads to. Into a pipe or a character device, such as
-`/dev/stdout`, bytes are written as they are.
+key `version` (now 1). A command that fails prints `{"version": 1, "error": {"class", "code", "message", "location"}}`,
+where `code` is stable and `location` holds `file`, `line`, `column`, `tensor` and `op` as far as they are known. Files
+are written whole or not at all; a link stands for its target. If the target is a pipe or a character device, such as
+`/dev/stdout`, the bytes are written into it.
 
 | exit code | |
 |---|---|
@@ -48,7 +48,7 @@ FILES = {
     "cvm dispute play": "program dispute",
     "cvm dispute verify-step": "program dispute",
 }
-"""The sets of files (tools/page_files.py) that the examples of a command find, where it is not ``program``."""
+"""The sets of files (tools/page_files.py) that the examples of a command need, if it is not ``program``."""
 
 NOT_RUN = {
     "--ray": "needs a Ray cluster; tests/audit/test_cluster.py runs one",
@@ -57,13 +57,13 @@ NOT_RUN = {
     "~/": "writes into the home folder; tests/cli/test_habits.py tries every shell",
     "--compare": "needs other engines (extra bench); tests/bench/test_engines.py tries them",
 }
-"""Words of the examples that are not run, and why."""
+"""Words in examples that are not run, and the reason."""
 
 EXITS = {
     "cvm dispute locate mine.trace theirs.trace --program model.cvm": " # exits with 1",
     "cvm dispute locate mine.npz theirs.npz --program model.cvm": " # exits with 1",
 }
-"""The exit codes of examples that find something."""
+"""The exit codes of examples that do not exit with 0."""
 
 
 def page() -> str:

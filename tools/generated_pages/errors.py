@@ -16,22 +16,22 @@ INTRODUCTION = """\
 
 Generated from the source of `cvm` by `tools/generate_pages.py`; do not edit.
 
-Every error that a user can cause is of a class of `cvm.errors`, or of one that derives from it, and has a code, which
-does not change once it is released; a message, whose words may; and a location: file, line and column, tensor, op, as
-far as they are known. The command line prints the message and the code in brackets; with `--json` it prints
-`{"error": {"class", "code", "message", "location"}}`. From Python, `error.code` and `error.location` say the same, and
-`error.errors` lists independent errors that were found together.
+Every error that a user can cause has a class of `cvm.errors`, or one derived from it. It has a code, which
+does not change once it is released, and a message, whose words may change. It also has a location: file, line and
+column, tensor and op, as far as they are known. The command line prints the message and the code in brackets; with
+`--json` it prints `{"error": {"class", "code", "message", "location"}}`. From Python, `error.code` and
+`error.location` give the same, and `error.errors` lists independent errors that were found together.
 
-Why it is raised:
+The class says why an error is raised:
 
 | class | exit code | |
 |---|---|---|
 """
 
 NOTES = """
-The tables have all codes, by what comes before the first dot. `<name>` in a code and `{name}` in a message stand for
-what only a run knows; several messages of one code are shown by one of them. A code that is not here is a defect:
-please report it.
+The tables list all codes, by the part before the first dot. `<name>` in a code and `{name}` in a message stand for
+words that only a run knows. If one code has several messages, the table shows one of them. A code that is not here is a
+defect: please report it.
 """
 
 
@@ -56,15 +56,15 @@ def page() -> str:
 
 
 def family(item: Raised) -> str:
-    """What comes before the first dot of a code."""
+    """The part of a code before the first dot."""
     return "any format" if item.code.startswith("<") else item.code.partition(".")[0]
 
 
 def advice(code: str) -> str:
-    """What to do about a code: the sentence for the longest beginning of it that has one.
+    """What to do about a code: the sentence for the longest beginning of the code that has a sentence.
 
     Raises:
-        KeyError: there is none.
+        KeyError: no beginning of the code has a sentence.
 
     """
     beginning = max((one for one in ADVICE if code.startswith(one)), key=len, default=None)

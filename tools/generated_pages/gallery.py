@@ -1,4 +1,4 @@
-"""The page ``docs/gallery.md``: networks of others, and what happened to each."""
+"""The page ``docs/gallery.md``: networks made by others, and what happened to each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _INTRODUCTION = """\
 
 Generated from `tools/gallery` by `tools/generate_pages.py`; do not edit.
 
-These files were made by other people for other engines. None of them is part of this project; each is named by its
-source, its licence and the SHA-256 of its bytes. `python -m tools.gallery FOLDER..` looks for the files below folders
+Other people made these files for other engines. None of them is part of this project; the page names each by its
+source, its licence and the SHA-256 of its bytes. `python -m tools.gallery FOLDER..` finds the files below folders
 by their digests and tries each of them again.
 
 {summary}
@@ -31,16 +31,16 @@ How to read the tables:
   `quantize` is `cvm quantize --random {samples}`, for a file of floats: quantisers come from {samples} samples of
   random numbers. The program is as exact as any other; its ranges fit random numbers, not photographs.
 * **Seconds**: the whole command, start of Python included, on two cores of a shared machine.
-* **Exact**: tensors of the document whose codes are proven to be those of exact arithmetic, of all of them. Where some
-  are not, the bound is the largest proven distance, in codes.
-* **SQNR**: the outputs of the program beside those of the file in float64, on the samples, least of all outputs. Empty
-  for files that are quantised: there the file itself says what is rounded.
+* **Exact**: how many of the document's tensors have codes that are proven to be those of exact arithmetic. If some
+  do not, the bound is the largest proven distance, in codes.
+* **SQNR**: the outputs of the program against those of the file in float64, on the samples, for the worst output. Empty
+  for quantised files, since the file itself says what is rounded.
 * **Agree**: the native executor and NumPy gave equal bytes for every tensor on random codes, and FORMAL confirmed up
   to {judged} elements drawn from all of them.
 * **Engine**: median time of the file's own engine (LiteRT, ONNX Runtime; on the file as it is, one thread) divided by
-  that of our native executor, by turns in one run: more than 1 is in favour of `cvm`.
+  that of our native executor, by turns in one run. A number above 1 means that `cvm` is faster.
 
-The accuracy of networks for which there is data here stands in [calibration.md](calibration.md).
+[calibration.md](calibration.md) gives the accuracy of the networks for which there is data.
 """
 
 

@@ -26,16 +26,16 @@ _INTRODUCTION = """\
 
 Generated from the declarations in `cvm/graph` by `tools/generate_pages.py`; do not edit.
 
-A graph is what every front end makes and lowering reads: operations on tensors of real numbers, each rounded once where
-its result carries a quantiser. Its operations are declared once, in the notation of NNEF: names, inputs, attributes
-with types and default values, results and meaning in `cvm/graph/*.nnef`, constraints and result shapes in
-`cvm/graph/shapes`. Front ends may leave out what has a default value; it is filled in when the operation is made.
-*Formats* are those whose reader names the operation. *Lowers* says whether the integer program computes exactly the
-codes that the operation means.
+A graph is what every front end makes and lowering reads: operations on tensors of real numbers. Each result that
+carries a quantiser is rounded once. The operations are declared once, in the notation of NNEF: names, inputs,
+attributes with types and default values, results and meaning in `cvm/graph/*.nnef`, constraints and result shapes in
+`cvm/graph/shapes`. A front end may leave out an attribute that has a default; it is filled in when the operation is
+made. *Formats* are those whose reader emits the operation. *Lowers* says whether the integer program computes exactly
+the codes that the operation means.
 
 ## What is verified
 
-After every front end and after calibration, in one walk over the operations (`cvm/graph/verifier.py`):
+`cvm/graph/verifier.py` checks a graph after every front end and after calibration, in one walk over the operations:
 
 | rule | what holds |
 |---|---|
@@ -83,7 +83,7 @@ def _text(value: object) -> str:
 
 
 def _formats() -> dict[str, list[str]]:
-    """The formats whose readers name each operation, or use what names it in the modules that readers share."""
+    """The formats whose readers name each operation, directly or through a shared function that names it."""
     found: dict[str, list[str]] = {name: [] for name in declarations()}
     for file in FILES[:2]:
         for item in operations_of(file):
@@ -103,14 +103,14 @@ def _formats() -> dict[str, list[str]]:
 
 
 def _shared() -> dict[str, tuple[set[str], set[str]]]:
-    """What each function that readers share says: its strings, and the names that it uses."""
+    """For each function that readers share: the strings in it, and the names that it uses."""
     files = [_CVM / "graph" / "builder.py", *(_CVM / "frontends" / "common").rglob("*.py")]
     trees = [ast.parse(file.read_text("utf-8")) for file in files]
     return {node.name: _words(node) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def _words(source: Path | ast.AST) -> tuple[set[str], set[str]]:
-    """The strings in a file or a function, and the names that it imports or uses; of a file no names of its own."""
+    """The strings in a file or a function, and the names that it imports or uses; for a file, no names of its own."""
     nodes = list(ast.walk(ast.parse(source.read_text("utf-8")) if isinstance(source, Path) else source))
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     names = {

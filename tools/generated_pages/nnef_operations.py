@@ -15,19 +15,19 @@ Generated from the declarations beside the lowering rules in `cvm/lowering` by
 `tools/generate_pages.py`; do not edit. `cvm ops --nnef` prints the same.
 
 A quantised document has an exact meaning: arithmetic on reals, rounded once at every tensor that carries a quantiser.
-*exact* says that the integer program computes exactly those codes, whatever the shapes, attributes and quantisers.
-*bounded* says that the compiler reports for each such tensor by how many codes it may differ, and the last column why
-there is no proof that it never does. *refused* says that a document with the operation does not compile.
+*exact* means that the integer program computes exactly those codes, whatever the shapes, attributes and quantisers.
+*bounded* means that the compiler reports for each such tensor by how many codes it may differ; the last column says why
+it is not proven to be exact. *refused* means that a document with the operation does not compile.
 
-Of the {count} operations {exact} are exact, {bounded} bounded{names}, {refused} refused.
+Of the {count} operations, {exact} are exact, {bounded} bounded{names} and {refused} refused.
 """
 
 _REFUSALS = """
 ## What is refused
 
-What cannot be lowered is refused when compiling, with the tensor, the location in the document and the reason; nothing
-is approximated instead. The conditions of one operation, error code `lowering.operation`, stand in the table
-above. These are the other codes, which any operation may lead to:
+A document that cannot be lowered exactly or within a bound is refused when compiling, with the tensor, the location in
+the document and the reason; nothing is approximated instead. The table above has the conditions of each operation,
+error code `lowering.operation`. Any operation may lead to these other codes:
 
 | code | when |
 |---|---|

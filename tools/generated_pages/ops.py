@@ -27,48 +27,49 @@ Generated from the declarations in `cvm/ops` by `tools/generate_pages.py`; do no
 
 All tensors are int32, row-major, of 1 to 8 dimensions, each of extent 1 or more; no element is -2^31. A *parameter* is
 an int64 constant. The {count} ops stand in the order of the document "Operator Math Formalization"; extension ops come
-last. A call that breaks a rule is invalid: `ops.<op>.arity` (number of inputs), `ops.<op>.shape` (an input
-that no tensor can be), `ops.<op>.attribute.<name>`, or `ops.<op>.C<n>`, the rules below. In them N is the number of
-dimensions of the first input and M that of the second, n_i and m_i are their extents, unless said otherwise.
+last. A call that breaks a rule is invalid: `ops.<op>.arity` (number of inputs), `ops.<op>.shape` (an input of a shape
+that no tensor can have), `ops.<op>.attribute.<name>`, or `ops.<op>.C<n>`, the rules below. In the rules, N is the
+number of dimensions of the first input and M that of the second; n_i and m_i are their extents, unless said otherwise.
 
 This page says what each op computes and what a verifier derives from it; [verifier.md](verifier.md) says what a
-verifier does with a whole program. Together they suffice to write one: `tests/independent/verifier.py` was.
+verifier does with a whole program. Both suffice to write a verifier: `tests/independent/verifier.py` was written so.
 
 ## How to read this page
 
-**Formula** is the definition that FORMAL, the reference, states and computes; labels such as (E13) are decisions of
+**Formula** is the definition of FORMAL, the reference, which also computes it; labels such as (E13) are decisions of
 `formal/ERRATA.md`. All integers are unbounded.
 
 **Shape** and **gas** are lines of Python. `X.shape` is the shape of the operand X and `X.size` the number of its
 elements, 0 for an operand that is absent; attributes stand under their names. `a // b` is the floor of the quotient
-and `a % b` what is left, at least 0 for b > 0. `broadcast` aligns shapes at the right and takes the larger extent of
-each axis, a missing one being 1. The gas of an op is 1, the elements read, the elements written, and work; it depends
-on shapes and attributes only. Tests evaluate these lines on drawn calls and compare them with the declarations.
+and `a % b` the remainder, at least 0 for b > 0. `broadcast` aligns shapes at the right and takes the larger extent of
+each axis; a missing axis has extent 1. The gas of an op is 1, the elements read, the elements written, and work. It
+depends on shapes and attributes only. Tests evaluate these lines on drawn calls and compare them with the declarations.
 
 **Interval** says which interval a verifier derives for each element of the result. R(X) is the range of the operand
 X: its bounds, as [verifier.md](verifier.md#5-ranges) defines them, with the words *hull*, *per channel*, *made to
-fit*. Where the interval is given by lines of Python, `X.lo` and `X.hi` are the bounds of an element, the operands are
-first made to fit 2^18 bounds or as many as all of them have, counted as those of their broadcast, and the
-lines hold for each bound of that broadcast. `clip(x, lo, hi)` is max(lo, min(x, hi)), `quotient(a, b)` the quotient
-truncated toward zero, `rounded(v, s, rounding)` is v / 2^s and `ratio(a, b, rounding)` a / b, rounded as `requantize`
-and `quotient` say. What the lines give may exceed int32: then the call is refused with `program.range`.
+fit*. If lines of Python give the interval, `X.lo` and `X.hi` are the bounds of an element, and the lines hold for each
+bound of the operands' broadcast. Before that, the operands are made to fit 2^18 bounds, or the number of bounds of all
+operands together if that is more; the bounds of their broadcast are counted. `clip(x, lo, hi)` is max(lo, min(x, hi)),
+`quotient(a, b)` the quotient truncated toward zero, `rounded(v, s, rounding)` is v / 2^s and `ratio(a, b, rounding)`
+a / b, rounded as `requantize` and `quotient` say. If the result of the lines exceeds int32, the call is refused with
+`program.range`.
 
-**Checks** are in order: the first one that fails is reported. Those of every op are left out here: that inputs exist
-(`program.undefined`) and are tensors or parameters as said (`program.kind`) follows on the arity; sizes and gas
-(`limit.*`) follow on the constraints on shapes; `program.range` is last ([verifier.md](verifier.md#4-nodes)).
+**Checks** are in order: the first one that fails is reported. Checks that all ops share are left out. After the arity,
+a verifier checks that inputs exist (`program.undefined`) and are tensors or parameters as declared (`program.kind`);
+after the constraints on shapes, sizes and gas (`limit.*`); last, `program.range` ([verifier.md](verifier.md#4-nodes)).
 
 **Example** is computed by FORMAL and verified when this page is made. "By channel" lists the bounds along the channel
 axis.
 
 ### Common formulas
 
-Those of all reduce ops:
+All reduce ops share these:
 
 ```text
 {reduce}
 ```
 
-Those of all broadcast ops, and the index that aligns an operand with the result:
+All broadcast ops share these; the second one is the index that aligns an operand with the result:
 
 ```text
 {broadcast}
@@ -76,7 +77,7 @@ Those of all broadcast ops, and the index that aligns an operand with the result
 {aligned}
 ```
 
-The number of an index among all, which `flatten`, `reshape` and `take` use:
+`flatten`, `reshape` and `take` use the number of an index among all indices:
 
 ```text
 {flatten_index}

@@ -1,4 +1,4 @@
-"""A generated page: its file, its text, and where the numbers begin that were measured."""
+"""A generated page: its file, its text, and the heading of the part that holds measured numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 class Page:
     """A page of docs/: a text that is the same on every machine and, below ``heading``, numbers measured on one.
 
-    ``text`` gives the first part. A page without a ``heading`` has no second part; ``measure`` makes that part anew.
+    ``text`` returns the first part. A page without a ``heading`` has no second part; ``measure`` measures that part.
     """
 
     name: str
@@ -29,17 +29,17 @@ class Page:
         return DOCS / self.name
 
     def written(self) -> str:
-        """The page as it is in its file; empty where there is no file."""
+        """The text of the file; empty if the file does not exist."""
         return self.file.read_text(encoding="utf-8") if self.file.is_file() else ""
 
     def fresh(self) -> bool:
-        """Whether the file has the text of now. The numbers are not compared."""
+        """Whether the file has the current text. The measured numbers are not compared."""
         if self.heading:
             return self.written().startswith(self.text() + self.heading)
         return self.written() == self.text()
 
     def write(self, measure: bool = False) -> None:
-        """Write the file. The numbers stay as they are, unless ``measure`` asks for new ones or there are none."""
+        """Write the file. Measured numbers are kept, unless ``measure`` asks for new ones or there are none."""
         text = self.text() + self.heading
         kept = self.written().partition(self.heading)[2] if self.heading else ""
         if self.measure is not None and (measure or not kept):

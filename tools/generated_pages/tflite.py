@@ -1,4 +1,4 @@
-"""The page ``docs/tflite.md``: what models of TFLite mean, what is refused, and the operators that are read."""
+"""The page ``docs/tflite.md``: what models of TFLite mean, what is refused, and the operators that cvm reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ cvm compile model.tflite -o model.cvm
 cvm run model.cvm -i image=photo.npy -o result.npz
 ```
 
-Models of floats, or quantised in part, become programs by
+Float models, and models that are quantised in part, become programs with
 `cvm quantize model.tflite -i data.npz -o model.cvm` ([calibration.md](calibration.md)).
 
 From Python: `cvm.compile("model.tflite")`. `cvm report model.tflite -i images.npy` measures what the rounding costs.
@@ -36,23 +36,23 @@ From Python: `cvm.compile("model.tflite")`. `cvm report model.tflite -i images.n
 ## Meaning
 
 * A model means exact arithmetic on real numbers, rounded once for every tensor that has a scale. Code q stands for
-  (q - zero point) * scale, where the scale is the rational that its 32 bits are; a number gets the nearest code, of
-  two the greater. TFLite's kernels round several times on the way, each release in its own places, and so give other
-  codes now and then.
-* Channels stay last at the border, as the file has them. Names of inputs and outputs are those of the first signature,
-  else of the tensors.
-* Resource variables, and the variable tensors of SVDF, are state of the program; their first values come from the
+  (q - zero point) * scale, where the scale is the rational that its 32 bits are. A number gets the nearest code; a tie
+  gets the greater code. TFLite's kernels round several times, each release at other points, and so give other codes now
+  and then.
+* Channels stay last for inputs and outputs, as in the file. Inputs and outputs have the names of the first signature,
+  or, without a signature, of the tensors.
+* Resource variables, and the variable tensors of SVDF, are state of the program. Their first values come from the
   subgraph that CALL_ONCE runs, or are zero. A read sees what was assigned before it in the same run.
 * Integers without a scale are integers. Shapes and indices that follow from constants are computed when compiling.
-* Where the scales of a constant name an axis of another extent, and one axis alone has theirs, that axis is taken:
-  some converters write a wrong number.
+* If the scales of a constant name an axis with another extent, and exactly one axis has the extent of the list, that
+  axis is used: some converters write a wrong number.
 * `--compat tflite-reference` computes the integers of TFLite's reference kernels instead (below).
 
 ## Refused
 
-Sparse and string tensors; control flow; operators and custom operators that are not in the table;
-scales per axis of tensors that are computed; shuffled weights. The message names the operator by its number and name,
-and the tensor. Offsets and lengths of the file are checked before anything is allocated.
+cvm refuses sparse and string tensors; control flow; operators and custom operators that are not in the table;
+scales per axis of computed tensors; shuffled weights. The message names the operator by its number and name,
+and the tensor. Offsets and lengths in the file are checked before anything is allocated.
 
 ## Operators
 
@@ -66,17 +66,17 @@ _REFERENCE = """\
 
 `cvm compile model.tflite -o model.cvm --compat tflite-reference`, or `cvm.compile("model.tflite",
 compat="tflite-reference")`, gives the codes of TFLite's reference kernels (those of TFLite 2.14 with the resolver
-`BUILTIN_REF`), byte for byte: whoever has devices with such kernels can check what they say, with receipts and
-disputes. Scales become multipliers of 31 bits as TFLite's floats of 64 or 32 bits give them, products are rounded
-twice, of ties of the second time away from zero, ADD and SUB shift by 20 bits first, averages divide codes, and
-exponentials and reciprocals of softmax are fixed-point polynomials. All of it is computed by ops of the machine, and
+`BUILTIN_REF`), byte for byte. So people who have devices with such kernels can check their results, with receipts and
+disputes. Scales become multipliers of 31 bits, as TFLite derives them in floats of 64 or 32 bits. Products are rounded
+twice, the second time with ties away from zero. ADD and SUB shift by 20 bits first, averages divide codes, and
+exponentials and reciprocals of softmax are fixed-point polynomials. Ordinary ops compute all of it, and
 every tensor is proven exact, as the kernel defines it. Kernels that are optimised for a processor, and other
 releases, may give other codes now and then.
 
-Operators that are not in the table are refused by name, and so are codes of 16 bits of operators that have such a
-kernel but are not convolutions, transposed or not, FULLY_CONNECTED, ADD, SUB, MUL or RESIZE_BILINEAR. TFLite's own
-constraints hold: where a kernel needs one scale for all its tensors, other scales are refused. A shift to the left that
-leaves 32 bits, which a kernel does not define, is computed without the loss.
+Operators that are not in the table are refused by name. Codes of 16 bits are refused too, except for convolutions,
+transposed or not, FULLY_CONNECTED, ADD, SUB, MUL and RESIZE_BILINEAR, if the operator has such a kernel. TFLite's own
+constraints hold: if a kernel needs one scale for all its tensors, other scales are refused. If a shift to the left
+leaves 32 bits, which a kernel does not define, no bits are lost.
 
 | operator | what its kernel computes |
 |---|---|

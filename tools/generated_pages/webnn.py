@@ -1,4 +1,4 @@
-"""The page ``docs/webnn.md``: what the builder runs, its rulings, and tables per operator."""
+"""The page ``docs/webnn.md``: what the builder runs, its decisions, and tables per operator."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _INTRODUCTION = """\
 Generated from the declarations in `cvm/frontends/webnn` by `tools/generate_pages.py`; do not edit.
 
 `cvm.webnn` is the graph-builder API of the [Web Neural Network API](https://www.w3.org/TR/webnn/) for graphs of
-integers and for quantised graphs. A graph of floats becomes a quantised one by calibration, with representative
-inputs: it is no WebNN implementation, whose results are floats to the last digits.
+integers and for quantised graphs. Calibration with representative inputs makes a quantised graph from a graph of
+floats. So it is not a full WebNN implementation, whose results would be floats to the last digits.
 
 ```python
 import numpy as np
@@ -36,48 +36,50 @@ graph.program.save("graph.cvm")  # an ordinary program
 print(graph.explain())  # what each call became
 ```
 
-`graph.quantized_graph` is the graph of real numbers that the program computes: `cvm.reference.Reference` evaluates it
+`graph.quantized_graph` is the graph of real numbers that the program computes. `cvm.reference.Reference` evaluates it
 in float64, and `cvm.report.compare` says, tensor by tensor, what the rounding costs (`clip=True` keeps the clipping).
 
 Methods have the specification's names in snake_case; camelCase works too. Options are keywords, or one dictionary with
-the specification's names: `builder.conv2d(x, w, {"padding": [1, 1, 1, 1], "inputLayout": "nhwc"})`. A NumPy array is a
-constant wherever an operand is taken. Operands have Python's operators (`2 * x + w`, `-x`, `x @ w`, `x ** 2`, `x < y`;
-not `==`, and `/` of real ones alone), in which a number becomes a constant of the operand's type. `create_tensor` takes
-an MLTensorDescriptor, `create_context` an MLContextOptions, `read_tensor` and `write_tensor` buffers of bytes.
-`context.lost` is a future that `destroy` resolves: `await context.lost`, or `context.lost.add_done_callback(..)`;
-graphs and tensors of the context are destroyed with it, programs are not. What the specification throws as TypeError is
-`MLTypeError`, a TypeError and a ValueError, whose message names label, operand, rule and section. A valid graph that
-the machine does not run is a `NotSupportedError` at `build`, which says what to do instead.
+the specification's names: `builder.conv2d(x, w, {"padding": [1, 1, 1, 1], "inputLayout": "nhwc"})`. Wherever an operand
+is expected, a NumPy array is a constant. Operands have Python's operators (`2 * x + w`, `-x`, `x @ w`, `x ** 2`,
+`x < y`; not `==`, and `/` for real operands only); a number in them becomes a constant of the operand's type.
+`create_tensor` takes an MLTensorDescriptor, `create_context` an MLContextOptions, `read_tensor` and `write_tensor`
+buffers of bytes. `context.lost` is a future that `destroy` resolves: `await context.lost`, or
+`context.lost.add_done_callback(..)`. `destroy` also destroys the context's graphs and tensors, but not their programs.
+Where the specification throws TypeError, cvm raises `MLTypeError`, a TypeError and a ValueError, whose message names
+label, operand, rule and section. A valid graph that cvm cannot run raises `NotSupportedError` at `build`; the message
+says what to do instead.
 
 ## Meaning
 
 * A quantised graph means the exact real-number graph, rounded half to even once at every `quantizeLinear`. Scales and
-  other float constants are the exact rationals that they are. Between `dequantizeLinear` and `quantizeLinear` any
-  number of operators may stand; a float value that no `quantizeLinear` ends is refused at build.
-* A float input is read through `quantizeLinear`, a float output given through `dequantizeLinear`: both run on the host,
-  exactly, outside of the program, whose inputs and outputs are the integers.
-* 8-bit integers wrap in two's complement; `integer_overflow="error"` refuses graphs where they may. Integers of 32 and
-  64 bits must be proven to fit -(2^31 - 1) .. 2^31 - 1, the integers of the machine: `input(.., value_range=(lo, hi))`
-  promises a range, which every run checks. It may go beyond where the calls that read the input give the same for the
-  nearest integer of the machine (`sign`, `relu`, `clamp`); inputs that are indices alone need no promise. Unsigned
-  results that are outputs wrap below zero.
+  other float constants are the exact rationals that they are. Any number of operators may stand between
+  `dequantizeLinear` and `quantizeLinear`. A float value that ends in no `quantizeLinear` is refused at build.
+* A float input is read through `quantizeLinear`, and a float output is given through `dequantizeLinear`. Both run on
+  the host, exactly, outside the program, whose inputs and outputs are the integers.
+* 8-bit integers wrap in two's complement; `integer_overflow="error"` refuses graphs where they may wrap. Integers of 32
+  and 64 bits must be proven to fit -(2^31 - 1) .. 2^31 - 1, the machine integers. `input(.., value_range=(lo, hi))`
+  promises a range, which every run checks. The range may exceed the machine integers if all calls that read the input
+  give the same result for the nearest machine integer (`sign`, `relu`, `clamp`). Inputs that are only read as indices
+  need no promise. Unsigned results that are outputs wrap below zero.
 * x / 0 is 0; a negative power of an integer is the truncated quotient. Of equal items `argMin` and `argMax` give the
-  first index. A negative index counts from the end, one that is out of range is clamped (be it beyond 32 bits), a
-  constant one of a scatter refused; of equal indices a scatter keeps the last in row-major order. Linear resampling of
-  integers is rounded once, half to even.
-* `softmax` without an axis takes the last one. NaN as a bound of `clamp` is none, and so is Infinity; -Infinity as its
+  first index. A negative index counts from the end. An index out of range is clipped, also beyond 32 bits; a
+  constant one of a scatter is refused. Of equal indices a scatter keeps the last one in row-major order. Linear
+  resampling of integers is rounded once, half to even.
+* `softmax` without an axis uses the last axis. NaN and Infinity as a bound of `clamp` mean no bound; -Infinity as its
   `minValue` is a TypeError.
-* Scales and zero points must be constant, of the rank of what they scale, and positive. `strict_scale_rank=False` takes
-  lower ranks, aligned at the last axis, `allow_negative_scale=True` negative scales. The zero point may be left out.
+* Scales and zero points must be constant, have the rank of the tensor that they scale, and be positive.
+  `strict_scale_rank=False` accepts lower ranks, aligned at the last axis; `allow_negative_scale=True` accepts negative
+  scales. The zero point may be left out.
 * Functions of one number are correctly rounded for every code. Norms, logarithms of sums, and normalisation by mean and
-  variance are decided exactly, in integers; `softmax` and `reduceLogSumExp` of many items within the bound that
+  variance are decided exactly, in integers. `softmax` and `reduceLogSumExp` of many items are within the bound that
   `explain()` gives.
 * A `quantizeLinear` to int32 or uint32 must be proven not to reach +-(2^31 - 1).
 
 ## Graphs of floats
 
-`build` with samples of the inputs finds the quantisers that a graph has not, and says how far its outputs are from
-float64 then:
+If `build` gets samples of the inputs, it finds the quantisers that the graph does not have, and says how far the
+outputs then are from float64:
 
 ```python
 import numpy as np
@@ -93,23 +95,23 @@ print(graph.quantization_errors["y"])  # error at most 0.00.., .. dB over 32 sam
 context.compute(graph, samples[0])["y"]  # float32, quantised and dequantised on the host
 ```
 
-* Quantisers that the graph has are kept, integers stay exact, and what lies between two quantisers is exact, too. An
-  input, and every result that lowering cannot carry on as it is, gets a quantiser; sums of products go on unrounded
-  into clipping and into constants that are added or multiplied. Weights of products are rounded per channel.
+* Quantisers of the graph are kept, integers stay exact, and so are tensors between two quantisers. Each input, and
+  every result that lowering cannot use without rounding, gets a quantiser. Sums of products are not rounded before
+  clipping, or before constants that are added or multiplied. Weights of products are rounded per channel.
 * `bits=` (8), `weight_bits=`, `per_channel=` (True), `method=` ("minmax") and `percentile=` are those of
   [calibration.md](calibration.md). Numbers beyond those of the samples are clipped: the samples must be representative.
-* `lstm`, `gru` and their cells are written out step by step; sums before an activation, its results and states are
-  rounded. The output gate of an LSTM sees the cell state of before through its peephole, as the specification's
-  decomposition has it (ONNX: the new one).
-* A divisor of both signs gets codes of which none stands for zero. A cast of floats to integers truncates what the
-  codes stand for, clipped to the type. A negative number to a power whose exponent is computed has the sign of the
-  integer that is next to the exponent.
-* NaN and infinities are refused, in samples, constants, or on the way.
+* `lstm`, `gru` and their cells are expanded step by step. Sums before an activation, its results, and states are
+  rounded. Through its peephole, the output gate of an LSTM reads the old cell state, as in the specification's
+  decomposition (ONNX: the new one).
+* A divisor of both signs gets codes of which none stands for zero. A cast of floats to integers truncates the numbers
+  that the codes stand for and clips them to the type. If the exponent of a power is computed and its base is negative,
+  the result has the sign for the integer nearest to the exponent.
+* NaN and infinities are refused, in samples, constants and computed tensors.
 
 ## Operators
 
-*integer*: on integers, and on real numbers inside of a quantised region. *real*: inside of a quantised region alone.
-*calibrated*: built where `build` gets samples.
+*integer*: on integers, and on real numbers inside a quantised region. *real*: only inside a quantised region.
+*calibrated*: built if `build` gets samples.
 *refused*: validated, but refused at build; the remark says what to do instead. ANY stands for all of {everything}.
 The largest rank is 8.
 
@@ -121,13 +123,13 @@ The largest rank is 8.
 _CONFORMANCE = """
 ## Cases of the web platform tests
 
-What became of {cases} cases, which `tools/webnn_conformance.py` replays where they are: *equal* is equal in every bit,
-run as they are (integers, quantised graphs and single quantisers). *in order*: cases of floats whose operator only
-moves or compares its items, equal when they are run on integers of the same order. *refused*: with the error of the
-builder, and why. A graph of floats is refused whatever its operator is, where `build` gets no samples; with its own
-inputs as samples (`--floats`) it is within the error that it states. What quantised graphs give is what the tests of
-the project check, against models in rationals and intervals. The types int4 and uint4, which the specification has not,
-are held in int8 and uint8, with a `clamp` to their range after `quantizeLinear`.
+`tools/webnn_conformance.py` replays {cases} cases on a machine that has them; this table says what became of each. In
+*equal* cases every bit is equal (integers, quantised graphs and single quantisers). In *in order* cases, an operator of
+floats only moves or compares its items, and the result is equal on integers of the same order. *refused* cases raise
+the error of the builder, with the reason. If `build` gets no samples, every graph of floats is refused; with the case's
+own inputs as samples (`--floats`), a graph is within the error that it states. The tests of the project check the
+results of quantised graphs, against models in rationals and intervals. The types int4 and uint4 are not in the
+specification; they are held in int8 and uint8, with a `clamp` to their range after `quantizeLinear`.
 
 | operator | cases | equal | of these quantised graphs | in order | refused |
 |---|---|---|---|---|---|
@@ -135,7 +137,7 @@ are held in int8 and uint8, with a `clamp` to their range after `quantizeLinear`
 
 
 def markdown(record: Mapping[str, Mapping[str, Any]]) -> str:
-    """The page. ``record`` says of each set of cases how many there are, are equal and are refused, and why."""
+    """The page. ``record`` says for each set of cases how many there are, how many are equal or refused, and why."""
     rows = (_row(name, operator) for name, operator in OPERATORS.items())
     page = _INTRODUCTION.replace("{everything}", ", ".join(DATA_TYPES)) + "".join(rows)
     return page + _conformance(record)

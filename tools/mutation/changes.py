@@ -1,10 +1,10 @@
-"""The mutants of a module as changes of its text, one location at a time.
+"""The mutants of a module as changes of its text, one spot at a time.
 
 A change has a key that survives edits elsewhere: the module, the function, the old text of the changed lines and the
-new one (and a number, where a function has the same change more than once).
+new one (and a number, if a function has the same change more than once).
 
-Not changed, since no result depends on it: texts (so no docstring, message or ``__all__``), annotations and type
-aliases, decorators, imports, blocks for type checkers, what is raised, messages of assertions, arguments of error
+Some code is not changed, since no result depends on it: texts (docstrings, messages, ``__all__``), annotations and type
+aliases, decorators, imports, blocks for type checkers, raised errors, messages of assertions, arguments of error
 constructors, arguments called ``note``, ``label``, ``message`` or ``description``, and functions that only explain or
 estimate (`EXPLAINING`).
 """
@@ -26,9 +26,9 @@ EXPLAINING = {
     *("explain", "explained", "note", "_note", "cost", "estimate", "_estimate"),
     *("__repr__", "__str__", "__rich_repr__"),
 }
-"""Functions whose results are read by people, or choose among plans that give the same bytes."""
+"""Functions whose results only people read, or that choose among plans with the same bytes."""
 TEXTS = {"note", "label", "message", "description"}
-"""Keyword arguments that are texts."""
+"""Keyword arguments that hold texts."""
 ERRORS = {"Malformed", "Invalid", "Unsupported", "LimitExceeded", "Mismatch", "Location"}
 """Constructors of errors and of their parts, besides those whose name ends in Error."""
 _SPELLED = {
@@ -37,13 +37,13 @@ _SPELLED = {
     "FloorDiv": "//", "Mod": "%", "Pow": "**", "LShift": "<<", "RShift": ">>", "BitAnd": "&", "BitOr": "|",
     "BitXor": "^", "MatMult": "@",
 }  # fmt: skip
-"""Class of an operator -> how it is written."""
+"""The text of an operator, by its class."""
 _ATOMS = (ast.Name, ast.Constant, ast.Call, ast.Subscript, ast.Attribute, ast.List, ast.Tuple, ast.Dict, ast.Set)
 
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """What names a change: stable while the function and the changed lines stay as they are."""
+    """The name of a change: it stays the same while the function and the changed lines do."""
 
     module: str
     """Path of the file below the root, with slashes."""
@@ -59,12 +59,12 @@ class Key:
 
 @dataclass(frozen=True)
 class Change:
-    """One mutant of a module. ``start`` and ``end`` delimit, in bytes, what ``text`` replaces."""
+    """One mutant of a module. ``text`` replaces the bytes from ``start`` to ``end``."""
 
     key: Key
     line: int
     lines: tuple[int, ...]
-    """The lines of the statement that it stands in, without those of statements below that one."""
+    """The lines of the statement with the change, without those of statements inside it."""
     imported: bool
     """Whether the statement runs when the module is imported."""
     start: int
@@ -74,7 +74,7 @@ class Change:
 
 @dataclass(frozen=True)
 class _Scope:
-    """Where the walk is: the function's name, and whether its statements run on import and it returns integers."""
+    """The state of the walk: the function's name, whether its statements run on import, whether it returns integers."""
 
     function: str = "<module>"
     imported: bool = True
@@ -93,7 +93,7 @@ def mutated(source: bytes, change: Change) -> bytes:
 
 
 def changes(module: str, source: bytes) -> list[Change]:
-    """All changes of a module, in the order of its text. Some may give no program: the parser says so."""
+    """All changes of a module, in the order of its text. Some may not parse; the parser tells."""
     walk = _Walk(module, source)
     walk.statements(ast.parse(source).body, _Scope())
     return walk.found
@@ -178,14 +178,14 @@ class _Walk:
         self.found.append(Change(key, line, scope.lines, scope.imported, start, end, text))
 
     def _lines(self, start: int, end: int, text: bytes) -> str:
-        """The whole lines that a span belongs to, with ``text`` instead of the span, without indentation."""
+        """The whole lines around a span, with ``text`` in place of the span, without indentation."""
         first = self._source.rfind(b"\n", 0, start) + 1
         last = self._source.find(b"\n", end)
         found = self._source[first:start] + text + self._source[end : last if last >= 0 else None]
         return "\n".join(line.strip() for line in found.decode("utf-8").splitlines())
 
     def _respelled(self, node: ast.expr, other: ast.expr) -> tuple[int, int, bytes]:
-        """The smallest span that turns ``node`` into ``other``, and the text for it: an operator where it is one."""
+        """The smallest span that changes ``node`` into ``other``, and its new text; just an operator if possible."""
         found: tuple[int, int, bytes] | None = None
         match node, other:
             case ast.Compare(), ast.Compare(comparators=comparators) if comparators == node.comparators:
@@ -203,7 +203,7 @@ class _Walk:
         return *self._span(node), (text if simple else f"({text})").encode("utf-8")
 
     def _operator(self, left: ast.expr, right: ast.expr, old: ast.AST, new: ast.AST) -> tuple[int, int, bytes] | None:
-        """The operator between two operands and another one for it; None where it does not stand out."""
+        """The operator between two operands and its replacement; None if the text does not show it clearly."""
         start, end = self._span(left)[1], self._span(right)[0]
         pattern = re.escape(_SPELLED[type(old).__name__]).replace(r"\ ", r"\s+")
         matches = list(re.finditer(pattern.encode(), self._source[start:end]))
@@ -212,7 +212,7 @@ class _Walk:
         return start + matches[0].start(), start + matches[0].end(), _SPELLED[type(new).__name__].encode()
 
     def _span(self, node: ast.expr) -> tuple[int, int]:
-        """Where a node stands in the text, in bytes."""
+        """The span of a node in the text, in bytes."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self._starts[node.lineno - 1] + node.col_offset, self._starts[node.end_lineno - 1] + node.end_col_offset
@@ -223,7 +223,7 @@ def _below(scope: _Scope, name: str) -> str:
 
 
 def _header(statement: ast.stmt) -> tuple[int, ...]:
-    """The lines of a statement, of a compound one those before its body."""
+    """The lines of a statement; for a compound statement, the lines before its body."""
     assert statement.end_lineno is not None
     body = getattr(statement, "body", None) or getattr(statement, "cases", None)
     if not body:
@@ -240,7 +240,7 @@ def _is_error(node: ast.AST) -> bool:
 
 
 def is_program(source: bytes) -> bool:
-    """Whether the parser takes a text."""
+    """Whether the parser accepts a text."""
     try:
         ast.parse(source)
     except SyntaxError:

@@ -141,4 +141,4 @@ _REASONS: dict[tuple[str, str], tuple[str, ...]] = {
 EQUIVALENT: dict[tuple[str, str], str] = {
     (op, name): reason for (op, reason), names in _REASONS.items() for name in names
 }
-"""(op, mutant) -> why it is the same function."""
+"""The reason why a mutant is the same function, by (op, mutant)."""

@@ -1,4 +1,4 @@
-"""Which mutants an op has: every replacement at every node of the functions that its meaning consists of."""
+"""The mutants of an op: every replacement at every node of the functions that contribute to its meaning."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tools.mutation.operators import replacements, results
 __all__ = ["Mutant", "mutants", "nodes", "replaced", "sources"]
 
 INFRASTRUCTURE = {"Tensor", "Stored", "elements", "indices", "stored", "materialize"}
-"""What tensors are, in formal.tensor: the same for every op, and not the meaning of any."""
+"""The tensor classes of formal.tensor: the same for every op, and not part of an op's meaning."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change to one function: ``name`` says which, ``tree`` is the whole module with it."""
+    """One change to one function: ``name`` identifies it, ``tree`` is the whole module with the change."""
 
     name: str
     module: str
@@ -68,7 +68,7 @@ def _meaning(module: str, name: str, modules: dict[str, ast.Module]) -> list[tup
 
 
 def _homes(module: str, modules: dict[str, ast.Module]) -> dict[str, str]:
-    """The functions that a module can name, and the module that each is defined in."""
+    """The functions that a module can name, with the module that defines each."""
     homes = {}
     for item in modules[module].body:
         if isinstance(item, ast.FunctionDef):

@@ -1,7 +1,7 @@
-"""Mutations: what can be changed at one node of a syntax tree so that the result is still a program.
+"""Mutations: the changes at one node of a syntax tree after which the result is still a program.
 
-Every operator takes a node and gives others that may replace it: another comparison, another arithmetic operation, a
-number one off, swapped branches, min for max, a bound or an axis one further, another result.
+Every operator takes a node and yields its replacements: another comparison, another arithmetic operation, a
+number that differs by one, swapped branches, min for max, a bound or an axis that is one greater, another result.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def replacements(node: ast.AST) -> Iterator[ast.expr]:
         case ast.BinOp(left=left, op=op, right=right):
             for changed in _ARITHMETIC[type(op)]:
                 yield ast.BinOp(left, changed(), right)
-            if isinstance(op, ast.FloorDiv):  # rounded up instead of down
+            if isinstance(op, ast.FloorDiv):  # rounds up instead of down
                 yield ast.UnaryOp(ast.USub(), ast.BinOp(ast.UnaryOp(ast.USub(), left), ast.FloorDiv(), right))
         case ast.BoolOp(op=op, values=values):
             yield ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
@@ -81,12 +81,12 @@ def replacements(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _further(bound: ast.expr | None) -> ast.expr | None:
-    """A bound one further; none stays none."""
+    """A bound that is one greater; a missing bound stays missing."""
     return None if bound is None else ast.BinOp(bound, ast.Add(), ast.Constant(1))
 
 
 def results(result: ast.expr) -> Iterator[ast.expr]:
-    """Other results instead of an element: one more, one less, the negative. (Numbers are changed as such.)"""
+    """Other results in place of an element: one more, one less, the negative. (Numbers are changed as numbers.)"""
     if isinstance(result, ast.Constant):
         return
     yield ast.BinOp(result, ast.Add(), ast.Constant(1))

@@ -1,8 +1,8 @@
-"""Which tests are run on a mutant: those that run its lines, the fastest first, within a budget.
+"""The tests that are run on a mutant: those that run its lines, the fastest first, within a budget.
 
-Where the lines run on import, or no test is known to run them, the tests of the files that import the module count:
-first those that run any other line of it. Of a test with parameters one case comes before the second case of any, so
-that a budget is not spent on many cases of one test.
+If the lines run on import, or no test is known to run them, the tests of the files that import the module are used:
+first those that run any other line of it. One case of each parametrised test comes before the second case of any, so
+that the budget is not spent on many cases of one test.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["Budget", "planned"]
 
 @dataclass(frozen=True)
 class Budget:
-    """What the tests of one mutant may take together; a first test is always run."""
+    """The most tests, and seconds of tests, for one mutant; a first test is always run."""
 
     tests: int
     seconds: float
 
 
 def planned(change: Change, recorded: Iterable[Recording], budget: Budget) -> dict[str, float]:
-    """The tests for a change and their seconds, in the order in which they run; none: its lines are not covered."""
+    """The tests for a change and their seconds, in the order of running; none if no test runs its lines."""
     module = change.key.module
     seconds: dict[str, float] = {}
     first: set[str] = set()
@@ -45,7 +45,7 @@ def planned(change: Change, recorded: Iterable[Recording], budget: Budget) -> di
 
 
 def _ordered(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
-    """The fastest first, one case of each test before the second case of any."""
+    """The tests, the fastest first, one case of each test before the second case of any."""
     seen: Counter[str] = Counter()
     ranks: dict[str, int] = {}
     for name in sorted(tests, key=lambda name: (seconds[name], name)):

@@ -1,8 +1,8 @@
-"""A plugin of pytest that writes down how tests end, how long they take and, if asked, which lines each runs.
+"""A plugin of pytest that records how tests end, how long they take and, if asked, which lines each runs.
 
-Settings come from the environment: ``MUTATION_RESULT`` is the file to write; ``MUTATION_COVER`` lists folders, one a
-line, whose lines are recorded with the package coverage; ``MUTATION_MEMORY`` limits the address space, in bytes.
-Lines that run outside of any test, when modules are imported, stand under the empty name.
+Settings come from the environment: ``MUTATION_RESULT`` is the file to write. ``MUTATION_COVER`` lists folders, one per
+line, whose lines are recorded with the package coverage. ``MUTATION_MEMORY`` limits the address space, in bytes.
+Lines that run outside any test, when modules are imported, are recorded under the empty name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _start()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Lines that run from here belong to this test."""
+    """Assign the lines that run from here on to this test."""
     if _coverage is not None:
         _coverage.switch_context(item.nodeid)
     result = yield
@@ -54,7 +54,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """The time of each phase; a test passed if its call did and no phase failed."""
+    """Add the time of each phase; a test passed if its call passed and no phase failed."""
     _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
     if report.failed:
         _failed.add(report.nodeid)

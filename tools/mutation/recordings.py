@@ -1,7 +1,7 @@
-"""Which tests run which lines: one recording per test file, kept in a folder until the file or a line's module changes.
+"""Which tests run which lines: one recording per test file, valid until the file or a line's module changes.
 
-A test that runs the code in a process of its own leaves no lines, and is not found for them. What a fixture of a
-module or session runs counts for the first test that asks for it.
+A test that runs the code in another process records no lines, so it is not found for them. Lines that a fixture of a
+module or session runs count for the first test that uses it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tools.mutation.runner import run_tests
 __all__ = ["Recording", "digest", "needs_coverage", "recordings", "test_files"]
 
 needs_coverage = "the package coverage is not installed: install the extra `mutation`"
-"""Why no lines can be recorded."""
+"""The reason why no lines can be recorded."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What the tests of one file ran."""
+    """The lines that the tests of one file ran."""
 
     file: str
     source: str
@@ -32,14 +32,14 @@ class Recording:
     sources: Mapping[str, str]
     """The digest of each module that has lines here."""
     seconds: Mapping[str, float]
-    """The seconds that each test takes; only tests that passed."""
+    """The seconds of each test that passed."""
     lines: Mapping[str, Mapping[str, list[str]]]
-    """Module -> line -> tests that run it; the empty name: when modules are imported."""
+    """For each module and line, the tests that run it; the empty name stands for imports."""
     complete: bool = True
-    """Whether the run came to its end in time."""
+    """Whether the run ended in time."""
 
     def tests(self, module: str, lines: Iterable[int]) -> set[str]:
-        """The tests that run one of the lines; the empty name if these run on import."""
+        """The tests that run one of the lines; the empty name is among them if a line runs on import."""
         known = self.lines.get(module, {})
         return {name for line in lines for name in known.get(str(line), ())}
 
@@ -50,7 +50,7 @@ def digest(source: bytes) -> str:
 
 
 def _digest(path: Path) -> str:
-    """The digest of a file; of a missing one, an empty text."""
+    """The digest of a file; an empty text for a missing file."""
     return digest(path.read_bytes()) if path.is_file() else ""
 
 
@@ -72,9 +72,9 @@ def recordings(
     timeout: float,
     say: Callable[[str], None],
 ) -> list[Recording]:
-    """The recordings of test files, made where there is none in ``store`` that is still true.
+    """The recordings of test files. Those that are missing from ``store``, or no longer valid there, are made.
 
-    Raises RuntimeError where one must be made and coverage is missing.
+    Raises RuntimeError if one must be made and coverage is missing.
     """
     store.mkdir(parents=True, exist_ok=True)
     kept = {file: _kept(root, packages, file, store) for file in files}

@@ -1,7 +1,7 @@
 """Running tests in a folder of their own: a copy of the tree in which one module at a time is changed.
 
-The working tree is never changed. Next to the copy stands a link to the ``shared`` folder beside the tree, which some
-tests read. Compiled native code goes to an empty folder of each run, examples of hypothesis likewise.
+The working tree is never changed. Beside the copy stands a link to the ``shared`` folder beside the tree, which some
+tests read. Each run has its own empty folders for compiled native code and for examples of hypothesis.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SKIPPED = ("__pycache__", "*.egg-info", "build", "dist", "bench-results")
 
 @dataclass(frozen=True)
 class Finished:
-    """How a run of tests ended. ``code`` is that of pytest; None: the time was over."""
+    """How a run of tests ended. ``code`` is pytest's exit code; None: it took too long."""
 
     code: int | None
     seconds: float
@@ -35,7 +35,7 @@ class Finished:
     """The seconds of each test that passed."""
     failed: tuple[str, ...]
     lines: Mapping[str, Mapping[str, list[str]]]
-    """File -> line -> tests that ran it, if lines were recorded."""
+    """For each file and line, the tests that ran it, if lines were recorded."""
     output: str
 
 
@@ -96,7 +96,7 @@ def run_tests(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and those that it started, which are one group."""
+    """End the process and those that it started; they are one process group."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -106,7 +106,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 class Copy:
-    """A copy of the tree that ends with the ``with`` block."""
+    """A copy of the tree that exists until the end of the ``with`` block."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -129,12 +129,12 @@ class Copy:
     def run(
         self, tests: Sequence[str], timeout: float, memory: int | None, changed: tuple[str, bytes] | None = None
     ) -> Finished:
-        """Run tests, with the text of one module replaced; the first failure ends a run with a change."""
+        """Run tests, with the text of one module replaced; a run with a change ends at the first failure."""
         if changed is None:
             return run_tests(self.folder, tests, timeout, memory)
         path = self.folder / changed[0]
         original = path.read_bytes()
-        # The compiled module tells by size and second of change alone whether it is old: a mutant may have both.
+        # Python detects a stale compiled module only by size and second of change, which a mutant may share.
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
             compiled.unlink()
         path.write_bytes(changed[1])

@@ -1,4 +1,4 @@
-"""Loading a mutated FORMAL beside the real one, and judging it by the vectors of an op."""
+"""Loading a mutated FORMAL beside the real one, and judging it with the vectors of an op."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cvm.vectors import OpCase
 __all__ = ["SECONDS", "compiled", "killer", "loaded"]
 
 SECONDS = 20
-"""A mutant that takes longer is killed."""
+"""A mutant that takes longer than this counts as killed."""
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Gives the modules of FORMAL from code objects."""
+    """Loads the modules of FORMAL from code objects."""
 
     def __init__(self, codes: Mapping[str, CodeType]) -> None:
         self._codes = codes
@@ -61,7 +61,7 @@ def loaded(codes: Mapping[str, CodeType]) -> ModuleType:
 
 
 def killer(codes: Mapping[str, CodeType], cases: Sequence[OpCase]) -> str | None:
-    """The first case whose outputs a FORMAL with these codes does not give; None if it gives all."""
+    """The first case whose outputs a FORMAL made of these codes does not give; None if it gives all."""
     before = signal.signal(signal.SIGALRM, _late)
     signal.alarm(SECONDS)
     try:
@@ -69,7 +69,7 @@ def killer(codes: Mapping[str, CodeType], cases: Sequence[OpCase]) -> str | None
         return next((case.id for case in cases if not _gives(registry, case)), None)
     except TimeoutError:
         return "(took too long)"
-    except Exception as error:  # a mutant may do anything; one that cannot be loaded has not survived
+    except Exception as error:  # a mutant may raise anything; one that cannot be loaded is killed
         return f"({type(error).__name__} while loading)"
     finally:
         signal.alarm(0)
@@ -81,7 +81,7 @@ def _late(number: int, frame: FrameType | None) -> None:
 
 
 def _gives(registry: Any, case: OpCase) -> bool:
-    """Whether the op gives the outputs of a case; raising counts as not."""
+    """Whether the op gives the outputs of a case; an exception counts as no."""
     stored: Callable[..., Any] = registry.tensor.stored
     try:
         result = registry.OPS[case.op](

@@ -1,7 +1,7 @@
-"""What became of mutants: the log, the table of accepted ones, and what is printed.
+"""The verdicts on mutants: the log, the table of accepted mutants, and the printed summary.
 
-The log has a JSON object per line and mutant, so that a run can be broken off and taken up again. An entry counts as
-long as the module's text is the one that was changed. The table of accepted mutants (`accepted.toml`) names those that
+The log has a JSON object per line and mutant, so a run can be interrupted and continued. An entry is valid while
+the module's text is the one that was changed. The table of accepted mutants (`accepted.toml`) names mutants that
 no test can kill because they compute the same, each with its reason; an entry that is killed, or that names no mutant,
 is an error.
 """
@@ -22,7 +22,7 @@ from tools.mutation.changes import Change, Key, mutated
 __all__ = ["Entry", "Log", "Verdict", "accepted", "difference", "problems", "table"]
 
 Verdict: TypeAlias = Literal["killed", "timeout", "survived", "not covered"]
-"""A test failed; the tests did not end in time, which counts as killed; all passed; no test runs the lines."""
+"""A test failed; the tests took too long, which counts as killed; all tests passed; no test runs the lines."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Entry:
 
     @property
     def killed(self) -> bool:
-        """Whether the tests notice."""
+        """Whether the tests noticed the mutant."""
         return self.verdict in ("killed", "timeout")
 
 
 class Log:
-    """The entries of a file, of each mutant the last."""
+    """The entries of a file; for each mutant the last one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,7 +54,7 @@ class Log:
             try:
                 fields = json.loads(line)
             except json.JSONDecodeError:
-                continue  # the end of a run that was broken off while it wrote
+                continue  # the end of a run that was interrupted while it wrote
             entry = Entry(**{**fields, "key": Key(**fields["key"])})
             self._entries[entry.key, entry.source] = entry
 
@@ -84,9 +84,9 @@ def accepted(path: Path) -> dict[Key, str]:
 
 
 def problems(entries: Iterable[Entry], reasons: Mapping[Key, str], existing: Mapping[str, set[Key]]) -> list[str]:
-    """What makes a run fail: survivors that are not accepted, and accepted mutants that are killed or do not exist.
+    """The reasons why a run fails: unaccepted survivors, and accepted mutants that are killed or do not exist.
 
-    ``existing`` are all mutants of each module that was looked at; a module that is gone has none.
+    ``existing`` holds all mutants of each examined module; a module that no longer exists has none.
     """
     found = [f"survived: {entry.key}" for entry in entries if entry.verdict == "survived" and entry.key not in reasons]
     found += [
@@ -103,9 +103,9 @@ def problems(entries: Iterable[Entry], reasons: Mapping[Key, str], existing: Map
 
 
 def table(rows: Mapping[str, Sequence[Entry]], reasons: Mapping[Key, str]) -> str:
-    """A row per package, and one for all; of an equivalent mutant nothing is expected, so it counts apart.
+    """A row per package, and one for all. Equivalent mutants are counted separately, since no test can kill them.
 
-    The rate is that of the killed among those that are not equivalent, uncovered ones included.
+    The rate is the share of killed mutants among those that are not equivalent, uncovered ones included.
     """
     titles = ("mutants", "killed", "timeout", "equivalent", "survived", "uncovered", "rate")
     lines = [_row("package", titles)]

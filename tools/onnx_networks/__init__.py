@@ -1,1 +1,1 @@
-"""Networks as ONNX models, quantised by ONNX Runtime's tools; and how far that runtime is from their exact meaning."""
+"""Networks as ONNX models, quantised by ONNX Runtime's tools; and the distance of that runtime from their meaning."""

@@ -1,4 +1,4 @@
-"""A float ONNX model while it is written: nodes, and constants from a fixed seed."""
+"""Builds a float ONNX model: nodes, and constants from a fixed seed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Net:
         return self._shared[values]
 
     def weights(self, *shape: int, spread: float | None = None) -> str:
-        """Random weights, normal, of the spread that keeps numbers at their size."""
+        """Random normal weights with the spread that keeps the size of numbers."""
         fan = int(np.prod(shape[1:])) if len(shape) > 2 else shape[0]
         deviation = spread if spread is not None else (2 / fan) ** 0.5
         return self.constant(self.random.normal(0, deviation, shape), "weights")

@@ -1,4 +1,4 @@
-"""Networks of `images` and `sequences` as ``onnxruntime.quantization.quantize_static`` writes them, in every form.
+"""Networks of `images` and `sequences`, quantised by ``onnxruntime.quantization.quantize_static`` in every form.
 
     python -m tools.onnx_networks.family              compiles all of them, and prints a table
     python -m tools.onnx_networks.family gpt --save d  one network, its files in the folder d
@@ -39,7 +39,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What the quantiser is asked for; bits of activations and of weights."""
+    """The options of the quantiser, and the bits of activations and weights."""
 
     name: str
     format: str
@@ -61,7 +61,7 @@ FORMS = tuple(
 
 
 def data(model: onnx.ModelProto, count: int, seed: int = 1) -> list[dict[str, Array]]:
-    """So many samples of all inputs: normal numbers, words of fifty, a mask."""
+    """``count`` samples of all inputs: normal numbers, words out of fifty, a mask."""
     random = np.random.default_rng(seed)
     found = []
     for _ in range(count):
@@ -76,12 +76,12 @@ def data(model: onnx.ModelProto, count: int, seed: int = 1) -> list[dict[str, Ar
 
 
 def quantised(model: onnx.ModelProto, form: Form) -> onnx.ModelProto:
-    """The model as the library writes it in one form, after the preparation that the library advises."""
+    """The model as the library quantises it in one form, after the preparation that the library recommends."""
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
-        """What the library takes."""
+        """The data reader that the library expects."""
 
         def __init__(self) -> None:
             self._items: Iterator[dict[str, Any]] = iter(data(model, 8))
@@ -119,7 +119,7 @@ def _tried(name: str, form: Form, folder: Path) -> str:
 
 
 def table() -> str:
-    """How exactly the files of each network compile, by format and bits of activations."""
+    """How exactly the models of each network compile, by format and bits of activations."""
     lines = [
         "What `onnxruntime.quantization.quantize_static` writes of small networks of well-known architectures, per",
         "tensor and per channel, signed and unsigned (`python -m tools.onnx_networks.family`). LSTM and GRU are",

@@ -1,11 +1,11 @@
-"""The node tests of the package onnx through the float reference: within a tolerance, or refused with a reason.
+"""The node tests of the package onnx on the float reference: within a tolerance, or refused with a reason.
 
     python -m tools.onnx_networks.float_cases [--json]
 
 Every node test is read as `cvm quantize` reads a model, with floats, and evaluated by `cvm.reference.Reference` in
-float64. The expectations of the package are float32 or coarser: a result agrees where it is no farther than atol + rtol
-* |expected| from them, by `TOLERANCES` of its operator, and integers and truth values where they are equal. Inputs that
-the reader wants to be constant are made so.
+float64. The package's expectations are float32 or coarser. A result agrees if its distance from them is at most atol +
+rtol * |expected|, by `TOLERANCES` of its operator; integers and truth values must be equal. Inputs that
+the reader requires to be constant are made constant.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLAIN = (1e-5, 1e-6)
 HALF = (2e-3, 1e-3)
 
 TOLERANCES: Mapping[str, tuple[float, float]] = MappingProxyType({"AveragePool": (1e-5, 1e-4)})
-"""Of operators whose expectations are coarser than that, written out with four digits: rtol and atol."""
+"""rtol and atol of operators whose expectations are coarser, because they are written out with four digits."""
 
 EXCLUDED: Mapping[str, str] = MappingProxyType(
     dict.fromkeys(
@@ -47,14 +47,14 @@ EXCLUDED: Mapping[str, str] = MappingProxyType(
         "the test takes the extent of the result before it is rounded down; ONNX Runtime takes the extent, as we do",
     )
 )
-"""Tests that are run nowhere, and why."""
+"""Tests that are not run, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class FloatOutcome:
-    """What became of a test: "near", "far", "error", "sequence", "excluded", or the code of the refusal.
+    """The outcome of a test: "near", "far", "error", "sequence", "excluded", or the code of the refusal.
 
-    ``difference`` is by how much a far one is beyond its tolerance.
+    ``difference`` says by how much a result exceeds its tolerance.
     """
 
     name: str
@@ -84,7 +84,7 @@ def examine_floats(case: Any) -> FloatOutcome:
                 if not more:
                     return FloatOutcome(case.name, op, error.code, error.message)
                 constant |= more
-            except Exception as error:  # whatever it is, it is no refusal
+            except Exception as error:  # any other exception is no refusal
                 return FloatOutcome(case.name, op, "error", f"{type(error).__name__}: {error}")
         for value, given, wanted in zip(graph.output, found, outputs, strict=True):
             far = _distance(op, given, array_of(wanted))
@@ -102,14 +102,14 @@ def _evaluated(model: Any, data: Mapping[str, Any], constant: set[str]) -> list[
 
 
 def _numbers(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Types of other packages (4 bits, bfloat16) and truth values as NumPy's own."""
+    """Types of other packages (4 bits, bfloat16) and truth values, as types of NumPy."""
     if array.dtype.kind == "b" or array.dtype.name in ("int2", "uint2", "int4", "uint4"):
         return array.astype(np.int64)
     return array if array.dtype.kind in "iuf" else array.astype(np.float64)
 
 
 def _distance(op: str, given: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> float:
-    """By how much a result is beyond its tolerance at most; 0 where all of it is within."""
+    """The most by which a result exceeds its tolerance; 0 if no element does."""
     given = given.reshape(wanted.shape).astype(np.float64)
     expected = wanted.astype(np.float64)
     if wanted.dtype.kind in "iub":
@@ -123,7 +123,7 @@ def _distance(op: str, given: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> flo
 
 
 def main() -> int:
-    """Examine all tests and print what became of them."""
+    """Examine all tests and print their outcomes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one line for each test")
     arguments = parser.parse_args()

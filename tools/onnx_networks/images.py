@@ -1,4 +1,4 @@
-"""Well-known networks of images, narrow and shallow, with random weights: what exporters write of them."""
+"""Well-known networks for images, narrow and shallow, with random weights, as exporters write them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def yolo() -> onnx.ModelProto:
 
 
 def unet() -> onnx.ModelProto:
-    """U-Net: down by pooling, up once by a transposed convolution and once by linear resampling."""
+    """U-Net: pooling on the way down; on the way up once a transposed convolution and once linear resampling."""
     net = Net("unet")
 
     def double(x: str, inputs: int, outputs: int) -> str:

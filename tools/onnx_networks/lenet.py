@@ -1,7 +1,7 @@
 """The LeNet of ``cvm/demo`` as a float ONNX model, an attention block on the same images, and both quantised.
 
-Weights are those of the demo, calibration data its first images; the attention block has fixed random weights. So the
-models are the same wherever the same versions of onnx and onnxruntime make them.
+Weights are those of the demo, and the calibration data its first images; the attention block has fixed random weights.
+So the same versions of onnx and onnxruntime always make the same models.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def lenet(softmax: bool = True) -> onnx.ModelProto:
         name = model.add("BatchNormalization", [name, *parts], f"norm{number}")
         name = model.add("Relu", [name], f"act{number}")
         name = model.add("MaxPool", [name], f"pool{number}", kernel_shape=[2, 2], strides=[2, 2])
-    # What PyTorch writes for x.view(x.size(0), -1).
+    # PyTorch writes this for x.view(x.size(0), -1).
     shape = model.add("Shape", [name], "shape")
     first = model.constant("first", np.array(0, np.int64))
     batch = model.add("Gather", [shape, first], "batch", axis=0)
@@ -149,7 +149,7 @@ def quantised(model: onnx.ModelProto, form: Form) -> onnx.ModelProto:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
     class Reader(_Reader, CalibrationDataReader):  # type: ignore[misc]
-        """What the library takes."""
+        """The data reader that the library expects."""
 
     format_name, per_channel, activations = form
     kind = QuantType.QUInt8 if activations == "uint8" else QuantType.QInt8
@@ -158,7 +158,7 @@ def quantised(model: onnx.ModelProto, form: Form) -> onnx.ModelProto:
     try:
         with tempfile.TemporaryDirectory() as folder:
             source, target = Path(folder) / "float.onnx", Path(folder) / "quantised.onnx"
-            onnx.save(model, source)  # the library changes a model that it is given in memory
+            onnx.save(model, source)  # the library changes a model that it gets in memory
             quantize_static(
                 source, target, Reader(), quant_format=QuantFormat[format_name], per_channel=per_channel,
                 activation_type=kind, weight_type=QuantType.QInt8,

@@ -1,7 +1,7 @@
-"""The node tests that come with the package onnx, run through the compiler: each is equal, or refused with a reason.
+"""The node tests of the package onnx, run through the compiler: each is equal, or refused with a reason.
 
-Operands that say where something is, how often, or what scale it has are inputs of these models; real models have them
-as constants. What the compiler says must be constant is made so. Ranges of integer inputs are promised.
+Operands that hold indices, counts or scales are inputs in these models, and constants in real models. Inputs that the
+compiler requires to be constant are made constant. Ranges of integer inputs are promised.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test: "equal", "different", or the code of the refusal; which inputs were made constant."""
+    """The outcome of a test ("equal", "different", or the code of the refusal), and which inputs were made constant."""
 
     name: str
     op: str
@@ -48,7 +48,7 @@ class Outcome:
     constant: tuple[str, ...]
     message: str = ""
     run: Run | None = None
-    """What was run, of a test that compiles."""
+    """The run, for a test that compiles."""
 
 
 def _types(values: Any) -> list[int | None]:
@@ -67,7 +67,7 @@ def every_case() -> tuple[Any, ...]:
 
 @lru_cache(maxsize=1)
 def cases() -> tuple[list[Any], list[Any]]:
-    """Tests whose inputs and outputs are all integers or truth values; and those of the quantised operators."""
+    """Tests whose inputs and outputs are all integers or truth values; and tests of the quantised operators."""
     integers, quantised = [], []
     for case in every_case():
         graph = case.model.graph
@@ -122,7 +122,7 @@ def examine(case: Any) -> Outcome:
 def loaded_case(
     model: onnx.ModelProto, data: Mapping[str, Any], constant: Collection[str], floats: bool = False
 ) -> tuple[front.Loaded, dict[str, Any]]:
-    """The model, read with the inputs ``constant`` stored in it and for the ranges of the others; these as arrays."""
+    """The model, read with the inputs ``constant`` stored in it and with ranges for the others; and these as arrays."""
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     changed.graph.initializer.extend(stored_input(data[name], name) for name in sorted(constant))

@@ -1,9 +1,9 @@
-"""What docs/onnx.md says was measured: node tests of the package onnx, and how far ONNX Runtime is from exact codes.
+"""The measured section of docs/onnx.md: node tests of the package onnx, and ONNX Runtime's distance from exact codes.
 
 ``python tools/generate_pages.py onnx --measure`` writes it into the page.
 
 Needs onnxruntime. Networks are those of `tools.onnx_networks.lenet` on the images of ``cvm/demo`` and those of
-`tools.bench` on random inputs from fixed seeds; the tests hold the compiled programs against exact arithmetic.
+`tools.bench` on random inputs from fixed seeds; the tests compare the compiled programs with exact arithmetic.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tools.onnx_networks.node_cases import cases, examine
 
 MODELS = Path(__file__).parents[2] / "tests" / "frontends" / "onnx" / "models"
 _INPUTS = 2
-"""Random inputs of each large network."""
+"""How many random inputs each large network gets."""
 
 
 def networks() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
-    """Name, model and inputs, of which there are as many as the first axis says."""
+    """Name, model and inputs of each network; the first axis counts the inputs."""
     for path in sorted(MODELS.glob("*.onnx")):
         yield path.stem, onnx.load(path), {"image": images()[0]}
     for name in ("lenet", "resnet18", "mobilenet_v2"):
@@ -45,7 +45,7 @@ def networks() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
 
 
 def distance(model: onnx.ModelProto, data: dict[str, Any]) -> tuple[int, int, int]:
-    """Codes of the output, how many of them ONNX Runtime gives otherwise, and by how much at most."""
+    """The number of output codes, how many of them differ in ONNX Runtime, and by how much at most."""
     import onnxruntime
 
     program = lower(front.loads(model.SerializeToString()).graph)

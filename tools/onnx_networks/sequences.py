@@ -1,4 +1,4 @@
-"""Well-known networks of sequences, narrow and shallow, with random weights: what exporters write of them."""
+"""Well-known networks for sequences, narrow and shallow, with random weights, as exporters write them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _layer_norm(net: Net, x: str) -> str:
 
 
 def _written_norm(net: Net, x: str) -> str:
-    """What exporters before opset 17 write of a layer normalisation."""
+    """A layer normalisation as exporters before opset 17 write it."""
     centred = net.add("Sub", x, net.add("ReduceMean", x, axes=[-1]))
     variance = net.add("ReduceMean", net.add("Pow", centred, net.constant(np.float32(2))), axes=[-1])
     root = net.add("Sqrt", net.add("Add", variance, net.constant(np.float32(1e-5))))
@@ -53,7 +53,7 @@ def _attention(net: Net, x: str, length: int, mask: str = "") -> str:
 
     query, key, value = head([0, 2, 1, 3]), head([0, 2, 3, 1]), head([0, 2, 1, 3])
     scores = net.add("Div", net.add("MatMul", query, key), net.constant(np.float32(size**0.5)))
-    if mask == "future":  # as GPT-2 has it: what is not before is replaced
+    if mask == "future":  # as in GPT-2: scores of later tokens are replaced
         past = net.constant(np.tri(length, dtype=bool)[None, None], "past")
         scores = net.add("Where", past, scores, net.constant(np.float32(-100), "least"))
     elif mask:
@@ -64,7 +64,7 @@ def _attention(net: Net, x: str, length: int, mask: str = "") -> str:
 
 
 def _before(net: Net, x: str, length: int, mask: str = "", tanh: bool = False) -> str:
-    """A block that normalises first."""
+    """A block that normalises before its operation."""
     x = net.add("Add", x, _attention(net, _layer_norm(net, x), length, mask))
     wide = _dense(net, _layer_norm(net, x), _WIDTH, 2 * _WIDTH)
     return net.add("Add", x, _dense(net, _gelu_by_tanh(net, wide) if tanh else _gelu(net, wide), 2 * _WIDTH, _WIDTH))
@@ -85,7 +85,7 @@ def vit() -> onnx.ModelProto:
 
 
 def bert() -> onnx.ModelProto:
-    """An encoder as BERT's: embeddings of words and positions, an additive mask, normalisation behind."""
+    """An encoder like BERT: embeddings of words and positions, an additive mask, normalisation after each block."""
     net = Net("bert")
     words = net.add("Gather", net.constant(net.random.normal(0, 1, (50, _WIDTH)), "words"),
                     net.input("ids", (1, _LENGTH), "int64"), axis=0)  # fmt: skip
@@ -102,7 +102,7 @@ def bert() -> onnx.ModelProto:
 
 
 def gpt() -> onnx.ModelProto:
-    """A block of a decoder as GPT's: a causal mask, gelu by tanh, the words' embedding as the last layer."""
+    """A block of a decoder like GPT: a causal mask, gelu by tanh, the words' embedding as the last layer."""
     net = Net("gpt")
     table = net.random.normal(0, 1, (50, _WIDTH))
     words = net.add("Gather", net.constant(table, "words"), net.input("ids", (1, _LENGTH), "int64"), axis=0)

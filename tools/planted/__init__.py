@@ -1,3 +1,3 @@
-"""Defects planted in the native executor: which, how they are loaded, and who notices. `tools/plant_defects.py` is the
-program.
+"""Defects planted in the native executor: which they are, how they are loaded, and which guard notices them.
+`tools/plant_defects.py` is the program.
 """

@@ -15,7 +15,7 @@ MODULES = (
     "movement", "nest", "operands", "packing", "packs", "planner", "pointwise", "reductions", "requantize", "residual",
     "sharing", "steps", "sums", "tiles", "view", "vision", "windows",
 )  # fmt: skip
-"""The planner and the emitter: what the checker, the rehearsal and the trial stand guard over."""
+"""The planner and the emitter, which the checker, the rehearsal and the trial guard."""
 
 
 _FILES = {file.stem: file for file in FOLDER.rglob("*.py") if file.stem != "__init__"}
@@ -33,7 +33,7 @@ def source(module: str) -> str:
 
 @dataclass(frozen=True)
 class Defect:
-    """What was changed, of which class it is, and the module as it is then."""
+    """The name of a change, its class, and the changed module."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ class Defect:
 
     @staticmethod
     def scripted(kind: str, module: str, old: str, new: str) -> Defect:
-        """The one occurrence of a snippet changed. Raises `ValueError` where there is none, or more than one."""
+        """A defect that replaces a snippet of the text. Raises `ValueError` unless it occurs exactly once."""
         text = source(module)
         if text.count(old) != 1 or old == new:
             raise ValueError(f"{module}: {text.count(old)} occurrences instead of one: {old!r}")

@@ -14,13 +14,13 @@ from tools.planted.defect import MODULES, Defect, source
 __all__ = ["drawn", "mutants"]
 
 WORDS = {"blocks", "cost", "how", "note", "products", "results", "streamed"}
-"""Variables that only say something of a call: in words, or how long it takes."""
+"""Variables that only describe a call: its words, or its duration."""
 SAID = {"call": 4, "prefetch": 0}
-"""Methods, and how many of their arguments come before those that only say something."""
+"""Methods, and how many of their arguments come before those that only describe."""
 
 
 def drawn(count: int, seed: int, machine: str) -> list[Defect]:
-    """So many different mutants for a machine: a module first, then one of its mutants."""
+    """``count`` different mutants for a machine: first a module is drawn, then one of its mutants."""
     random_ = random.Random(seed)
     modules = [module for module in MODULES if module != "tiles" or machine == "amx"]
     every = {module: list(mutants(module)) for module in modules}
@@ -36,7 +36,7 @@ def drawn(count: int, seed: int, machine: str) -> list[Defect]:
 
 
 def mutants(module: str) -> Iterator[tuple[str, int, ast.expr]]:
-    """The mutants of a module: name, number of the node in the order of `ast.walk`, and what replaces it."""
+    """The mutants of a module: name, number of the node in the order of `ast.walk`, and its replacement."""
     tree = ast.parse(source(module))
     numbers = {node: number for number, node in enumerate(ast.walk(tree))}
     silent = {node for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Store)}
@@ -52,7 +52,7 @@ def mutants(module: str) -> Iterator[tuple[str, int, ast.expr]]:
 
 
 def _said(node: ast.AST) -> list[ast.expr]:
-    """Expressions of a node that no byte depends on."""
+    """Expressions of a node that do not influence any byte."""
     match node:
         case ast.JoinedStr():
             return [node]

@@ -1,7 +1,7 @@
-"""What becomes of one defect: the process that it is planted in.
+"""The process that runs one planted defect and judges it.
 
 Events are printed as lines of JSON: (what, where, why). ``trial`` and ``refused`` come from the guards, ``crashed`` is
-an exception, ``wrong`` a result that is not NumPy's, ``changed`` one that would be with the guards off.
+an exception, ``wrong`` a result that is not NumPy's, ``changed`` a result that would be wrong with the guards off.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["Guards", "judge", "plant"]
 
 VARIANTS = ((1, False), (2, True))
-"""Threads, and whether all tensors are captured."""
+"""The number of threads, and whether all tensors are captured."""
 
 
 class _Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives one module from other source text."""
+    """Loads one module from other source text."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name, self._text = name, text
@@ -44,14 +44,14 @@ class _Planted(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def plant(name: str, text: str) -> None:
-    """Let a module that nobody has imported yet have other source text."""
+    """Give a module that is not yet imported another source text."""
     assert name not in sys.modules, f"{name} is there already"
     sys.meta_path.insert(0, _Planted(name, text))
 
 
 @dataclass(frozen=True)
 class Guards:
-    """Whether there are guards at all, and a trial; with ``long`` samples are rehearsed as long runs are."""
+    """Whether the guards are on, and the trial; with ``long``, samples are rehearsed as long runs are."""
 
     on: bool = True
     trial: bool = True
@@ -59,7 +59,7 @@ class Guards:
 
 
 def judge(samples: Sequence[Sample], machine: str, guards: Guards, seconds: float) -> None:
-    """Try the machine, then all samples on it; of what was refused once, for so many seconds more at most."""
+    """Try the machine, then all samples on it; after a first refusal, for at most ``seconds`` more seconds."""
     try:
         from cvm.executors.native.runtime.select import named
 
@@ -85,7 +85,7 @@ def _event(what: str, where: str, why: str) -> None:
 
 
 def _tried(machine: Machine) -> tuple[str, str] | None:
-    """What the trial of a machine refuses, and which guard it is that noticed."""
+    """The refusal by the trial of a machine, and the guard that noticed; None if there is no refusal."""
     from cvm.executors.native.runtime.executor import NativeExecutor
     from cvm.executors.native.runtime.trial import failure, programs
 
@@ -132,7 +132,7 @@ def _all(samples: Sequence[Sample], machine: Machine, guarded: bool, seconds: fl
 
 
 def _one(sample: Sample, machine: Machine, threads: int, everything: bool) -> Iterator[tuple[str, str]]:
-    """What is noticed of one sample."""
+    """The findings in one sample."""
     from cvm.errors import Invalid
     from cvm.executors.base import initial_state
     from cvm.executors.native.runtime.executor import NativeExecutor
@@ -172,7 +172,7 @@ def _differences(found: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator
 
 
 def _refusals(native: NativeExecutor) -> Iterator[tuple[str, str]]:
-    """What the guards said of the networks of an executor."""
+    """The refusals by the guards for the networks of an executor."""
     yield from (("refused", reason) for reason in native.refusals)
     for network in native._networks.values():
         for call in network.plan.calls if network is not None else ():

@@ -14,7 +14,7 @@ from cvm.program import Output, Program, ProgramBuilder
 
 CODES = ((0, 1), (0, 15), (0, 255), (-128, 127), (-127, 127), (-200, 55), (-1, 254), (5, 9), (-9, -5), (0, 65535),
          (-32768, 32767), (-3000, 3000), (-(2**19), 2**19))  # fmt: skip
-"""Intervals of codes: every format, and those between."""
+"""Intervals of codes: those of every format, and intervals between them."""
 ROUNDINGS = ("half_up", "half_up", "half_even", "toward_zero")
 
 
@@ -31,15 +31,15 @@ class Maker:
     # Parts --------------------------------------------------------------------------------------------------------
 
     def number(self, lo: int, hi: int) -> int:
-        """Any number of the interval."""
+        """A random number of the interval."""
         return self.random.randint(lo, hi)
 
     def extent(self) -> int:
-        """Mostly small; the widths of vectors and one more or less are likelier than others."""
+        """Mostly small; widths of vectors and their neighbours are more likely than other numbers."""
         return self.random.choice((1, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 16, 17, 20))
 
     def channels(self) -> int:
-        """The widths of blocks of channels, and one more or less."""
+        """The widths of blocks of channels, and their neighbours."""
         return self.random.choice((1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33, 40, 63, 64, 65, 70))
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -51,7 +51,7 @@ class Maker:
         return self.builder.range(name).magnitude().bit_length()
 
     def elements(self, shape: Sequence[int], lo: int, hi: int) -> npt.NDArray[np.int64]:
-        """Anything, the ends often."""
+        """Random elements; the ends of the interval are frequent."""
         values = self.numbers.integers(lo, hi, shape, endpoint=True)
         ends = self.numbers.choice(np.array([lo, hi]), shape)
         return np.where(self.numbers.random(shape) < self.random.choice((0.0, 0.3, 1.0)), ends, values)
@@ -71,14 +71,14 @@ class Maker:
         return name
 
     def map(self, largest: int = 20_000) -> str:
-        """A map, the latest ones often."""
+        """A map; the latest ones are frequent."""
         fitting = [name for name in self.maps if prod(self.shape(name)) <= largest]
         if not fitting:
             return self.input((1, self.channels(), self.number(1, 6), self.number(1, 6)))
         return self.random.choice(fitting[-2:] if self.random.random() < 0.7 else fitting)
 
     def kept(self, name: str) -> str:
-        """A result that later blocks may read, or that is an output."""
+        """Keep a result, so that later blocks may read it or it becomes an output; returns its name."""
         if len(self.shape(name)) == 4:
             self.maps.append(name)
         else:
@@ -86,11 +86,11 @@ class Maker:
         return name
 
     def within(self, name: str, bits: int) -> str:
-        """The value in so many bits."""
+        """The value, reduced to ``bits`` bits."""
         return name if self.bits(name) <= bits else self.add("cvm_clip", [name], precision=bits + 1)
 
     def parameter_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Per tensor, per channel, per position, or per any set of axes."""
+        """A shape per tensor, per channel, per element, or per any set of axes."""
         kind = self.number(0, 5)
         if kind == 0 or len(shape) < 2:
             return (1,)
@@ -117,7 +117,7 @@ class Maker:
         return self.add("requantize", [*xs, *parameters], rounding=self.random.choice(ROUNDINGS), lo=lo, hi=hi)
 
     def after(self, name: str) -> str:
-        """A chain behind a result, which the kernel before it may compute."""
+        """A chain of ops after a result, which the kernel of that result may compute."""
         for _ in range(self.random.choice((0, 1, 1, 2, 3))):
             name = self.random.choice(CHAINED)(self, name)
         return name
@@ -125,7 +125,7 @@ class Maker:
     # Blocks -------------------------------------------------------------------------------------------------------
 
     def convolution(self, depthwise: bool = False) -> None:
-        """A convolution of any geometry, mostly requantized, and what comes behind it."""
+        """A convolution of any geometry, mostly requantized, and the ops after it."""
         x = self.map()
         _, c, h, w = self.shape(x)
         groups = c if depthwise else self.random.choice([k for k in (1, 1, 1, 2, 3, 4, c) if c % k == 0])
@@ -133,7 +133,7 @@ class Maker:
         kernel = (self.random.choice((1, 1, 2, 3, 3, 5)), self.random.choice((1, 1, 2, 3, 3, 5)))
         dilation, stride = (self.number(1, 3), self.number(1, 3)), (self.number(1, 3), self.number(1, 3))
         padding = (self.random.choice((0, 0, 1, 2, 5)), self.random.choice((0, 0, 1, 2, 5)))
-        # As much padding as the window needs, which may be more than the map has.
+        # As much padding as the window needs, which may exceed the map.
         reach = [(k - 1) * d + 1 - extent for k, d, extent in zip(kernel, dilation, (h, w), strict=True)]
         padding = (max(padding[0], -(-reach[0] // 2)), max(padding[1], -(-reach[1] // 2)))
         shape = (groups * per_group, c // groups, *kernel)
@@ -154,7 +154,7 @@ class Maker:
         self.kept(self.after(self.codes(sums) if self.random.random() < 0.8 else sums))
 
     def depthwise(self) -> None:
-        """A convolution of as many groups as channels."""
+        """A depthwise convolution: as many groups as channels."""
         self.convolution(depthwise=True)
 
     def computed_weights(self) -> None:
@@ -188,7 +188,7 @@ class Maker:
         self.kept(self.add("max_pool2d", [x], pool_size=size, strides=strides, padding=padding))
 
     def concatenation(self) -> None:
-        """Maps, a constant and a computed part, one behind the other."""
+        """A concatenation of maps, a constant and a computed part."""
         x = self.map()
         same = [name for name in self.maps if self.shape(name) == self.shape(x)]
         parts = [self.random.choice(same) for _ in range(self.number(1, 4))]
@@ -233,7 +233,7 @@ class Maker:
                                       exclude=self.random.random() < 0.2)))  # fmt: skip
 
     def boxes(self) -> None:
-        """Detections from whatever a map holds."""
+        """Detections from the elements of any map."""
         x = self.within(self.map(1500), 20)
         rows = prod(self.shape(x)) // 6
         if rows == 0:
@@ -375,11 +375,11 @@ AIMS: dict[str, tuple[Block, ...]] = {
     "movement": (Maker.movement, Maker.movement, Maker.convolution, Maker.dense, Maker.concatenation),
     "reductions": (Maker.reduction, Maker.reduction, Maker.movement, Maker.pool, Maker.boxes),
 }
-"""What a network is to consist of, by what it aims at."""
+"""The blocks of a network, by its aim."""
 
 
 def network(aim: str, seed: int) -> Program:
-    """A network of one to five blocks; all that nothing reads is an output, and some of the rest."""
+    """A network of one to five blocks; every value that nothing reads is an output, and some others are."""
     make = Maker(seed)
     make.input()
     if make.random.random() < 0.4:

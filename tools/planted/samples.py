@@ -1,4 +1,4 @@
-"""Sample programs: what the native executor is tried on, and what NumPy gives for it."""
+"""Sample programs for the native executor, with the results of NumPy."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = ["Sample", "kept", "loaded", "sample", "samples"]
 Tensors = Mapping[str, npt.NDArray[np.int32]]
 VECTORS = Path(__file__).resolve().parents[2] / "spec_vectors" / "programs"
 NETWORKS = 4
-"""Random networks of each aim."""
+"""How many random networks each aim gets."""
 FIRST = 4300
-"""The first of their seeds."""
+"""The first seed of these networks."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A program, runs from one state to the next, and for each what NumPy gives; and feeds that must be refused."""
+    """A program, runs that pass their state on, NumPy's results for each run, and feeds that must be refused."""
 
     name: str
     program: bytes
@@ -58,12 +58,12 @@ def samples(seed: int) -> list[Sample]:
 
 
 def kept(path: Path, made: list[Sample]) -> None:
-    """Keep samples in a file."""
+    """Write samples to a file."""
     path.write_bytes(pickle.dumps(made))
 
 
 def loaded(path: Path) -> list[Sample]:
-    """The samples of a file that `kept` wrote."""
+    """The samples in a file that `kept` wrote."""
     found: list[Sample] = pickle.loads(path.read_bytes())
     return found
 
@@ -88,7 +88,7 @@ def _programs() -> Iterator[tuple[str, VerifiedProgram]]:
 
 
 def _detections(size: int, force: bool) -> VerifiedProgram:
-    """Many boxes that overlap, of few scores and classes if they are small."""
+    """Many overlapping boxes; if they are small, with few scores and classes."""
     builder = ProgramBuilder()
     boxes = builder.input("boxes", (2, 43, 6), -size, size)
     count, rows = builder.add("get_valid_count", [boxes], {"score_threshold": -size // 2})
@@ -101,7 +101,7 @@ def _detections(size: int, force: bool) -> VerifiedProgram:
 
 
 def _many() -> VerifiedProgram:
-    """Several blocks of channels, dense and depthwise; and sums of codes by numbers so small that every unit counts."""
+    """Several blocks of channels, dense and depthwise; and sums of codes so small that every unit counts."""
     random = np.random.default_rng(150)
     builder = ProgramBuilder()
     x = builder.input("x", (1, 150, 3, 4), -128, 127)
@@ -123,7 +123,7 @@ def _many() -> VerifiedProgram:
 
 
 def _odd() -> VerifiedProgram:
-    """What random networks seldom have: slices of views that run backwards, groups with computed weights, pools."""
+    """Rare cases in random networks: slices of views that run backwards, groups with computed weights, pools."""
     builder = ProgramBuilder()
     x = builder.input("x", (2, 6, 5, 7), -100, 100)
     weights, bias = builder.input("weights", (4, 3, 2, 3), -90, 90), builder.input("bias", (4,), -900, 900)
@@ -144,7 +144,7 @@ def _odd() -> VerifiedProgram:
 
 
 def _reductions() -> VerifiedProgram:
-    """Maxima and sums of nothing but great negative numbers, along axes that lie side by side and others."""
+    """Maxima and sums of large negative numbers alone, along adjacent axes and others."""
     builder = ProgramBuilder()
     x = builder.input("x", (3, 5, 4, 37), -(2**19), -(2**17))
     outputs: list[Output] = []
@@ -156,7 +156,7 @@ def _reductions() -> VerifiedProgram:
 
 
 def _requantizations(bits: int) -> VerifiedProgram:
-    """Of one and of two tensors, by numbers and by channels, in every rounding: ``bits`` decide the arithmetic."""
+    """Requantizations of one and two tensors, per tensor and channel, in all roundings; ``bits`` sets arithmetic."""
     random = np.random.default_rng(bits)
     builder = ProgramBuilder()
     x = builder.input("x", (2, 21, 3, 5), -(2**16), 2**16 - 1)
@@ -176,7 +176,7 @@ def _requantizations(bits: int) -> VerifiedProgram:
 
 
 def sample(name: str, verified: VerifiedProgram, seed: int) -> Sample:
-    """Anything, extremes and anything, and what NumPy gives; elements beyond their intervals, which it refuses."""
+    """Random feeds, extremes and random feeds, with NumPy's results; and feeds outside the intervals, to be refused."""
     program = verified.program
     random = np.random.default_rng((seed, 0xDEFEC7))
     sources = [one.value for one in program.inputs]

@@ -1,4 +1,4 @@
-"""The scripted defects: class, module, what stands there, what replaces it."""
+"""The scripted defects: class, module, original snippet, replacement."""
 
 from __future__ import annotations
 
@@ -433,5 +433,5 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
 
 
 def scripted() -> list[Defect]:
-    """All of them. Raises `ValueError` where the sources no longer have a snippet once."""
+    """All scripted defects. Raises `ValueError` if a snippet does not occur exactly once in the sources."""
     return [Defect.scripted(*row) for row in _TABLE]

@@ -1,1 +1,1 @@
-"""The settings of the site that `make site` builds of docs/."""
+"""The settings of the site that `make site` builds from docs/."""

@@ -1,4 +1,4 @@
-"""What the site needs besides its pages: a menu that follows docs/index.md, and words for files outside of docs/."""
+"""Hooks of the site: a menu that follows docs/index.md, and text in place of links to files outside docs/."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Name files of the repository outside of docs/ instead of linking to them."""
+    """Replace links to files of the repository outside docs/ by their names."""
     return OUTSIDE.sub(r"\1 (`\2`)", markdown)

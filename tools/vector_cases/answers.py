@@ -1,7 +1,7 @@
-"""From cases to vector files: FORMAL gives the outputs, the verifier confirms what is refused.
+"""From cases to vector files: FORMAL gives the outputs, and the verifier confirms the refusals.
 
-A case with a value must be valid as a program whose inputs are constants; a refused one must be refused with the code
-that its author expected. Anything else stops the maker: a vector that nobody intended is not written.
+A case with a value must be valid as a program whose inputs are constants. A refused case must be refused with the code
+that its author expected. Anything else stops the maker, so that no unintended vector is written.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _op_case(op: str, item: Case) -> OpCase:
 
 
 def _refusal(op: str, item: Case) -> CvmError | None:
-    """The error of a program that applies the op to the inputs as constants, if there is one."""
+    """The error of a program that applies the op to the inputs as constants, or None."""
     try:
         builder = ProgramBuilder()
         names = [builder.constant(_array(tensor), kind=tensor.kind) for tensor in item.inputs]
@@ -93,7 +93,7 @@ def _array(tensor: Tensor) -> Any:
 
 
 def _erratum(line: Erratum) -> OpCase:
-    """A line of errata: FORMAL must give what the line says."""
+    """A line of errata; FORMAL must give the outputs of the line."""
     found = _op_case(line.op, case(line))
     expected = tuple(vector_tensor(nested_tensor(output)) for output in line.outputs)
     if found.outputs != expected:

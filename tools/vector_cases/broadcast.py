@@ -37,17 +37,17 @@ PAIRS = {
         (MAX, MAX - 1), (MAX - 1, MAX), (0, -1), (-1, 0), (1, 0), (0, 1),
     ],
 }  # fmt: skip
-"""Pairs of elements that say what OP is, and where it ends."""
+"""Pairs of elements that define OP, and pairs at its ends."""
 
 MAGNITUDE = {"broadcast_add": 2**30 - 1, "broadcast_sub": 2**30 - 1, "broadcast_mul": 46340}
-"""Elements up to here have results that fit, whatever the pair."""
+"""Elements up to this magnitude have results that fit, for every pair."""
 
 OVERFLOW = {
     "broadcast_add": [(MAX, 1), (-MAX, -1)],
     "broadcast_sub": [(MAX, -1), (-MAX, 1)],
     "broadcast_mul": [(46341, 46341), (-MAX, 2), (65536, -32768)],
 }
-"""Pairs whose result is no element."""
+"""Pairs whose result is no legal element."""
 
 
 def broadcast(op: str) -> Cases:
@@ -86,4 +86,4 @@ def broadcast(op: str) -> Cases:
 
 
 FAMILY: dict[str, Callable[[str], Cases]] = {op: broadcast for op in PAIRS if op != "broadcast_greater"}
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

@@ -1,4 +1,4 @@
-"""What a case is before FORMAL has answered it, and the collector that a family module fills."""
+"""A case before FORMAL has answered it, and the collector that a family module fills."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def arange(shape: Sequence[int], start: int = 0) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """One application of an op. ``code`` is the error it must be refused with; None: it has a value."""
+    """One application of an op. ``code`` is the error with which it must be refused; None: it has a value."""
 
     name: str
     aim: str

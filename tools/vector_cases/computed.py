@@ -19,7 +19,7 @@ PLAIN: dict[str, Any] = {"transpose_a": False, "transpose_b": False}
 
 
 def _matrix_shapes(c: Cases) -> None:
-    """Small matrices, transposed or not, in batches of which B has all, some or one."""
+    """Small matrices, transposed or not, in batches; B has all matrices, some, or one."""
     batches: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
         ((), ()), ((3,), (3,)), ((4,), (2,)), ((4,), (1,)), ((6,), (2,)), ((2, 4), (1, 2)), ((2, 3), (2, 1)),
         ((1, 1, 2), (1, 1, 2)), ((2, 1, 2, 1, 2, 2), (1, 1, 2, 1, 2, 1)),
@@ -386,4 +386,4 @@ def update_slice(op: str) -> Cases:
 FAMILY: dict[str, Callable[[str], Cases]] = {
     "matmul": matmul, "quotient": quotient, "normalize": normalize, "update_slice": update_slice,
 }  # fmt: skip
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

@@ -189,4 +189,4 @@ FAMILY: dict[str, Callable[[str], Cases]] = {
     "cvm_right_shift": cvm_right_shift,
     "cvm_left_shift": cvm_left_shift,
 }
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

@@ -1,7 +1,7 @@
-"""The witnesses of formal/ERRATA.md as cases: for every rule there, uses of an op that tell it from other readings.
+"""The witnesses of formal/ERRATA.md as cases: for every rule, uses of an op that distinguish it from other readings.
 
-Each line is written by hand: name, op, inputs, attributes, and what must come out - the outputs, or the code of the
-error. The maker of the vectors takes the outputs from FORMAL, as for any case, and stops where FORMAL does not agree
+Each line is written by hand: name, op, inputs, attributes, and the expected result, which is the outputs or the code of
+the error. The maker of the vectors takes the outputs from FORMAL, as for any case, and stops if FORMAL does not agree
 with the line.
 """
 
@@ -21,7 +21,7 @@ Nested: TypeAlias = "int | Sequence[Nested]"
 
 @dataclass(frozen=True)
 class Erratum:
-    """One line. ``outputs`` are nested lists, one per output; ``code`` is that of the refusal, where there is one."""
+    """One line. ``outputs`` are nested lists, one per output; ``code`` is the code of the refusal, if there is one."""
 
     name: str
     op: str

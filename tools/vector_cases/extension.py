@@ -76,7 +76,7 @@ def _roundings(c: Cases) -> None:
 
 
 def _shapes(c: Cases) -> None:
-    """Parameters per tensor, per channel, per position, of lower rank; every rank; one to eight terms."""
+    """Parameters per tensor, per channel, per element, of lower rank; every rank; one to eight terms."""
     for index, (x, m, b, s) in enumerate((
         ((2, 3), (1,), (1,), (1,)), ((2, 3), (3,), (3,), (3,)), ((2, 3), (2, 1), (1, 3), (2, 3)),
         ((2, 3), (1, 1), (2, 3), (1,)),
@@ -258,4 +258,4 @@ def requantize(op: str) -> Cases:
 
 
 FAMILY: dict[str, Callable[[str], Cases]] = {"requantize": requantize, "broadcast_greater": broadcast}
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

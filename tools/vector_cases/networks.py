@@ -38,7 +38,7 @@ class _Builder(ProgramBuilder):
         self._drawn: dict[str, tuple[tuple[int, ...], int, int]] = {}
 
     def given(self, name: str, shape: Sequence[int], lo: int = -128, hi: int = 127, **options: Any) -> str:
-        """An input, which `network` draws."""
+        """An input, whose data `network` draws."""
         self._drawn[name] = (tuple(shape), lo, hi)
         return self.input(name, shape, lo, hi, **options)
 
@@ -109,7 +109,7 @@ def delay_line(b: _Builder) -> Network:
 
 
 def exchanged_states(b: _Builder) -> Network:
-    """Two states that take each other's value, one that takes the input, one that never changes."""
+    """Two states that swap their values, one that takes the input, one that never changes."""
     x = b.given("x", (2,), -9, 9)
     one = b.fixed(tensor((2,), [1, 1]))
     first, second = b.state("first", one, -9, 9), b.state("second", b.fixed(tensor((2,), [-5, 5])), -9, 9)
@@ -218,7 +218,7 @@ def two_results(b: _Builder) -> Network:
 
 
 def skip_connection(b: _Builder) -> Network:
-    """Down by pooling in ceil mode, up by copying, sliced to size and concatenated with what was kept."""
+    """Pooling in ceil mode on the way down, copies on the way up, a slice, a concatenation with an earlier tensor."""
     x = b.given("x", (1, 2, 5, 7), -MAX, MAX)
     down = b.one("max_pool2d", x, pool_size=(3, 3), padding=(1, 1), strides=(2, 2), ceil_mode=True)
     up = b.one("upsampling", down, scale=2)
@@ -250,7 +250,7 @@ def direct(b: _Builder) -> Network:
 
 
 def constants_only(b: _Builder) -> Network:
-    """No inputs: all is known, and still computed."""
+    """No inputs: everything is known, and computed nevertheless."""
     y = b.one("broadcast_div", b.fixed(tensor((4,), [7, -7, MAX, 5])), b.fixed(tensor((2, 1), [2, 0])))
     return b.network("a program without inputs", {"y": y}, runs=1)
 
@@ -355,7 +355,7 @@ NETWORKS: dict[str, Callable[[_Builder], Network]] = {
         repeated_counts,
     )
 }  # fmt: skip
-"""Name -> the function that builds the network."""
+"""For each name, the function that builds the network."""
 
 
 def network(name: str) -> Network:

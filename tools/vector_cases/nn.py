@@ -46,7 +46,7 @@ CONVOLUTIONS = (
     ((1, 1, 4, 3), (1, 1, 4, 3), True, (0, 0), (2, 2), (1, 1), 1),
     ((3, 1, 2, 2), (1, 1, 1, 2), False, (0, 0), (1, 1), (1, 1), 1),
 )  # fmt: skip
-"""Convolutions by geometry: borders, strides that leave a rest, dilation, groups, planes of one row or column."""
+"""Convolutions by geometry: borders, strides that do not divide, dilation, groups, planes of one row or column."""
 
 PLAIN: dict[str, Any] = {"padding": (0, 0), "stride": (1, 1), "dilation": (1, 1), "groups": 1}
 
@@ -289,4 +289,4 @@ FAMILY: dict[str, Callable[[str], Cases]] = {
     "max_pool2d": max_pool2d,
     "upsampling": upsampling,
 }
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

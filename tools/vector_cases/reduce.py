@@ -75,4 +75,4 @@ def reduce(op: str) -> Cases:
 
 
 FAMILY: dict[str, Callable[[str], Cases]] = {"sum": reduce, "max": reduce}
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

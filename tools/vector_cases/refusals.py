@@ -1,4 +1,4 @@
-"""Programs that must be refused: bytes that are none, programs that break a rule, programs beyond a limit.
+"""Programs that must be refused: bytes that are no program, programs that break a rule, programs beyond a limit.
 
 Each is a change to one small valid program, made on its msgpack tree or on its bytes.
 """
@@ -381,4 +381,4 @@ def limits() -> Iterator[Refusal]:
 
 
 REFUSALS: dict[str, Callable[[], Iterator[Refusal]]] = {"invalid": invalid, "limits": limits, "malformed": malformed}
-"""File -> its refused programs."""
+"""For each file, its refused programs."""

@@ -108,7 +108,7 @@ def expand_dims(op: str) -> Cases:
 
 
 def reshape(op: str) -> Cases:
-    """Between shapes of equal size, of every rank."""
+    """Reshapes between shapes of equal size, of every rank."""
     c = Cases(op)
     groups = (
         ((12,), (3, 4), (4, 3), (2, 6), (2, 2, 3), (3, 1, 2, 2), (1, 12), (12, 1), (1, 2, 1, 3, 1, 2, 1, 1)),
@@ -217,4 +217,4 @@ FAMILY: dict[str, Callable[[str], Cases]] = {
     "squeeze": squeeze,
     "where": where,
 }
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

@@ -1,7 +1,7 @@
 """One-step proofs as test vectors: one or two of every target of every op, and proofs that must be refused.
 
-They are proven by the product from FORMAL's tensors: those of the vectors of ops and programs, and those of one program
-of reductions so long that they take several steps.
+The product proves them from FORMAL's tensors: the tensors of the vectors of ops and programs, and those of one program
+with reductions so long that they take several steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tools.vector_cases.stream import Stream
 __all__ = ["op_evidence", "step_files"]
 
 LARGEST = 600
-"""Elements of the tensors of an op's vector that a proof is made about."""
+"""The most elements of a tensor in an op's vector about which a proof is made."""
 
 
 def step_files(files: dict[str, VectorFile]) -> dict[str, bytes]:
@@ -41,7 +41,7 @@ def step_files(files: dict[str, VectorFile]) -> dict[str, bytes]:
 
 
 def _proofs(true: Evidence, op: int, target: int) -> Iterator[tuple[str, StepProof]]:
-    """Of the last element: its last step and, if there are several, the first and one between."""
+    """Proofs of the last element: its last step and, if there are several, the first and one between."""
     name = f"{true.program.program.nodes[op].op}_{target}"
     element = true.tensor(op, target).size - 1
     partials = true.partials(op, target, element)
@@ -70,7 +70,7 @@ def _programs(files: dict[str, VectorFile]) -> Iterator[Evidence]:
 
 
 def _telling(files: dict[str, VectorFile]) -> Iterator[OpCase]:
-    """Of every op, the vector with the largest tensor of not more than so many elements."""
+    """For every op, the vector with the largest tensor that is not too large."""
     for op in REGISTRY:
         sized = []
         for path, file in files.items():
@@ -147,7 +147,7 @@ def _run(program: Program, stream: Stream) -> Evidence:
 
 
 def _refused(made: dict[str, StepProof]) -> Iterator[tuple[str, bytes]]:
-    """Proofs that are true but for one thing."""
+    """Proofs that are true except for one thing."""
     proof = made["dense_0_between"]
     claim, witness, data = proof.claim, proof.witness, encode_proof(proof)
     assert witness.partial_before is not None
@@ -190,6 +190,6 @@ def _false_step() -> StepProof:
 
 
 def _with_spare_operand(proof: StepProof, other: StepProof) -> StepProof:
-    """The bias, which only the last step reads, is open in the first as well."""
+    """A proof whose first step also opens the bias, which only the last step reads."""
     bias: OperandOpening = other.witness.operands[2]
     return replace(proof, witness=replace(proof.witness, operands=(*proof.witness.operands, bias)))

@@ -55,7 +55,7 @@ class Stream:
         return items[self.between(0, len(items) - 1)]
 
     def shuffled(self, items: Sequence[_T]) -> list[_T]:
-        """The items in another order (Fisher-Yates)."""
+        """The items in random order (Fisher-Yates)."""
         left = list(items)
         for last in range(len(left) - 1, 0, -1):
             other = self.between(0, last)
@@ -72,7 +72,7 @@ class Stream:
         return Tensor(tuple(shape), tuple(self.element(lo, hi) for _ in range(prod(shape))))
 
     def spread(self, shape: Sequence[int], lo: int = -MAX, hi: int = MAX) -> Tensor:
-        """A tensor of elements that are all different with high probability: says where an element came from."""
+        """A tensor whose elements are all different with high probability, so that each shows where it came from."""
         return Tensor(tuple(shape), tuple(self.between(lo, hi) for _ in range(prod(shape))))
 
     def shape(self, rank: int, largest: int = 3) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ SHAPES = ((1,), (5,), (2, 3), (3, 1), (1, 4), (2, 1, 3), (1, 1, 1), (2, 3, 2), (
 
 
 def _text(items: tuple[int, ...]) -> str:
-    """Integers as a part of a name."""
+    """Integers, as a part of a name."""
     return "_".join(str(item).replace("-", "m") for item in items) or "none"
 
 
@@ -48,7 +48,7 @@ def repeat(op: str) -> Cases:
 
 
 def tile(op: str) -> Cases:
-    """As many, more and fewer reps than dimensions."""
+    """Reps that are as many as the dimensions, more, and fewer."""
     c = Cases(op)
     table = [
         ((3,), (1,)), ((3,), (4,)), ((1,), (5,)), ((3,), (2, 2)), ((3,), (3, 1)), ((2,), (2, 1, 3)), ((2, 3), (2,)),
@@ -275,4 +275,4 @@ FAMILY: dict[str, Callable[[str], Cases]] = {
     "slice_like": slice_like,
     **SELECTION,
 }
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

@@ -1,4 +1,4 @@
-"""Programs at the edges of what ops and quantisers admit: attributes at and beyond their bounds, an input too many."""
+"""Programs at the limits of ops and quantisers: attributes at and beyond their bounds, one input too many."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from cvm.errors import CvmError
 from cvm.ops import REGISTRY, op_set
 from cvm.ops.catalogue import catalogue
 from cvm.ops.specification import STATEMENTS, ExampleTensor
-from cvm.program import Output, ProgramBuilder
-from cvm.program.codec import encode
-from cvm.program.model import Constant, Node, Program, Value
+from cvm.program import Output, Program, ProgramBuilder
+from cvm.program.encoding import encode
+from cvm.program.model import Constant, Node, Value
 from tools.vector_cases.answers import vector_tensor
 from tools.vector_cases.case import Case, Tensor, parameter, tensor
 from tools.vector_cases.refusals import Refusal, all_of, changed, put
@@ -22,7 +22,7 @@ _ATTRIBUTES = {entry["name"]: entry["attributes"] for entry in catalogue()}
 
 
 def applied(op: str, item: Case) -> bytes:
-    """The bytes of a program that applies an op to constants, without any check of it."""
+    """The bytes of an unchecked program that applies an op to constants."""
     constants = [Constant.of(f"c{k}", vector_tensor(given).array(), given.kind) for k, given in enumerate(item.inputs)]
     attributes = {key: tuple(value) if isinstance(value, list) else value for key, value in item.attributes.items()}
     results = tuple(Value(name, (1,), 0, 0) for name in REGISTRY[op].outputs)
@@ -32,7 +32,7 @@ def applied(op: str, item: Case) -> bytes:
 
 
 def built(op: str, item: Case) -> Program:
-    """The program that applies an op to constants. Raises `CvmError` where it is refused."""
+    """The program that applies an op to constants. Raises `CvmError` if it is refused."""
     builder = ProgramBuilder()
     names = [builder.constant(vector_tensor(given).array(), kind=given.kind) for given in item.inputs]
     results = builder.add(op, names, item.attributes)
@@ -70,7 +70,7 @@ def _data(op: str, item: Case) -> bytes:
 
 
 def _values(spec: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
-    """Values of an attribute: how they are called, and whether they are within its bounds."""
+    """Values of an attribute: their names, and whether they are within its bounds."""
     if spec["type"] == "boolean":
         yield "one", 1, False
         yield "true", True, True

@@ -1,4 +1,4 @@
-"""Programs with two faults or more: which of them a verifier reports, by the order of docs/verifier.md."""
+"""Programs with two faults or more: which of these a verifier reports, by the order of docs/verifier.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDE = all_of(put(*X, "hi", MAX), PLAIN)
 
 
 def refused_in_order() -> Iterator[Refusal]:
-    """Name, code, aim and bytes of each program; the aim names the fault that counts, then the one that does not."""
+    """Name, code, aim and bytes of each program; the aim names the reported fault, then the other one."""
     yield from _bytes()
     for name, code, aim, *changes in (*_parts(), *_nodes()):
         yield name, code, aim, changed(all_of(*changes))
@@ -239,7 +239,7 @@ def _nodes() -> tuple[tuple[Any, ...], ...]:
 
 
 def _two_results() -> tuple[Change, ...]:
-    """The first node has two results, one of them without a name; the numbers of what follows are one more."""
+    """The first node has two results, one without a name; the numbers of all later values are one greater."""
     value = {"shape": [2, 3], "lo": -2000, "hi": 2000}
     return (
         put("nodes", 0, "outputs", [{"name": name, **value} for name in ("", "total")]),

@@ -1,5 +1,5 @@
-"""Programs that a verifier accepts, for the intervals that it derives: each op under drawn ranges, and where ranges
-become coarser because there would be too many bounds.
+"""Programs that a verifier accepts, for the intervals that it derives: each op under drawn ranges, and programs whose
+ranges become coarser because there would be too many bounds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Accepted = tuple[str, str, Program]
 _LARGEST = 200
 """The most elements of the tensors of a drawn case."""
 _EACH = 16
-"""Drawn cases of each op."""
+"""The number of drawn cases of each op."""
 
 
 class _Operands:
@@ -109,7 +109,7 @@ def example_program(op: str) -> Accepted:
 
 
 def exact_programs(op: str) -> Iterator[Accepted]:
-    """The vectors of requantize on constants: its rules on ranges have ends that drawn ranges seldom meet."""
+    """The vectors of requantize on constants: its range rules have ends that drawn ranges seldom reach."""
     if op == "requantize":
         for item in _cases(op):
             if item.code is None:
@@ -134,7 +134,7 @@ def network_programs() -> Iterator[Accepted]:
 
 
 class _Chain:
-    """A program of results of one another, all of which are outputs."""
+    """A program of results that depend on one another, all of which are outputs."""
 
     def __init__(self) -> None:
         self.b = ProgramBuilder()
@@ -288,7 +288,7 @@ def _detections() -> Program:
 
 
 def resolutions() -> Iterator[Accepted]:
-    """Programs in which it matters how fine ranges are kept."""
+    """Programs for which the fineness of ranges matters."""
     yield "repeats", "repetitions up to 2^18 bounds and beyond", _repeats()
     yield "kept", "results of more than 2^21 bounds together", _kept()
     yield "moved", "bounds that lie along another axis, or along none", _moved()

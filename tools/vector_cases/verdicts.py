@@ -1,7 +1,7 @@
 """From programs to vectors of the verifier's verdicts.
 
 The verdicts are those of `cvm.program.verify`; `tests/independent` has a verifier that shares nothing with it and must
-come to the same. A refused program must be refused with the code that its author expected.
+reach the same verdicts. A refused program must be refused with the code that its author expected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import groupby
 from cvm.errors import CvmError
 from cvm.ops import REGISTRY
 from cvm.program import decode, verify
-from cvm.program.codec import encode
+from cvm.program.encoding import encode
 from cvm.program.model import OP_SET
 from cvm.vectors.format import VectorFile, VerdictCase
 from cvm.vectors.own import accepted
@@ -82,7 +82,7 @@ def _refused(name: str, code: str, aim: str, data: bytes) -> VerdictCase:
 
 
 def _judged(name: str, code: str, aim: str, data: bytes) -> VerdictCase:
-    """The vector of a program that is refused with a code, or, without one, is what the verifier says."""
+    """The vector of a program: refused with ``code`` or, without one, the verdict of the verifier."""
     if code:
         return _refused(name, code, aim, data)
     try:

@@ -140,7 +140,7 @@ CRAFTED: tuple[tuple[str, str, Sequence[Row], dict[str, Any]], ...] = (
      [(0, 9, *WHOLE), (0, 8, -MAX, -MAX, MAX, -1)], {"iou_threshold": 50}),
     ("large_id", "the largest id", [(MAX, 9, 0, 0, 4, 4), (MAX, 8, 0, 0, 4, 4), (MAX - 1, 7, 0, 0, 4, 4)], {}),
 )  # fmt: skip
-"""Single batches whose rows all take part: name, aim, rows, attributes other than the plain ones."""
+"""Single batches of valid rows: name, aim, rows, attributes that differ from the defaults."""
 
 
 def non_max_suppression(op: str) -> Cases:
@@ -191,4 +191,4 @@ FAMILY: dict[str, Callable[[str], Cases]] = {
     "get_valid_count": get_valid_count,
     "non_max_suppression": non_max_suppression,
 }
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

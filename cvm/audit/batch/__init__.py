@@ -1,8 +1,8 @@
 """Verification of folders of receipts: many at once, and a log to go on from after an interruption.
 
-The inputs of ``NAME.receipt`` are in ``NAME.npz`` beside it. A receipt finds its program among those given by the
-digest that is computed from each of them. Who does the work is a scheduler's to say: processes of this machine
-(`cvm.audit.batch.processes`) or a cluster (`cvm.audit.batch.cluster`); the answers are the same.
+The inputs of ``NAME.receipt`` are in ``NAME.npz`` beside it. The digest in a receipt selects its program among those
+that are given. A scheduler distributes the work: to processes of this machine
+(`cvm.audit.batch.processes`) or to a cluster (`cvm.audit.batch.cluster`); the answers are the same.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["Finished", "Order", "Scheduler", "receipts_in", "verify_all"]
 def receipts_in(folder: Path) -> list[str]:
     """Everything called ``*.receipt`` in a folder and the folders in it, as relative paths with slashes, in order.
 
-    What is so called and no regular file - a link to nothing, a pipe, a folder - is among them, as one that cannot be
-    verified: a receipt that nobody could read must not look like one that is not there. Raises `Invalid`
+    An entry with such a name that is no regular file (a broken link, a pipe, a folder) is included, as a receipt that
+    cannot be verified: a receipt that nobody could read must not look like one that does not exist. Raises `Invalid`
     (``audit.folder``) for a folder that cannot be read.
     """
     found = []
@@ -43,12 +43,12 @@ def _unreadable(error: OSError) -> NoReturn:
 def verify_all(
     folder: Path, paths: Sequence[str], order: Order, log: Path | None = None, scheduler: Scheduler | None = None
 ) -> Iterator[Finished]:
-    """Verify the receipts at ``paths`` (None: with one process per core); results come as they are found.
+    """Verify the receipts at ``paths`` (None: with one process per core); results are yielded as they are found.
 
-    With ``log``, results that it holds are taken from it and new ones are added. Raises `Malformed` (``audit.log``)
-    for a log that is damaged, and `Invalid` for one that answers another question (``audit.log``), where there is
-    nothing to verify (``audit.none``), and for an unknown executor (``executors.unknown``); and what the scheduler
-    raises where nobody is left to work.
+    With ``log``, results that it holds are reused and new ones are added. Raises `Malformed` (``audit.log``)
+    for a damaged log, and `Invalid` for a log with other options (``audit.log``), if there is
+    nothing to verify (``audit.none``), and for an unknown executor (``executors.unknown``); and the errors of the
+    scheduler when no worker is left.
     """
     if not paths:
         raise Invalid("audit.none", "there are no receipts here (files *.receipt)", Location(str(folder)))

@@ -1,7 +1,7 @@
 """A Ray cluster that verifies receipts.
 
-Only this process reads the folder and writes the log; nodes get the bytes of a receipt and its inputs, and need nothing
-but cvm, of the same version. Ray gives the work of a node or process that died to another one.
+Only this process reads the folder and writes the log. Nodes receive the bytes of a receipt and of its inputs, and need
+only cvm, in the same version. If a node or process dies, Ray gives its work to another one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["RETRIES", "Cluster"]
 RETRIES = 3
 """How often the same receipt may be given to another worker."""
 ANSWER = 10.0
-"""Seconds in which an address must answer."""
+"""Seconds within which an address must answer."""
 PATIENCE = 60.0
-"""Seconds for which a cluster may have no processor at all."""
+"""Seconds for which a cluster may have no processor at all before it is given up."""
 AHEAD = 2
-"""Receipts that are given out at a time, for each processor."""
+"""How many receipts are given out at a time for each processor."""
 
 
 class Cluster:
@@ -42,7 +42,7 @@ class Cluster:
     def answers(self, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
         """See `Scheduler.answers`.
 
-        Raises besides `Unsupported` (``cluster.ray``) if Ray is not installed, `Invalid` (``cluster.address``) if no
+        Also raises `Unsupported` (``cluster.ray``) if Ray is not installed, `Invalid` (``cluster.address``) if no
         cluster is there, `Mismatch` (``cluster.version``) if a node has another cvm, and `LimitExceeded`
         (``limit.workers``) if the cluster has lost all its processors.
         """
@@ -51,7 +51,7 @@ class Cluster:
         with _connected(self._address) as ray:
             given: dict[Any, str] = {}
             ask = ray.remote(num_cpus=1, max_retries=RETRIES)(_finished).remote
-            shelf = [ray.put(order)]  # in a list, it is fetched only by who does not have it
+            shelf = [ray.put(order)]  # inside a list, a worker fetches it only if it does not have it
             identity = _identity(order)
             for path in paths:
                 given[ask(identity, shelf, read_task(folder, path))] = path
@@ -71,7 +71,7 @@ def _connected(address: str) -> Iterator[Any]:
     _require_answer(address)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Ray's, about its own future
+            warnings.simplefilter("ignore")  # Ray warns about its own future
             ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError, TimeoutError, AssertionError, ImportError) as error:
         raise Invalid("cluster.address", f"no Ray cluster at {address!r}: {_briefly(error)}") from None
@@ -100,9 +100,9 @@ def _require_answer(address: str) -> None:
 
 
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How a client of HTTP/2, and so of gRPC, begins: a fixed text and a frame of settings, the type 4 (RFC 9113, 3.4)."""
+"""The first bytes of a client of HTTP/2, and so of gRPC: a fixed text and a settings frame, type 4 (RFC 9113, 3.4)."""
 _SECRET = os.environ.get("RAY_USE_TLS", "0") not in ("", "0")
-"""Whether servers expect encryption, so that only Ray can talk with them."""
+"""Whether servers expect encryption; then only Ray itself can talk to them."""
 
 
 def _briefly(error: BaseException) -> str:
@@ -139,7 +139,7 @@ def _arrived(ray: Any, given: dict[Any, str]) -> Iterator[Finished]:
 # On the nodes
 
 _workers: dict[str, Worker] = {}
-"""The worker of this process, by the identity of its order."""
+"""The worker of this process, with the identity of its order."""
 
 
 def _identity(order: Order) -> str:
@@ -148,7 +148,7 @@ def _identity(order: Order) -> str:
 
 
 def _finished(identity: str, shelf: list[Any], task: Task) -> Finished:
-    """Verify one receipt. ``shelf`` holds the order, of which ``identity`` is known."""
+    """Verify one receipt. ``shelf`` holds the order; ``identity`` is the order's identity."""
     if identity not in _workers:
         import ray
 

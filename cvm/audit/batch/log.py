@@ -1,9 +1,9 @@
 """The log of a batch, from which an interrupted verification goes on.
 
-It is text. Its first line names the format and what was asked for, as JSON; every other line holds one result and the
-SHA-256 of the files that it is about. Each line begins with SHA-256 of the line before it and its own words, so a log
-that was edited, or is that of another question, is refused; a last line without an end, which a kill leaves, is
-dropped. A result is taken from the log only while the files still have the bytes that it names.
+It is text. Its first line names the format and the options, as JSON; every other line holds one result and the
+SHA-256 of the files that it is about. Each line begins with the SHA-256 of the line before it and of its own words. So
+a log that was edited, or that has other options, is refused. A last line without an end, which a kill leaves, is
+dropped. A result is reused only while the files still have the bytes that the line names.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ __all__ = ["Log"]
 _NOTHING = "-"
 _FORMAT = "cvm-audit-log 3"
 _MOST_SAID = 140
-"""Characters of a value in a message: two digests."""
+"""Characters of a value in a message: enough for two digests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a log says."""
+    """The content of a log."""
 
     path: Path
     order: Order
     results: Mapping[str, Finished]
-    """By the path of the receipt."""
+    """The results by the path of the receipt."""
     chain: str
     """The hash that the next line continues."""
     length: int
@@ -73,7 +73,7 @@ class Log:
 
     @contextmanager
     def appending(self) -> Iterator[Callable[[Finished], None]]:
-        """A function that adds results behind the last whole line, each as soon as it is called."""
+        """Yield a function that appends a result behind the last whole line, and writes it at once."""
         chain = self.chain
         with self._opened() as file:
 
@@ -84,7 +84,7 @@ class Log:
                 file.flush()
 
             def append(finished: Finished) -> None:
-                if finished.path.isprintable():  # what would break a line is verified again each time
+                if finished.path.isprintable():  # a path that would break a line is verified again each time
                     put(_words(finished))
 
             if self.length == 0:
@@ -108,7 +108,7 @@ def _first_words(order: Order) -> str:
 
 
 def _other_question(words: str, order: Order) -> str:
-    """In what the first line of a log differs from what an order asks."""
+    """A sentence that names the first option in which a log differs from an order."""
     try:
         noted = json.loads(words.removeprefix(_FORMAT)) if words.startswith(_FORMAT) else None
     except (ValueError, RecursionError):

@@ -16,14 +16,14 @@ from cvm.errors import LimitExceeded
 __all__ = ["RETRIES", "Processes"]
 
 RETRIES = 3
-"""How often a worker may die while nothing is finished."""
+"""How often in a row a worker may die without finishing anything."""
 
 _worker: Worker | None = None
-"""The worker that this process is."""
+"""The worker of this process."""
 
 
 class Processes:
-    """A scheduler: ``count`` processes (None: one per core), made anew when one of them is killed."""
+    """A scheduler: ``count`` processes (None: one per core), started again when one of them is killed."""
 
     def __init__(self, count: int | None = None) -> None:
         self._count = count or os.cpu_count() or 1
@@ -47,7 +47,7 @@ class Processes:
     def _round(self, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
         """Yield answers until all work is done or a process dies."""
         count = min(self._count, len(paths))
-        # Fresh processes: a fork would copy the threads' locks of BLAS in whatever state they are.
+        # Processes are started fresh: a fork would copy the locks of BLAS's threads in whatever state they are.
         with ProcessPoolExecutor(count, get_context("spawn"), _prepare, (order,)) as pool:
             futures = [pool.submit(_answer, os.fspath(folder), path) for path in paths]
             try:

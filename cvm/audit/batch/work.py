@@ -1,4 +1,4 @@
-"""The work on one receipt of a folder: the order, the files that are read, and the answer."""
+"""The work on one receipt of a folder: the order, the files to read, and the answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _program_digest(program: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is asked of every receipt."""
+    """What to verify about every receipt."""
 
     programs: tuple[bytes, ...]
     """Canonical bytes of the programs."""
@@ -45,14 +45,14 @@ class Order:
     cycles: bool = False
     codes: bool = False
     judging: Judging = field(default_factory=Judging)
-    """How much FORMAL judges of the work of the executor, for each receipt, and what is drawn with."""
+    """How much of the executor's work FORMAL judges, for each receipt, and with which salt."""
     signers: tuple[bytes, ...] = ()
     """Keys that must have signed each receipt."""
 
     def options(self) -> dict[str, Any]:
-        """What is asked, by the names of the command line: orders with the same options get the same answers.
+        """The options by their names on the command line: orders with the same options get the same answers.
 
-        The salt is none of them: which elements are judged is not the question.
+        The salt is no option in this sense: it only selects the judged elements.
         """
         from importlib.metadata import version
 
@@ -78,7 +78,7 @@ class Finished:
     """The answer for one receipt."""
 
     path: str
-    """Of the receipt, relative to the folder, with slashes."""
+    """The path of the receipt, relative to the folder, with slashes."""
     answer: Answer
     level: Level
     reason: str
@@ -88,7 +88,7 @@ class Finished:
     executor: str | None = None
     """The executor that ran the program again; None: nothing was executed."""
     judged: Judged | None = None
-    """What FORMAL judged of this executor, without the difference, which the reason names."""
+    """What FORMAL judged of this executor; a difference is in the reason, not here."""
 
 
 class Scheduler(Protocol):
@@ -97,14 +97,14 @@ class Scheduler(Protocol):
     def answers(self, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
         """The answer for each receipt at ``paths``, as they are found.
 
-        Work that a worker took with it when it died is given to another one. Raises `LimitExceeded` where the same
+        If a worker dies, its work is given to another one. Raises `LimitExceeded` if the same
         work ends one worker after another.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A receipt and its inputs as they were read, once, so that answers and digests are about the same bytes."""
+    """A receipt and its inputs, read once, so that answers and digests are about the same bytes."""
 
     path: str
     receipt: bytes | None
@@ -119,7 +119,7 @@ class Task:
 
 
 def read_task(folder: Path, path: str) -> Task:
-    """Read a receipt and what is beside it; what cannot be read is said in the task."""
+    """Read a receipt and its inputs beside it; if a file cannot be read, the task says why."""
     receipt = folder / path
     try:
         data = read_bytes(receipt, DEFAULT.receipt_bytes, "receipt")
@@ -178,7 +178,7 @@ class Worker:
         )
 
     def _executor(self, verified: VerifiedProgram) -> Executor:
-        """The executor of a program, which is created when its first receipt comes."""
+        """The executor of a program, created for the first receipt of this program."""
         from cvm.executors import choose_executor
 
         digest = verified.program.digest
@@ -200,7 +200,7 @@ def _digest(data: bytes | None) -> str:
 
 
 def _line(reason: object) -> str:
-    """A reason, made safe to stand in one line of the log."""
+    """A reason in one line, as the log needs it."""
     if isinstance(reason, OSError):
         reason = f"cannot be read: {reason.strerror or reason}"
     return " ".join(str(reason).split())

@@ -1,7 +1,7 @@
 """Disputes: from two trace roots to one small step, and a judge of that step.
 
-Read `cvm.audit.dispute.folds` first - every element in small steps -, then `judge`, which accepts or refuses one of
-them from a self-contained proof, and `game`, which leads two parties to the step on which they differ.
+Read `cvm.audit.dispute.folds` first (it computes every element in small steps), then `judge`, which accepts or refuses
+one step from a self-contained proof, and `game`, which leads two parties to the step on which they differ.
 ``docs/disputes.md`` says it in words, ``docs/commitments.md``, section 9, byte by byte.
 """
 

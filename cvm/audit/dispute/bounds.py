@@ -66,7 +66,7 @@ def _operands(program: OpenProgram, op: int, record: OpRecord, course: Fold, gro
 
 
 def _leaves(shape: Sequence[int], item: int, leaves: int) -> int:
-    """The most bytes of so many leaves of a tensor, with their path."""
+    """The most bytes of ``leaves`` leaves of a tensor, with their path."""
     size = item * math.prod(shape)
     count = -(-size // LEAF_BYTES)
     opened = min(leaves, count)
@@ -74,7 +74,7 @@ def _leaves(shape: Sequence[int], item: int, leaves: int) -> int:
 
 
 def _source(program: OpenProgram, op: int, record: OpRecord, position: int) -> int:
-    """The bytes of where an operand comes from."""
+    """The bytes of the source of an operand."""
     name = program.names[record.inputs[position]] if position < len(record.inputs) else ""
     if name in program.constant_arrays:
         return 1 + 4 + len(name.encode()) + 4 + HASH_BYTES * _levels(program.lists[1].count)
@@ -91,7 +91,7 @@ def _levels(count: int) -> int:
 
 
 def _neighbours(leaves: int, count: int) -> int:
-    """The most hashes in the proof of so many leaves of a tree."""
+    """The most hashes in the proof of ``leaves`` leaves of a tree."""
     hashes = 0
     while count > 1:
         hashes += min(leaves, count // 2)

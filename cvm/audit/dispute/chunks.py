@@ -1,7 +1,7 @@
 """A reduction split into chunks: boxes of its index space, so small that one step opens few leaves of any operand.
 
-How far an operand's elements lie apart decides how many leaves a box touches. The size of the boxes follows from
-shapes alone, so everyone who knows the shapes knows the number of steps.
+The distance of an operand's elements in memory decides how many leaves a box touches. The size of the boxes follows
+from shapes alone, so everyone who knows the shapes knows the number of steps.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def most_leaves(strides: Sequence[int], extents: Sequence[int]) -> int:
 class Chunks:
     """The index space of a reduction, split into boxes of one size; those at the ends may be smaller.
 
-    ``operands`` are the strides of each operand along the axes of the space. The boxes grow from the innermost axis as
-    long as they keep within `TERMS`, `LEAVES` and ``leaves`` for all operands together. Boxes are numbered row-major,
-    and so are the indices in a box.
+    ``operands`` are the strides of each operand along the axes of the space. The boxes grow from the innermost axis
+    outward while they stay within `TERMS`, `LEAVES` and ``leaves`` for all operands together. Boxes are numbered
+    row-major, and so are the indices in a box.
     """
 
     def __init__(self, space: Sequence[int], operands: Sequence[Sequence[int]], leaves: int = ALL_LEAVES) -> None:
@@ -48,7 +48,7 @@ class Chunks:
         self._grid = [-(-n // b) for n, b in zip(self._space, self._box, strict=True)]
 
         self.leaves = tuple(most_leaves(strides, self._box) for strides in operands)
-        """The most leaves that a box touches of each operand."""
+        """The most leaves of each operand that a box touches."""
 
     @property
     def count(self) -> int:
@@ -65,7 +65,7 @@ class Chunks:
 
 
 def _box(space: tuple[int, ...], operands: Sequence[Sequence[int]], leaves: int) -> list[int]:
-    """The largest box that keeps within all bounds."""
+    """The largest box that stays within all bounds."""
 
     def fits(box: Sequence[int]) -> bool:
         touched = [most_leaves(strides, box) for strides in operands]

@@ -1,7 +1,7 @@
-"""Reading what `cvm.program.preimage` writes: bytes of a fixed layout, front to back, trusting nothing.
+"""Reading the bytes that `cvm.program.preimage` writes: a fixed layout, read front to back, without trust in it.
 
-Every length is compared with the bytes that are left before anything is read, so nothing is ever allocated that is
-larger than the input. There is one way to write each part; what was read encodes to the same bytes.
+Every length is compared with the bytes that are left before anything is read, so nothing larger than the input is ever
+allocated. Each part has exactly one encoding, so the parts encode to the same bytes again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """The bytes that were not read yet."""
+        """The number of bytes that are not yet read."""
         return len(self._data) - self._offset
 
     def take(self, size: int) -> bytes:
@@ -39,12 +39,12 @@ class Cursor:
         return self._data[self._offset - size : self._offset]
 
     def tag(self, tag: bytes) -> None:
-        """Exactly these bytes."""
+        """Require exactly these bytes."""
         if self.take(min(len(tag), self.left)) != tag:
             raise self.malformed("tag", f"expected {tag!r}")
 
     def integer(self, size: int, signed: bool = False) -> int:
-        """An integer of so many bytes."""
+        """An integer of ``size`` bytes."""
         return int.from_bytes(self.take(size), "little", signed=signed)
 
     def u8(self) -> int:
@@ -64,7 +64,7 @@ class Cursor:
         return self.integer(8, signed=True)
 
     def flag(self) -> bool:
-        """0 or 1."""
+        """A byte that is 0 or 1, as a truth value."""
         value = self.u8()
         if value > 1:
             raise self.malformed("flag", f"expected 0 or 1, found {value}")
@@ -94,7 +94,7 @@ class Cursor:
         return extents
 
     def listed(self, item: Callable[[], _T], least: int) -> tuple[_T, ...]:
-        """A list of items that take ``least`` bytes or more each."""
+        """A list of items, each of at least ``least`` bytes."""
         count = self.u32()
         if count * least > self.left:
             raise self.malformed("truncated", f"{count} items are announced, {self.left} bytes are left")
@@ -110,5 +110,5 @@ class Cursor:
             raise self.malformed("trailing", f"{self.left} bytes follow the end")
 
     def malformed(self, code: str, message: str) -> Malformed:
-        """An error about what was just read."""
+        """An error at the bytes that were just read."""
         return Malformed(f"step.{code}", f"before byte {self._offset}: {message}")

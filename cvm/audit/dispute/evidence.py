@@ -32,9 +32,10 @@ from cvm.audit.hashing import tensor_roots
 from cvm.audit.receipt import Roots
 from cvm.audit.trace import Trace, head_of, trace_of
 from cvm.errors import Invalid
+from cvm.program import Program
 from cvm.program.commitments import TensorClaim, counted_root, records, tensor_tree
 from cvm.program.merkle import LEAF_BYTES, Tree
-from cvm.program.model import Program, Shape
+from cvm.program.model import Shape
 
 __all__ = ["Evidence", "OpenProgram"]
 
@@ -71,7 +72,7 @@ class OpenProgram:
 
     @cached_property
     def makers(self) -> Mapping[str, int]:
-        """The number of the op that gives each value that an op gives."""
+        """For each value that an op makes, the number of this op."""
         return {value.name: number for number, node in enumerate(self.program.nodes) for value in node.outputs}
 
     @cached_property
@@ -89,7 +90,7 @@ class OpenProgram:
         return found
 
     def op(self, number: int) -> OpRecord:
-        """An op, as its record has it."""
+        """An op, as its record states it."""
         return read_op_record(self.record(number))
 
     @cached_property
@@ -121,9 +122,9 @@ class OpenProgram:
 
 
 class Evidence:
-    """What a party says the tensors of one run are.
+    """All tensors of one run, as a party states them.
 
-    ``values`` are the int32 tensors by name: inputs, the state that the run began with, and what every op gave.
+    ``values`` are the int32 tensors by name: inputs, the state before the run, and the outputs of every op.
     """
 
     def __init__(self, program: OpenProgram, values: Mapping[str, Array]) -> None:
@@ -171,7 +172,7 @@ class Evidence:
         return self._tree(f"{op} {target}", self.tensor(op, target))
 
     def claim(self, op: int, target: int) -> TensorClaim:
-        """What the root of a target commits to."""
+        """The content to which the root of a target commits."""
         return TensorClaim("int32", self.tensor(op, target).shape, self.tree(op, target).root)
 
     def _tree(self, key: str, array: Array) -> Tree:
@@ -204,7 +205,7 @@ class Evidence:
         return fold(record, target, element, operands), operands
 
     def partials(self, op: int, target: int, element: int) -> list[int]:
-        """The partials of an element; the last is the element as the party has it, whether that follows or not."""
+        """The partials of an element. The last one is the element as the party states it, even if that is wrong."""
         course, _ = self.fold(op, target, element)
         found, partial = [], course.start
         for step in range(course.count):
@@ -213,9 +214,9 @@ class Evidence:
         return [*found[:-1], int(self.tensor(op, target).flat[element])]
 
     def reads(self, op: int, target: int, element: int, step: int, before: int) -> Mapping[int, frozenset[int]]:
-        """The numbers of the elements that a step reads of each operand that it opens, by the operand's position.
+        """The numbers of the elements that a step reads, for each operand that it opens, by the operand's position.
 
-        ``before`` is the partial before the step; where a search has ended, nothing more is read.
+        ``before`` is the partial before the step; after the end of a search, nothing more is read.
         """
         course, operands = self.fold(op, target, element)
         course.step(step, before)

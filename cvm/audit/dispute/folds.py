@@ -1,14 +1,14 @@
 """The computation of every element in small steps, op by op, in the style of FORMAL.
 
-An element of an op's output is a fold. There is a number of steps and a number to start with; step j takes what the
-steps before it gave, a single integer called the partial, and gives the next one; the last partial is the element.
+An element of an op's output is a fold: a number of steps and a number to start with. Step j turns the result of the
+steps before it, a single integer called the partial, into the next partial. The last partial is the element.
 
-Most ops take one step, which is FORMAL's own function: it asks the operands for the elements that it needs, and those
-are what it reads. Reductions take one step for each chunk of their index space (`cvm.audit.dispute.chunks`), in
-FORMAL's index names. What searches (`concatenate`, and the ops of `cvm.audit.dispute.vision`) has two kinds of
-partials: elements of int32, which are found, and numbers from `SEARCHING` on, which say how far the search is.
-
-No step reads more than `TERMS` elements of an operand, or touches more than 8 leaves of one.
+Most ops take one step. This step is FORMAL's own function: it asks the operands for the elements that it needs, and
+these are the elements that it reads. Reductions take one step for each chunk of their index space
+(`cvm.audit.dispute.chunks`), in FORMAL's index names. Searches (`concatenate`, and the ops of
+`cvm.audit.dispute.vision`) have two kinds of partials: elements of int32, which are found, and numbers from `SEARCHING`
+on, which say how far the search is. No step reads more than `TERMS` elements of an operand, or touches more than 8
+leaves of one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["SEARCHING", "Fold", "FoldCall", "strides_of"]
 SEARCHING = 2**32
 """Partials from this number on are not elements: a search has found nothing yet."""
 INT32_MIN = -(2**31)
-"""Less than every element."""
+"""A number less than every element."""
 PARTS = 8
 """The operands of a concatenate that one step looks at."""
 LARGEST_SHIFT = 62
@@ -80,15 +80,15 @@ class Fold:
     step: Callable[[int, int], int]
     """From the number of a step and the partial before it to the partial after it."""
     leaves: Mapping[int, int]
-    """The most leaves that a step touches of each operand, by its position."""
+    """The most leaves of each operand that a step touches, by the operand's position."""
     groups: tuple[tuple[int, ...], ...] = ()
-    """The operands that one step opens, for each kind of step; () if every step may open all in ``leaves``."""
+    """For each kind of step, the operands that it opens; () if every step may open all in ``leaves``."""
     all_leaves: int | None = None
-    """The most leaves that a step touches of all operands together, if that is less than their sum."""
+    """The most leaves of all operands together that a step touches, if that is less than their sum."""
 
 
 def strides_of(shape: Shape) -> list[int]:
-    """How far apart the neighbours along each axis are, in elements, row-major."""
+    """The distance of neighbours along each axis, in elements, row-major."""
     strides = [1]
     for extent in reversed(shape[1:]):
         strides.append(strides[-1] * extent)
@@ -190,7 +190,7 @@ def max_pool2d(call: FoldCall) -> Fold:
 
 
 def reduced(call: FoldCall, start: int, combine: Callable[[int, int], int]) -> Fold:
-    """Partials are what some indices of the reduced axes R give, in chunks; the other axes I have those of d."""
+    """Partials combine the elements at some indices of the reduced axes R, in chunks; the axes I have those of d."""
     X = call.operands[0]
     n = X.shape
     N = len(n)
@@ -307,7 +307,7 @@ def normalize(call: FoldCall) -> Fold:
 
 
 def concatenate(call: FoldCall) -> Fold:
-    """Step j looks at `PARTS` operands. Until the element is found, partials count the indices of axis left to skip."""
+    """Step j looks at `PARTS` operands. Until the element is found, partials count the indices left to skip."""
     real_axis = call.attribute("axis") % len(call.d)
     M = len(call.operands)
 
@@ -339,4 +339,4 @@ FOLDS: Mapping[str, Callable[[FoldCall], Fold]] = {
     "quotient": quotient,
     "normalize": normalize,
 }
-"""The ops that take more than one step, but for those of vision."""
+"""The ops that take more than one step, except those of vision."""

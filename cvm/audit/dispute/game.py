@@ -2,13 +2,13 @@
 
 The referee has the digest of the program, the roots of the inputs and of the state before the run, and the two trace
 roots: a few hashes. Each round puts one question to both parties. An answer must open what the same party committed to
-before; a party whose answer does not, or that gives none, has lost. So the parties are led, by what they say
-themselves, to the first op on which they differ, the first element of what it gave, the first step of its fold; there
-they agree on everything that the step reads, and each proves its own. At most one of the proofs can be accepted
+before; a party whose answer does not, or that gives none, has lost. So the parties' own answers lead to the first op on
+which they differ, the first element of its output, and the first step of that element's fold. There they agree on
+everything that the step reads, and each proves its own step. At most one of the proofs can be accepted
 (`cvm.audit.dispute.judge`).
 
-A party that says what follows from program and inputs can answer everything and loses no game. Where neither does, both
-may lose.
+A party whose tensors follow from program and inputs can answer everything and loses no game. If no party has these
+tensors, both may lose.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COUNT_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What the parties agree on."""
+    """The facts on which the parties agree."""
 
     program: bytes
     """The digest of a valid program."""
@@ -59,7 +59,7 @@ class Outcome:
     reason: str
     rounds: int
     op: int | None = None
-    """Where the game was led to: op, target, element and step, as far as it came."""
+    """How far the game came: op, target, element and step."""
     target: int | None = None
     element: int | None = None
     step: int | None = None
@@ -135,7 +135,7 @@ class _Table:
         return found[0], found[1]
 
     def at(self, **reached: Any) -> None:
-        """Record how far the search for the first difference has come."""
+        """Record the op, target, element or step that the game has reached."""
         self.reached = replace(self.reached, **reached)
 
     # From the trace roots to a step
@@ -184,7 +184,7 @@ class _Table:
     def _descend(
         self, count: int, nodes: _Pair, question: Callable[[int, int], q.Question]
     ) -> tuple[int, list[bytes], _Pair]:
-        """The first leaf on which two trees of one form differ, the agreed nodes to its left, and that leaf of both."""
+        """The first leaf on which two trees of one form differ: the agreed nodes to its left, and both leaves."""
         start, end, prefix = 0, count, []
         while end - start > 1:
             children = self.ask(question(start, end), lambda side, answer: _children(answer, nodes[side]))  # noqa: B023
@@ -205,7 +205,7 @@ class _Table:
         return head_of(statement.program, statement.inputs, statement.before, counted_root(op, log))
 
     def _target(self, op: int, record: OpRecord, outputs: tuple[Roots, Roots]) -> tuple[int, tuple[Roots, Roots]]:
-        """The first target on which the parties differ, and the roots of all."""
+        """The first target on which the parties differ, and each party's roots of all targets."""
         count = auxiliary_count(record.op)
         targets = outputs
         if count:
@@ -219,7 +219,7 @@ class _Table:
         """The first step on which the parties differ, and its proofs."""
         op, target, element = claims[0].op, claims[0].target, claims[0].element
         trees = self.ask(q.Commit(op, target, element), lambda side, answer: _partials(answer, elements[side]))
-        step = 0  # if they differ in the number of steps, a proof of any step says who is right
+        step = 0  # if they differ in the number of steps, the proof of any step decides
         if trees[0].count == trees[1].count:
             step, _, _ = self._descend(
                 trees[0].count,
@@ -250,7 +250,7 @@ class _Table:
         raise AssertionError("two different steps from one state were accepted")
 
 
-# What an answer must be
+# The conditions on answers
 
 
 def _children(answer: q.Children, node: bytes) -> q.Children:

@@ -1,9 +1,9 @@
 """The judge of a dispute: accepts or refuses one step, from nothing but its claim and its witness.
 
-`verify_step` recomputes every root from what the witness holds and compares it with the one that the claim names or
-that follows from it: the program and the log of the run from the head, the op and its operands from these, the leaves
-from the operands. Then it computes the step, which reads the opened leaves alone, and looks for the partials before
-and after it in the list that was committed to. What is opened must be read: a proof has no part that could be changed.
+`verify_step` recomputes every root from the witness and compares it with the root that the claim names or
+that follows from the claim: the program and the log of the run from the head, the op and its operands from these, the
+leaves from the operands. Then it computes the step, which can read only the opened leaves, and looks for the partials
+before and after it in the committed list. Every opened leaf must be read, so no part of a proof can be changed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StepVerdict:
 def verify_step(claim: StepClaim, witness: Witness) -> StepVerdict:
     """Judge one step. Every claim and every witness get a verdict; nothing is raised.
 
-    The program is taken to be a valid one (`cvm.program.verify`), and the head to be what the parties agree on.
+    The program is assumed to be valid (`cvm.program.verify`), and the head to be the one on which the parties agree.
     """
     try:
         _judge(claim, witness)
@@ -71,7 +71,7 @@ def _require(holds: bool, code: str, message: str) -> None:
 def opened_fold(claim: StepClaim, witness: Witness) -> tuple[Fold, Operands]:
     """The fold of the element that the claim is about, over operands that are opened when they are first read.
 
-    Raises `CvmError`, as the step of the fold may, and what FORMAL raises where no valid program has such an op.
+    Raises `CvmError`, and so may the step of the fold; FORMAL's own errors if no valid program has such an op.
     """
     record = _open_op(witness, claim.op, witness.record, witness.record_path)
     newer = REGISTRY[record.op].op_set > witness.op_set
@@ -105,7 +105,7 @@ def _judge(claim: StepClaim, witness: Witness) -> None:
 
 
 def _open_program(claim: StepClaim, witness: Witness) -> None:
-    """The program and the run, from the head."""
+    """Open the program and the run from the head."""
     nodes, constants, inputs, outputs, state = (counted_root(item.count, item.root) for item in witness.lists)
     program = ProgramClaim(witness.op_set, witness.limits, nodes, constants, inputs, outputs, state).digest()
     log = counted_root(claim.op, witness.log)
@@ -119,7 +119,7 @@ def _open_program(claim: StepClaim, witness: Witness) -> None:
 
 
 def _open_op(witness: Witness, number: int, record: bytes, path: tuple[bytes, ...]) -> OpRecord:
-    """The op of that number, from the program."""
+    """The op with that number, opened from the program."""
     nodes = witness.lists[0]
     root = root_of_proof(record, Proof(number, nodes.count, path))
     _require(root == nodes.root, "record", f"this is not the record of op {number}")
@@ -129,7 +129,7 @@ def _open_op(witness: Witness, number: int, record: bytes, path: tuple[bytes, ..
 def _open(
     claim: StepClaim, witness: Witness, record: OpRecord, openings: Mapping[int, OperandOpening], position: int
 ) -> NotedTensor:
-    """One operand, of which the opened leaves can be read."""
+    """One operand, of which only the opened leaves can be read."""
     _require(position in openings, "closed", f"the step reads operand {position}, which the witness does not open")
     opening = openings[position]
     _require(opening.dtype in _DTYPES, "dtype", f"there is no type {opening.dtype} of elements")
@@ -149,7 +149,7 @@ def _open(
 def _root_of_value(
     witness: Witness, before: int, number: int, source: Source, root: bytes
 ) -> tuple[bytes | None, Shape | None]:
-    """The root that the run gives the value of that number, and the declared shape where the witness shows it."""
+    """The root that the run has for the value of that number, and its declared shape if the witness shows it."""
     _, constants, inputs, _, state = (item.count for item in witness.lists)
     begin = inputs + constants
     if number < inputs or begin <= number < begin + state:
@@ -172,7 +172,7 @@ def _root_of_value(
 
 
 def _elements(opening: OperandOpening) -> Callable[[int], int]:
-    """A function that gives the element of a row-major number, read from the opened leaves."""
+    """A function from the row-major number of an element to the element, read from the opened leaves."""
     item = _ITEM_BYTES[opening.dtype]
     size = item * math.prod(opening.shape)
     leaves = dict(opening.leaves)

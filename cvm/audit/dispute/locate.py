@@ -1,4 +1,4 @@
-"""Where two runs of one program on one input differ first: the op, its output, 1 KiB of it, and one element."""
+"""The first difference between two runs of one program on one input: the op, its output, 1 KiB of it, one element."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Difference:
     output: int
     """The index of the output among those of the op."""
     roots: tuple[bytes | None, bytes | None]
-    """The roots of that tensor; None where a trace has none."""
+    """The two roots of that tensor; None if a trace has none."""
     leaf: int | None = None
     element: int | None = None
     """The number of the element, row-major."""
     values: tuple[int, int] | None = None
     steps: int | None = None
-    """The steps that the element takes."""
+    """The number of steps that the element takes."""
     follows: int | None = None
     """The right value of the element, computed from the operands on which both agree."""
 
@@ -37,8 +37,8 @@ class Difference:
 def locate(one: Evidence | Trace, other: Evidence | Trace) -> Difference | None:
     """The first difference of two runs; None if there is none.
 
-    Both traces tell the op, the tensors of both sides the element as well. Raises `Invalid` (``dispute.run``) for runs
-    of different programs, inputs or states.
+    Two traces tell only the op; if both sides have all tensors, they also tell the element. Raises `Invalid`
+    (``dispute.run``) for runs of different programs, inputs or states.
     """
     traces = tuple(item.trace if isinstance(item, Evidence) else item for item in (one, other))
     for what in ("program", "inputs", "before"):
@@ -52,7 +52,7 @@ def locate(one: Evidence | Trace, other: Evidence | Trace) -> Difference | None:
 
 
 def _first(one: Trace, other: Trace) -> Difference | None:
-    """The first output on which two logs differ. An output that only one of them has counts as a difference."""
+    """The first output on which two logs differ. An output that only one log has counts as a difference."""
     for op in range(max(len(one.steps), len(other.steps))):
         first, second = (trace.steps[op] if op < len(trace.steps) else () for trace in (one, other))
         for output in range(max(len(first), len(second))):
@@ -63,7 +63,7 @@ def _first(one: Trace, other: Trace) -> Difference | None:
 
 
 def _element(found: Difference, one: Evidence, other: Evidence) -> Difference:
-    """The first element on which two tensors differ, and what it should be."""
+    """The first element on which two tensors differ, and its right value."""
     target = found.output + auxiliary_count(one.program.program.nodes[found.op].op)
     first, second = (item.tensor(found.op, target) for item in (one, other))
     element = int(np.argmax(first.reshape(-1) != second.reshape(-1)))

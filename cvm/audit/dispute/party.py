@@ -23,7 +23,7 @@ class Witnessed:
         return self.evidence.trace.root
 
     def answer(self, question: q.Question) -> q.Answer:
-        """The answer to a question, or None for what the party does not have or cannot prove."""
+        """The answer to a question; None if the party does not have the answer or cannot prove it."""
         try:
             return self._answer(question)
         except (ArithmeticError, LookupError, ValueError):  # CvmError is a ValueError
@@ -66,7 +66,7 @@ class Witnessed:
 
 
 def open_trace(program: OpenProgram, trace: Trace) -> q.TraceOpening:
-    """What the root of a trace commits to."""
+    """The content to which the root of a trace commits."""
     return q.TraceOpening(
         op_set=program.program.op_set,
         limits=program.program.limits,

@@ -1,4 +1,4 @@
-"""One-step proofs: what is claimed of a step, and the witness that shows it.
+"""One-step proofs: the claim about a step, and the witness that shows it.
 
 A proof is bytes of a fixed layout, as preimages are (docs/commitments.md, section 9): one proof, one encoding.
 """
@@ -35,11 +35,11 @@ __all__ = [
 ]
 
 PROOF_BYTES = 2**20
-"""The most bytes of a proof that are looked at; those of ordinary programs have less than 2^14."""
+"""The most bytes of a proof that the judge reads; proofs of ordinary programs have fewer than 2^14."""
 _PARTIAL_BYTES = 16
 
 Path: TypeAlias = tuple[bytes, ...]
-"""Hashes of neighbours, from the leaves to the root."""
+"""The hashes of neighbours, from the leaves to the root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class StepClaim:
     """The claim of a proof: that one step of the fold of one element is right."""
 
     head: bytes
-    """The state of the run before the op: the head of its trace over the ops before."""
+    """The state of the run before the op: the head of its trace over the earlier ops."""
     op: int
     target: int
-    """Which tensor: the auxiliary ones of the op come first, then its outputs."""
+    """The number of the tensor: the auxiliary tensors of the op come first, then its outputs."""
     auxiliaries: Roots
     """The roots of the auxiliary tensors up to the target."""
     element: int
-    """Its number in the target, row-major."""
+    """The row-major number of the element in the target."""
     step: int
     partials: bytes
     """The commitment to all partials of the element."""
@@ -69,14 +69,14 @@ class StepClaim:
     def commitment(self, count: int, root: bytes) -> bytes:
         """The commitment to ``count`` partials of the element, ``root`` being their Merkle root.
 
-        It is bound to the location of the element, so that a claim holds for one element alone.
+        It contains the location of the element, so a claim holds for one element alone.
         """
         return sha256(b"cvm1:partials\0" + self._location() + u64(count) + root).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class ListOpening:
-    """What a list root commits to: the number of records, and their Merkle root."""
+    """The content of a list root: the number of records, and their Merkle root."""
 
     count: int
     root: bytes
@@ -84,7 +84,7 @@ class ListOpening:
 
 @dataclass(frozen=True, slots=True)
 class GivenSource:
-    """The root of the operand is in the claim or among the roots that the run began with."""
+    """The root of the operand is in the claim, or is an input or a state before the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class ConstantSource:
 
 @dataclass(frozen=True, slots=True)
 class ResultSource:
-    """The operand is what an earlier op gave: that op's record, the roots of its outputs, and the paths of both."""
+    """The operand is an output of an earlier op: that op's record, the roots of its outputs, and the paths of both."""
 
     op: int
     record: bytes
@@ -111,7 +111,7 @@ Source: TypeAlias = GivenSource | ConstantSource | ResultSource
 
 @dataclass(frozen=True, slots=True)
 class OperandOpening:
-    """One operand: what its root commits to, where that comes from, and the leaves that the step reads."""
+    """One operand: the content of its root, the source of this root, and the leaves that the step reads."""
 
     position: int
     dtype: int
@@ -120,14 +120,14 @@ class OperandOpening:
     data_root: bytes
     source: Source
     leaves: tuple[tuple[int, bytes], ...]
-    """Their numbers, ascending, and their bytes."""
+    """The numbers of the leaves, ascending, and their bytes."""
     path: Path
-    """The one proof of all leaves."""
+    """The one proof of all these leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """All that a step reads, opened from the roots of the claim."""
+    """Everything that a step reads, opened from the roots of the claim."""
 
     op_set: int
     limits: str
@@ -135,18 +135,18 @@ class Witness:
     """The five lists of the program: ops, constants, inputs, outputs, state."""
     inputs: Roots
     before: Roots
-    """The state that the run began with."""
+    """The roots of the state before the run."""
     log: bytes
-    """The Merkle root of the records of the ops before."""
+    """The Merkle root of the records of the earlier ops."""
     record: bytes
     """The record of the op."""
     record_path: Path
     partial_before: int | None
-    """The partial before the step; None for the first step, which the op itself says how to begin."""
+    """The partial before the step; None for the first step, whose start the op defines."""
     partial_after: int
     partials_path: Path
     operands: tuple[OperandOpening, ...]
-    """Those that the step reads, in order."""
+    """The operands that the step reads, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _partial(value: int) -> bytes:
 
 
 def partial_record(value: int) -> bytes:
-    """The record of a partial: a leaf of the list of partials. Raises `Invalid` for one beyond 128 bits."""
+    """The record of a partial: a leaf of the list of partials. Raises `Invalid` for a partial beyond 128 bits."""
     return b"cvm1:partial\0" + _partial(value)
 
 
@@ -219,7 +219,7 @@ def _source(source: Source) -> bytes:
 def decode_proof(data: bytes) -> StepProof:
     """The proof that ``data`` encodes; nothing that it claims is verified.
 
-    Raises `LimitExceeded` for more than 2^20 bytes, and `Malformed` for bytes that are not those of any proof.
+    Raises `LimitExceeded` for more than 2^20 bytes, and `Malformed` for bytes that are no proof.
     """
     require("proof_bytes", len(data), PROOF_BYTES, "bytes of a one-step proof")
     cursor = Cursor(data)

@@ -1,7 +1,7 @@
-"""What the parties of a dispute are asked, and what they answer.
+"""The questions to the parties of a dispute, and their answers.
 
-A question names the part of a run to open. An answer is data; None is none: a party that does not answer withholds
-what it committed to. Nothing in an answer is believed, see `cvm.audit.dispute.game`.
+A question names the part of a run to open. An answer is data, or None: a party that does not answer withholds
+what it committed to. No answer is believed, see `cvm.audit.dispute.game`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LogNode:
 
 @dataclass(frozen=True, slots=True)
 class OpenOp:
-    """What is this op, and what did it give? An `OpOpening`."""
+    """What is this op, and what are the roots of its outputs? An `OpOpening`."""
 
     op: int
 
@@ -136,7 +136,7 @@ Question: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class TraceOpening:
-    """A trace root: the program, what the run began with, and the log."""
+    """The content of a trace root: the program, the inputs and state before the run, and the log."""
 
     op_set: int
     limits: str
@@ -174,7 +174,7 @@ class TensorOpening:
 
 @dataclass(frozen=True, slots=True)
 class PartialsOpening:
-    """The tree over the partials of an element, and the path of the last, which is the element."""
+    """The tree over the partials of an element, and the path of the last partial, which is the element."""
 
     count: int
     root: bytes

@@ -10,7 +10,7 @@ __all__ = ["NotedTensor", "Operands"]
 
 
 class NotedTensor(Tensor):
-    """A tensor whose elements are found by their row-major numbers, and that notes the numbers it was asked for."""
+    """A tensor that finds elements by their row-major numbers and records the numbers that it was asked for."""
 
     def __init__(self, shape: Shape, element: Callable[[int], int]) -> None:
         def rule(d: Index) -> int:
@@ -23,7 +23,7 @@ class NotedTensor(Tensor):
 
 
 class Operands:
-    """The operands of an op, made when first asked for; ``taken`` says which those are."""
+    """The operands of an op, each made when it is first asked for; ``taken`` lists these."""
 
     def __init__(self, count: int, make: Callable[[int], NotedTensor]) -> None:
         self._count = count

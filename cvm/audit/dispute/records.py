@@ -16,20 +16,20 @@ __all__ = ["OpRecord", "read_op_record"]
 
 @dataclass(frozen=True, slots=True)
 class OpRecord:
-    """One op of a program, as its record has it: values by number."""
+    """One op of a program, as its record states it: values by number."""
 
     op: str
     attributes: Mapping[str, AttributeValue]
     inputs: tuple[int, ...]
     first: int
-    """The number of the first output; the others follow."""
+    """The number of the first output; the other outputs follow."""
     outputs: tuple[Value, ...]
 
 
 def read_op_record(data: bytes) -> OpRecord:
     """The op whose record is ``data``.
 
-    Raises `Malformed` for what is not the record of any op, and `Invalid` for an op, or attributes, that there are not.
+    Raises `Malformed` for bytes that are no record of an op, and `Invalid` for an op, or attributes, that do not exist.
     """
     cursor = Cursor(data)
     cursor.tag(b"cvm1:op\0")

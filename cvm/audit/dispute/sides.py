@@ -39,9 +39,9 @@ def computed(
     """All tensors of one run, computed from a program and its inputs.
 
     ``cycles`` and ``codes`` say what the arrays are, as for `Session.run`. ``run`` counts the runs of ``inputs``
-    sample by sample and, with ``cycles``, cycle by cycle in each; ``state`` is what a sample begins with (None: the
-    initial state). Raises `Invalid` for arrays that no run can have and
-    (``dispute.run``, ``state.names``) for a run or a state that there is not.
+    sample by sample and, with ``cycles``, cycle by cycle in each sample. ``state`` is the state before each sample
+    (None: the initial state). Raises `Invalid` for arrays that no run can have, and
+    (``dispute.run``, ``state.names``) for a run or a state that does not exist.
     """
     from cvm.executors import choose_executor
 
@@ -72,12 +72,12 @@ def evidence_from(
     run: int = 0,
     layout: Layout | None = None,
 ) -> Evidence:
-    """The evidence in arrays, as ``cvm run --codes --capture all`` writes them: by value, or by output.
+    """The evidence in arrays, as ``cvm run --codes --capture all`` writes them: by the names of values, or of outputs.
 
-    ``begin`` holds inputs and state of the run where the arrays do not. Arrays may hold several runs, as ``layout``
-    says (None: those of one run); ``run`` is the number of the run that is meant. Raises `Invalid`,
+    ``begin`` holds inputs and state of the run if the arrays do not. The arrays may hold several runs, as ``layout``
+    says (None: one run); ``run`` selects one of them. Raises `Invalid`,
     ``dispute.tensor``, for a tensor that is missing, of another shape, or not of int32 codes, and ``dispute.run`` for
-    a run that there is not.
+    a run that does not exist.
     """
     runs = Layout() if layout is None else layout
     _require_run(run, runs.runs)
@@ -95,7 +95,7 @@ def evidence_from(
 
 
 def _one_run(array: npt.NDArray[Any], shape: tuple[int, ...], layout: Layout, run: int) -> npt.NDArray[Any]:
-    """The part of an array of all runs that is of one; an array that is none of all runs is taken as it is."""
+    """The part of an array that belongs to one run; an array that does not hold all runs is taken as one run's."""
     return layout.run(array, shape, run) if array.shape == layout.shape(shape) else array
 
 
@@ -150,7 +150,7 @@ def statement_of(true: Evidence) -> Statement:
 
 
 def side_of(true: Evidence, given: Evidence | Trace) -> Witnessed | Recounting:
-    """The party that holds this evidence or trace. A true trace gets all tensors: its party can compute them."""
+    """The party with this evidence or trace. If the trace is the true one, the party gets all tensors."""
     if isinstance(given, Evidence):
         return Witnessed(given)
     return Witnessed(true) if given == true.trace else Recounting(true.program, given)

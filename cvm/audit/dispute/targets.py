@@ -16,12 +16,12 @@ __all__ = ["auxiliary_count", "fold", "index_of", "target_shape"]
 
 
 def auxiliary_count(op: str) -> int:
-    """The number of tensors that a party commits to when this op is disputed."""
+    """The number of auxiliary tensors that a party commits to when this op is disputed."""
     return len(vision.AUXILIARIES.get(op, ()))
 
 
 def target_shape(record: OpRecord, target: int) -> Shape:
-    """The shape of a target: the auxiliary tensors come first, then the outputs. Raises `Invalid` if there is none."""
+    """The shape of a target: auxiliary tensors come first, then the outputs. Raises `Invalid` if there is none."""
     index = target - auxiliary_count(record.op)
     if not target >= 0 or index >= len(record.outputs):
         raise Invalid("step.target", f"{record.op} has no target {target}")
@@ -40,7 +40,7 @@ def index_of(element: int, shape: Shape) -> Index:
 
 
 def fold(record: OpRecord, target: int, element: int, operands: Operands) -> Fold:
-    """The fold of an element of a target. ``operands`` are those of the op, then its auxiliary tensors.
+    """The fold of an element of a target. ``operands`` are the operands of the op, then its auxiliary tensors.
 
     Raises `Invalid` if there is no such target or element.
     """

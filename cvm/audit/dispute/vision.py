@@ -1,16 +1,16 @@
 """The ops of vision in small steps.
 
-`get_valid_count` counts and searches in chunks of rows. `non_max_suppression` sorts, then keeps or drops each row:
-no single integer says how far it is. So whoever disputes it commits to three tensors that the op does not have, all of
-shape (B, N), and they are disputed like outputs, in this order:
+`get_valid_count` counts and searches in chunks of rows. `non_max_suppression` sorts, then keeps or drops each row, and
+no single integer can say how far it has come. So a party that disputes it commits to three auxiliary tensors of
+shape (B, N), which are disputed like outputs, in this order:
 
 `rank`   rank[b, i] is the rank of row i of X by falling score, -1 for the rows from T on;
 `order`  order[b, p] is the row of rank p, -1 from T on: I(p) of the document;
 `kept`   kept[b, p] is 1 if p is in U, else 0.
 
-Each element of each follows by small steps from the operands, the tensors before it and - for `kept` - the elements
-before it. There is one right tensor of each kind, so two parties who differ in the output differ in one of these, or
-in a step of the output that reads them; at the first index where they differ they agree on all that the step reads.
+Each element of these tensors follows by small steps from the operands, the tensors before it and, for `kept`, the
+elements before it. There is one right tensor of each kind, so two parties who differ in the output differ in one of
+them, or in a step of the output that reads them; at the first difference they agree on all that the step reads.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ __all__ = ["AUXILIARIES", "FOLDS", "auxiliaries"]
 
 
 ROWS = 2
-"""The leaves that so many rows of X touch: one row, or rows of at most `TERMS` elements together."""
+"""The leaves that ``rows`` rows of X touch: one row, or rows of at most `TERMS` elements together."""
 
 
 def _parts(extent: int, size: int = 1) -> tuple[int, Callable[[int], range]]:
-    """[0, extent), each of ``size`` elements, in parts of at most `TERMS` elements: how many there are, and part j."""
+    """The range [0, extent) in parts of at most `TERMS` elements, ``size`` per index: how many parts, and part j."""
     most = max(1, TERMS // size)
     return -(-extent // most), lambda j: range(j * most, min((j + 1) * most, extent))
 
 
 def _search(indices: Iterable[int], before: int, chosen: Callable[[int], bool], element: Callable[[int], int]) -> int:
-    """Continue a search: the element at the first chosen index after ``before - SEARCHING`` others."""
+    """Continue a search: the element at the first chosen index after ``before - SEARCHING`` other chosen indices."""
     to_skip = before - SEARCHING
     for index in indices:
         if chosen(index):
@@ -53,7 +53,7 @@ def valid_count(call: FoldCall) -> Fold:
 
 
 def valid_row(call: FoldCall) -> Fold:
-    """X[b, n, k] for the valid n with idx valid ones before it: partials count those left to skip."""
+    """X[b, n, k] for the valid row n with idx valid rows before it: partials count the rows left to skip."""
     (b, idx, k), X, score_threshold = call.d, call.operands[0], call.attribute("score_threshold")
     count, part = _parts(*X.shape[1:])
 
@@ -107,7 +107,7 @@ def order(call: FoldCall) -> Fold:
 def kept(call: FoldCall) -> Fold:
     """Whether p is in U. Step q < p: whether q in U suppresses p; step p: whether p < min{TK, T} and it has an id.
 
-    Partials are 1 as long as nothing speaks against it.
+    Partials are 1 until a step finds a reason against it.
     """
     (b, p), X, rows, members = call.d, call.operands[0], call.operands[3], call.operands[4]
     top_k, force_suppress = call.attribute("top_k"), call.attribute("force_suppress")
@@ -148,7 +148,7 @@ def kept_row(call: FoldCall) -> Fold:
 
 
 AUXILIARIES: Mapping[str, tuple[Callable[[FoldCall], Fold], ...]] = {"non_max_suppression": (rank, order, kept)}
-"""The folds of the tensors that a party commits to when an op is disputed; they are operands after those of the op."""
+"""The folds of the tensors that a party commits to in a dispute; they are operands after those of the op."""
 
 FOLDS: Mapping[str, Callable[[FoldCall], Fold]] = {"get_valid_count": get_valid_count, "non_max_suppression": kept_row}
 

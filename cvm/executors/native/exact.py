@@ -1,12 +1,12 @@
 """Exact integers at plan time: arrays that never wrap.
 
 The planner prepares constants for machine code: it folds biases into offsets, scales multipliers, bounds sums. NumPy's
-64-bit integers wrap in silence, and a wrapped constant is a wrong result. So constants are prepared with `Exact` alone:
-every operation first bounds its result in Python integers, from the least and the largest element of its operands. It
-uses 64 bits where the bound fits in them, and Python integers where it does not. `Exact.int64` hands the elements over
-and refuses those that need more bits.
+64-bit integers wrap in silence, and a wrapped constant gives wrong results. So constants are prepared with `Exact`
+alone: every operation first bounds its result in Python integers, from the least and the largest element of its
+operands. It uses 64 bits where the bound fits in them, and Python integers where it does not. `Exact.int64` returns the
+elements as a NumPy array and raises OverflowError if one needs more bits.
 
-`tools/lint_arithmetic.py` holds the rest of the package to it.
+`tools/lint_arithmetic.py` checks that the rest of the package does no such arithmetic without `Exact`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAST, MOST = -(2**63), 2**63 - 1
 
 
 class Exact:
-    """An array of integers of any size, of one element at least. Operations broadcast as NumPy's do."""
+    """An array of at least one integer, each of any size. Operations broadcast as NumPy's do."""
 
     __slots__ = ("_array", "_hull")
     __array_ufunc__ = None  # so that NumPy's arrays leave mixed operations to this class, or refuse them
@@ -40,7 +40,7 @@ class Exact:
 
     @property
     def hull(self) -> tuple[int, int]:
-        """Bounds of all elements: the least and the largest one, or those of the array that a part was taken from."""
+        """Bounds of all elements: the least and the largest one. A slice may keep the bounds of the whole array."""
         if self._hull is None:
             self._hull = int(self._array.min()), int(self._array.max())
         return self._hull
@@ -58,7 +58,7 @@ class Exact:
         return self._array.astype(np.int64, copy=False)
 
     def int32(self) -> npt.NDArray[np.int64]:
-        """The elements modulo 2^32, as signed 32-bit integers: what machine code that wraps at 32 bits begins with."""
+        """The elements modulo 2^32 as signed 32-bit integers, for machine code whose arithmetic is modulo 2^32."""
         residues = (self + 2**31) & (2**32 - 1)
         return (residues - 2**31).int64()
 
@@ -78,19 +78,19 @@ class Exact:
         return _applied(np.multiply, self, b, _hull_of([x * y for x in self.hull for y in b.hull]))
 
     def __lshift__(self, other: Operand) -> Exact:
-        """The elements times 2^other; no shift is negative."""
+        """The elements times 2^other. Raises ValueError for a negative shift."""
         b = exact(other)
         _require_shifts(b)
         return _applied(np.left_shift, self, b, _hull_of([x << y for x in self.hull for y in b.hull]))
 
     def __rshift__(self, other: Operand) -> Exact:
-        """floor(self / 2^other); no shift is negative."""
+        """floor(self / 2^other). Raises ValueError for a negative shift."""
         b = exact(other)
         _require_shifts(b)
         return _applied(np.right_shift, self, b, self.hull if b.hull[1] < 64 else _WIDE)
 
     def __floordiv__(self, other: Operand) -> Exact:
-        """floor(self / other); no divisor is 0."""
+        """floor(self / other). Raises ZeroDivisionError if a divisor is 0."""
         b = exact(other)
         if b.hull[0] <= 0 <= b.hull[1] and bool((b._array == 0).any()):
             raise ZeroDivisionError("a divisor is 0")
@@ -98,18 +98,18 @@ class Exact:
         return _applied(np.floor_divide, self, b, (-largest, largest))
 
     def __and__(self, mask: int) -> Exact:
-        """The lowest bits that a mask of ones (2^k - 1) keeps."""
+        """The lowest k bits of each element, for a mask 2^k - 1."""
         return _applied(np.bitwise_and, self, exact(mask), (min(self.hull[0], 0), max(self.hull[1], mask)))
 
     def __abs__(self) -> Exact:
         return self.larger(-self)
 
     def larger(self, other: Operand) -> Exact:
-        """The larger of both, element by element."""
+        """The larger of the two operands, element by element."""
         return _applied(np.maximum, self, exact(other), _hull_of([*self.hull, *exact(other).hull]))
 
     def smaller(self, other: Operand) -> Exact:
-        """The smaller of both, element by element."""
+        """The smaller of the two operands, element by element."""
         return _applied(np.minimum, self, exact(other), _hull_of([*self.hull, *exact(other).hull]))
 
     def clip(self, lo: Operand, hi: Operand) -> Exact:
@@ -132,7 +132,7 @@ class Exact:
         return Exact(self._array[index], self._hull if self._hull and _fits(self._hull) else None)
 
     def sum(self, axis: int) -> Exact:
-        """The sums along an axis, which the result does not have."""
+        """The sums along an axis, which is removed."""
         count = self.shape[axis]
         bound = (min(count * self.hull[0], 0), max(count * self.hull[1], 0))
         if _fits(bound) and self._array.dtype != object:
@@ -140,11 +140,11 @@ class Exact:
         return Exact(np.asarray(self._objects().sum(axis=axis)))
 
     def max(self, axis: int) -> Exact:
-        """The largest elements along an axis, which keeps extent 1."""
+        """The largest elements along an axis, which is kept with extent 1."""
         return Exact(np.asarray(self._array.max(axis=axis, keepdims=True)), self._hull)
 
     def min(self, axis: int) -> Exact:
-        """The least elements along an axis, which keeps extent 1."""
+        """The least elements along an axis, which is kept with extent 1."""
         return Exact(np.asarray(self._array.min(axis=axis, keepdims=True)), self._hull)
 
     def reshape(self, *shape: int) -> Exact:
@@ -152,7 +152,7 @@ class Exact:
         return Exact(self._array.reshape(*shape), self._hull)
 
     def broadcast(self, shape: Sequence[int]) -> Exact:
-        """The elements repeated to a shape."""
+        """The array broadcast to a shape."""
         return Exact(np.broadcast_to(self._array, tuple(shape)), self._hull)
 
     def _objects(self) -> Array:
@@ -161,11 +161,11 @@ class Exact:
 
 Operand: TypeAlias = "Exact | Array | int"
 _WIDE = (LEAST - 1, MOST + 1)
-"""The hull of a result that 64-bit instructions are not asked for."""
+"""A hull beyond 64 bits, which makes `_applied` compute in Python integers."""
 
 
 def exact(values: Operand) -> Exact:
-    """Integers of any type as `Exact`. Raises TypeError for what is not an integer."""
+    """Integers of any type as `Exact`. Raises TypeError for an array that does not hold integers."""
     if isinstance(values, Exact):
         return values
     if isinstance(values, int):
@@ -176,12 +176,12 @@ def exact(values: Operand) -> Exact:
 
 
 def stacked(parts: Sequence[Exact]) -> Exact:
-    """Arrays one after the other along the first axis."""
+    """The arrays concatenated along the first axis."""
     return Exact(np.concatenate([part._array for part in parts]))
 
 
 def where(condition: npt.NDArray[np.bool_], a: Operand, b: Operand) -> Exact:
-    """``a`` where the condition holds, else ``b``."""
+    """The elements of ``a`` where the condition holds, else those of ``b``."""
     first, second = exact(a), exact(b)
     hull = _hull_of([*first.hull, *second.hull])
     if _fits(hull):
@@ -203,7 +203,7 @@ def _require_shifts(shifts: Exact) -> None:
 
 
 def _applied(operation: Callable[[Array, Array], Array], a: Exact, b: Exact, bound: tuple[int, int]) -> Exact:
-    """An operation in 64 bits if the operands and every result fit in them, else in Python integers."""
+    """Apply an operation in 64 bits if the operands and ``bound`` fit in them, else in Python integers."""
     if _fits(bound) and _fits(a.hull) and _fits(b.hull):
         return Exact(np.asarray(operation(a.int64(), b.int64())))
     return Exact(np.asarray(operation(a._objects(), b._objects()), object))

@@ -1,6 +1,6 @@
-"""Blocks: work is split into boxes, so that temporary arrays stay small however large the tensors are.
+"""Blocks: work is split into boxes, so that temporary arrays stay small even if tensors are large.
 
-The operands of ops whose parameters broadcast are cut to the same boxes.
+Operands that broadcast are cut into the same boxes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ BLOCK_ELEMENTS = 2**16
 
 
 def blocks(shape: Shape, limit: int) -> Iterator[tuple[slice, ...]]:
-    """Boxes of at most ``limit`` (at least 1) indices that partition ``shape``, in row-major order.
+    """Partition the indices of ``shape`` into boxes of at most ``limit`` >= 1 indices, in row-major order.
 
-    A box is one index in the leading axes, a run in one axis and everything in the axes after it; the runs are of
-    about equal length.
+    A box has one index in the leading axes, a run of indices in one axis, and all indices in the axes after it. The
+    runs have about equal lengths.
     """
     pivot = next(axis for axis in range(len(shape)) if math.prod(shape[axis + 1 :]) <= limit)
     extent = shape[pivot]

@@ -1,4 +1,4 @@
-"""Broadcast ops: NumPy's broadcasting is the document's formula (aligned at the last axis, extent 1 repeats)."""
+"""Broadcast ops. NumPy broadcasts as the document does: shapes are aligned at the last axis, extents of 1 repeat."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__: list[str] = []
 
 @plans("broadcast_add")
 def plan_broadcast_add(call: Call) -> PlannedNode:
-    """A + B, proven to be an int32."""
+    """A + B, which is proven to be an int32."""
     return single(np.add, "int32")
 
 
 @plans("broadcast_sub")
 def plan_broadcast_sub(call: Call) -> PlannedNode:
-    """A - B, proven to be an int32."""
+    """A - B, which is proven to be an int32."""
     return single(np.subtract, "int32")
 
 
 @plans("broadcast_mul")
 def plan_broadcast_mul(call: Call) -> PlannedNode:
-    """A * B, proven to be an int32."""
+    """A * B, which is proven to be an int32."""
     return single(np.multiply, "int32")
 
 
@@ -36,7 +36,10 @@ def plan_broadcast_max(call: Call) -> PlannedNode:
 
 @plans("broadcast_div")
 def plan_broadcast_div(call: Call) -> PlannedNode:
-    """A / B truncated toward zero: the quotient of the magnitudes, negative where the signs differ; 0 where B is 0."""
+    """A / B truncated toward zero, and 0 where B is 0.
+
+    It is the quotient of the magnitudes, negated where the signs differ.
+    """
     lo, hi = call.ranges[1].hull()
     may_be_zero = lo <= 0 <= hi
     nonnegative = min(lo, call.ranges[0].hull()[0]) >= 0

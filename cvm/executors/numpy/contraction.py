@@ -1,21 +1,21 @@
-"""Exact sums of products of integers, as fast as NumPy can: float BLAS under a proof.
+"""Exact sums of products of integers by float BLAS, with a proof that no rounding occurs.
 
-NumPy multiplies integer matrices without BLAS, some fifty times slower than float ones. Float arithmetic is exact on
-integers of at most 2^24 (float32) or 2^53 (float64) in magnitude. Let L be that limit, and let
+NumPy multiplies integer matrices without BLAS, about fifty times slower than float matrices. Float arithmetic is exact
+on integers of magnitude at most L = 2^24 (float32) or L = 2^53 (float64). Suppose that
 
     S = max over rows of sum over k of |w[k]| * max|x[k]| <= L,
 
-w[k] being the true weights where they are constant, the proven bound of them elsewhere. Whatever a matrix
-product forms on its way - a product, a partial sum over any subset of k in any order, with or without fused
-multiply-add, on any number of threads - is an integer of magnitude at most S, hence a float, hence computed without
-rounding. So are the operands: where |w[k]| or max|x[k]| exceeds L, the other is 0, and 0 times a rounded number is
-still 0. The result is the integer result. (It takes a BLAS that adds products and no scheme that adds operands first,
-like Strassen's; a self-test guards against a BLAS that computes in less than its type.)
+where w[k] are the weights if they are constant, and their proven bounds otherwise. Every number that a matrix product
+computes - a product, a partial sum over any subset of k in any order, with or without fused multiply-add, on any number
+of threads - is then an integer of magnitude at most S. So it is a float, and it is computed without rounding. The
+operands may be rounded only where it does not matter: if |w[k]| or max|x[k]| exceeds L, the other one is 0, and 0 times
+a rounded number is 0. So the result is the integer result. The proof needs a BLAS that adds products; a scheme that
+adds operands first, like Strassen's, is none. A self-test detects a BLAS that computes in less than its type.
 
-Where S > L the reduction is split into the fewest runs of k that each satisfy the bound, and the runs are added as
-integers. Where even a single product is too large, the product is taken in int64. Integer sums are formed in int32 if
-S < 2^31, else in int64 modulo 2^64; the verifier has proven that the result is an int32, so that a sum modulo 2^64 is
-the sum.
+If S > L, the reduction is split into the fewest runs of k that each satisfy the bound, and the sums of the runs are
+added as integers. If a single product is too large, the matrix product is computed in int64. Integer sums are computed
+in int32 if S < 2^31, otherwise in int64 modulo 2^64. The verifier has proven that the result is an int32, so the result
+modulo 2^64 is the result.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ __all__ = ["EXACT", "Contraction", "choose", "magnitudes"]
 Float: TypeAlias = "type[np.float32 | np.float64]"
 
 EXACT: Mapping[Float, int] = MappingProxyType({np.float32: 2**24, np.float64: 2**53})
-"""The limit L of each float type: it holds every integer of at most this magnitude."""
+"""The limit L of each float type. The type holds every integer of magnitude at most L."""
 
 _POWER = {"float32": "2^24", "float64": "2^53"}
 
 _SHORTEST_RUN = 16
-"""Measured: float32 in shorter runs is no faster than float64 in one."""
+"""Measured: float32 in runs shorter than this is not faster than float64 in one run."""
 _SMALLEST_RUN = 2**18
-"""Measured: a product of fewer multiplications than this does not pay for one more call and one more addition."""
+"""Measured: a run with fewer multiplications than this takes less time than the further call and addition cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """How to sum products over a reduction: in which type, in which runs, and why that is exact."""
+    """How to sum products over a reduction: the type, the runs of k, and the bound S that proves it exact."""
 
     dtype: type[np.generic]
     runs: tuple[slice, ...]
@@ -62,7 +62,7 @@ class Contraction:
 
     @property
     def note(self) -> str:
-        """The method and its proof, for people."""
+        """The method and its proof, in words."""
         name = np.dtype(self.dtype).name
         bound = f"sum |w||x| <= {self.bound}"
         if len(self.runs) > 1:
@@ -70,11 +70,11 @@ class Contraction:
         return f"{name}: {bound} <= {_POWER[name]}" if name in _POWER else f"{name}: {bound}"
 
     def split(self, weights: Array) -> list[Array]:
-        """``weights`` (.., K), ready for `contract`: one array per run."""
+        """Split ``weights`` (.., K) into one array per run, in the type that `contract` takes."""
         return [np.ascontiguousarray(weights[..., run], self.dtype) for run in self.runs]
 
     def contract(self, products: Iterable[tuple[Array, Array]]) -> Array:
-        """The sum of the matrix products of the pairs, one pair per run in this contraction's type, as integers."""
+        """The sum of the matrix products of all pairs, as integers. ``products`` has one pair per run, in ``dtype``."""
         total: Array | None = None
         for a, b in products:
             part = np.matmul(a, b).astype(self.accumulator, copy=False)
@@ -90,9 +90,9 @@ def magnitudes(bounds: Range, shape: Shape) -> npt.NDArray[np.int64]:
 
 
 def choose(terms: npt.NDArray[np.int64], columns: int) -> Contraction:
-    """The fastest exact method for the sums of products bounded by ``terms`` (rows, K).
+    """The fastest exact method for sums of products, which ``terms`` (rows, K) bound.
 
-    Each row is a sum; the terms are |w[k]| * max|x[k]|. ``columns`` counts the elements that every row yields.
+    Each row is a sum; its terms are |w[k]| * max|x[k]|. ``columns`` is the number of elements that every row yields.
     """
     rows, length = terms.shape
     cumulative = _cumulative(terms)
@@ -117,14 +117,14 @@ def _pays(runs: int, rows: int, length: int, columns: int) -> bool:
 
 
 def _cumulative(terms: npt.NDArray[np.int64]) -> Array:
-    """Sums of the first 1, 2, .. terms of each row, as Python integers where int64 could overflow."""
+    """The sums of the first 1, 2, .. terms of each row; in Python integers if int64 could overflow."""
     return np.cumsum(holding(terms, int(terms.max()) * terms.shape[1]), axis=1)
 
 
 def _runs(cumulative: Array, limit: int) -> tuple[slice, ...] | None:
-    """The fewest runs whose sums do not exceed the limit in any row; None if a single term does.
+    """The fewest runs whose sums do not exceed the limit in any row, or None if a single term exceeds it.
 
-    Taking the longest run from the left again and again gives the fewest.
+    Repeatedly taking the longest possible run from the left gives the fewest runs.
     """
     length = cumulative.shape[1]
     runs: list[slice] = []
@@ -141,7 +141,7 @@ def _runs(cumulative: Array, limit: int) -> tuple[slice, ...] | None:
 
 @cache
 def _self_test(dtype: str, limit: int) -> bool:
-    """Whether this machine's BLAS is exact up to the limit of the type: sums that reach it, in several shapes."""
+    """Whether this machine's BLAS is exact on sums that reach the limit of the type, in several shapes."""
     generator = np.random.Generator(np.random.PCG64(0))
     for rows, length, columns in ((1, 257, 1), (1, 64, 33), (31, 129, 1), (37, 520, 41)):
         largest = math.isqrt(limit // length)

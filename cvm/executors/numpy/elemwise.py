@@ -13,7 +13,7 @@ __all__ = ["clipped"]
 
 @plans("abs")
 def plan_abs(call: Call) -> PlannedNode:
-    """|X|: in int32, since -2^31 is no element."""
+    """|X|, in int32: no element is -2^31."""
     return single(np.abs, "int32")
 
 
@@ -31,19 +31,19 @@ def plan_cvm_precision(call: Call) -> PlannedNode:
 
 @plans("elemwise_add")
 def plan_elemwise_add(call: Call) -> PlannedNode:
-    """A + B, proven to be an int32."""
+    """A + B, which is proven to be an int32."""
     return single(np.add, "int32")
 
 
 @plans("elemwise_sub")
 def plan_elemwise_sub(call: Call) -> PlannedNode:
-    """A - B, proven to be an int32."""
+    """A - B, which is proven to be an int32."""
     return single(np.subtract, "int32")
 
 
 @plans("negative")
 def plan_negative(call: Call) -> PlannedNode:
-    """-X: in int32, since -2^31 is no element."""
+    """-X, in int32: no element is -2^31."""
     return single(np.negative, "int32")
 
 
@@ -61,7 +61,7 @@ def plan_cvm_clip(call: Call) -> PlannedNode:
 
 
 def clipped(call: Call, lo: int, hi: int) -> PlannedNode:
-    """The first input clipped to [lo, hi]; itself where it is proven to lie there."""
+    """The first input clipped to [lo, hi], or the input itself if it is proven to lie there."""
     least, largest = call.ranges[0].hull()
     if lo <= least and largest <= hi:
         return single(lambda X: X, f"identity: the input lies in [{least}, {largest}]")
@@ -72,7 +72,7 @@ def clipped(call: Call, lo: int, hi: int) -> PlannedNode:
 def plan_cvm_right_shift(call: Call) -> PlannedNode:
     """floor((t + 1) / 2) with t = floor(X / 2^(shift_bit - 1)).
 
-    It equals floor(t / 2) + (t mod 2), which stays within int32 where t + 1 = 2^31 would not.
+    It is computed as floor(t / 2) + (t mod 2), which fits in int32 even if t + 1 = 2^31 does not.
     """
     shift, alpha = call.attributes.shift_bit, _alpha(call)
 
@@ -87,7 +87,7 @@ def plan_cvm_right_shift(call: Call) -> PlannedNode:
 
 @plans("cvm_left_shift")
 def plan_cvm_left_shift(call: Call) -> PlannedNode:
-    """X * 2^shift_bit, clipped; at most 2^31 * 2^32 in magnitude, so int64 always holds it."""
+    """X * 2^shift_bit, clipped. Its magnitude before the clip is at most 2^31 * 2^32, so it always fits in int64."""
     shift, alpha = call.attributes.shift_bit, _alpha(call)
     largest = call.ranges[0].magnitude() << shift
     if fits_int32(largest):

@@ -10,7 +10,8 @@ import numpy as np
 
 from cvm.executors.base import Capture, Int32Array, RunResult, Watch, feeds, returned, windows
 from cvm.executors.numpy.step import KERNELS, Array, PlannedNode
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -20,7 +21,7 @@ __all__ = ["NumpyExecutor"]
 
 @dataclass(frozen=True, slots=True)
 class _Scheduled:
-    """A planned node with the names of the tensors that it reads and writes, and of those that are freed after it."""
+    """A planned node with the names of the tensors that it reads, that it writes, and that are freed after it."""
 
     step: PlannedNode
     reads: tuple[str, ...]
@@ -29,7 +30,7 @@ class _Scheduled:
 
 
 class NumpyExecutor:
-    """A verified program as NumPy calls. ``threads`` is accepted and ignored: BLAS decides, the bytes do not change."""
+    """A verified program as NumPy calls. ``threads`` is ignored: BLAS chooses threads, which change no result."""
 
     name = "numpy"
 
@@ -55,7 +56,7 @@ class NumpyExecutor:
         needed = names | set(updates.values())
         tensors: dict[str, Array] = {**self._constants, **fed}
         borrowed = _Issued([*self._constants.values(), *fed.values()])
-        # Some BLAS libraries raise floating-point flags without a cause; no kernel computes anything that could.
+        # Some BLAS libraries raise floating-point flags without a cause. No kernel computes anything that could.
         with np.errstate(all="ignore"):
             for index, scheduled in enumerate(self._schedule):
                 _execute(scheduled, tensors)
@@ -82,7 +83,7 @@ class _Shows:
         watch(fed)
 
     def after(self, index: int, scheduled: _Scheduled, tensors: Mapping[str, Array]) -> None:
-        """Take the results of a step."""
+        """Take the results of a step, and show those of a complete window."""
         self._held.update((name, tensors[name]) for name in scheduled.writes)
         if index in self._ends:
             held, self._held = self._held, {}
@@ -90,13 +91,13 @@ class _Shows:
 
 
 def _execute(scheduled: _Scheduled, tensors: dict[str, Array]) -> None:
-    """Run one step. (A function of its own, so that no local name keeps a tensor alive.)"""
+    """Run one step. It is a function of its own, so that no local name keeps a tensor in memory."""
     results = scheduled.step.run([tensors[name] for name in scheduled.reads])
     tensors.update(zip(scheduled.writes, map(np.ascontiguousarray, results), strict=True))
 
 
 def _scheduled(program: Program, steps: list[PlannedNode]) -> list[_Scheduled]:
-    """The steps in order, each with the tensors whose last reader it is; constants are never freed."""
+    """The steps in order, each with the tensors that it reads last and that are freed after it. Constants are kept."""
     reads = [_read(node, step) for node, step in zip(program.nodes, steps, strict=True)]
     writes = [tuple(value.name for value in node.outputs) for node in program.nodes]
     last: dict[str, int] = dict.fromkeys(_fed(program), -1)
@@ -121,20 +122,20 @@ def _fed(program: Program) -> list[str]:
 
 
 def _constants(program: Program, schedule: list[_Scheduled]) -> dict[str, Array]:
-    """The constants that a run needs, expanded, without those that were used up in planning."""
+    """The elements of the constants that a run needs. Planning has used the others already."""
     used = {name for scheduled in schedule for name in scheduled.reads}
     used |= {output.value for output in program.outputs} | {state.update for state in program.state}
     return {constant.name: constant.array() for constant in program.constants if constant.name in used}
 
 
 class _Issued:
-    """Arrays that a result must not share memory with: borrowed ones, and those already given out."""
+    """The arrays with which a result must not share memory: borrowed arrays, and results that were already returned."""
 
     def __init__(self, borrowed: list[Array]) -> None:
         self._taken = {id(array) for array in borrowed}
 
     def independent(self, array: Array) -> Int32Array:
-        """The array itself if it shares its memory with no other, else a copy."""
+        """The array itself if it shares memory with none of these arrays, else a copy."""
         if array.base is not None or id(array) in self._taken:
             array = array.copy()
         self._taken.add(id(array))

@@ -24,7 +24,7 @@ def plan_broadcast_greater(call: Call) -> PlannedNode:
 def plan_requantize(call: Call) -> PlannedNode:
     """clip(round((sum of m_i * x_i + c) / 2^s), lo, hi).
 
-    The verifier has proven that every m_i * x_i, c, their sums in any order, and these with 2^(s-1) fit in int64.
+    The verifier has proven that every m_i * x_i, c, their sums in any order, and these sums plus 2^(s-1) fit in int64.
     """
     terms = (len(call.shapes) - 2) // 2
     shape = call.shapes[0]
@@ -75,10 +75,11 @@ class HalfUp:
 
 @dataclass(frozen=True, slots=True)
 class HalfEven:
-    """The nearest integer, of two the even one: (v + 2^(s-1) - 1 + b) >> s, b being bit s of v, and v where s = 0.
+    """The nearest integer, and of two equally near ones the even one.
 
-    With v = k * 2^s + r and b = k mod 2: the sum reaches (k + 1) * 2^s exactly where r > 2^(s-1), or r = 2^(s-1) and k
-    is odd. It never exceeds v + 2^(s-1).
+    It is (v + 2^(s-1) - 1 + b) >> s, where b is bit s of v, and v where s = 0. Proof: let v = k * 2^s + r, so b = k mod
+    2. The sum reaches (k + 1) * 2^s if and only if r > 2^(s-1), or r = 2^(s-1) and k is odd. It never exceeds v +
+    2^(s-1).
     """
 
     offset: Array
@@ -103,7 +104,7 @@ class HalfEven:
 
 @dataclass(frozen=True, slots=True)
 class TowardZero:
-    """The integer part: floor(v / 2^s) for v >= 0, ceil(v / 2^s) = (v + 2^s - 1) >> s for v < 0."""
+    """v / 2^s truncated: floor(v / 2^s) for v >= 0, and ceil(v / 2^s) = (v + 2^s - 1) >> s for v < 0."""
 
     offset: Array
     shift: Array

@@ -1,4 +1,4 @@
-"""NN ops: contractions through BLAS under a recorded proof, pooling by separable maxima."""
+"""NN ops: contractions by BLAS, each with the proof that it is exact; pooling by maxima along one axis at a time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from cvm.ops.ranges import Shape
 __all__: list[str] = []
 
 BLOCK_BYTES = 4 * 2**20
-"""Bytes of the temporary arrays of a contraction (one output position's worth at least)."""
+"""The bytes of the temporary arrays of a contraction, unless one output position alone needs more."""
 
 
 def window(extent: int, start: int, stop: int, stride: int, offset: int) -> tuple[slice, slice]:
-    """The outputs p in [start, stop) that read inside the image, 0 <= p * stride + offset < extent, and what they read.
+    """The outputs p in [start, stop) that read inside the image, and the elements that they read, as two slices.
 
-    The first slice counts from ``start``; both are empty where no output reads inside.
+    Output p reads inside if 0 <= p * stride + offset < extent. The first slice counts from ``start``. Both slices are
+    empty if no output reads inside.
     """
     first = max(start, -(offset // stride))
     last = min(stop, (extent - 1 - offset) // stride + 1) - 1
@@ -60,7 +61,7 @@ class Geometry:
         return self.W[1] * self.W[2] * self.W[3]
 
     def terms(self, call: Call) -> Array:
-        """|w| * max|x| of every product of every output channel, (OC, IC * KH * KW)."""
+        """The bounds |w| * max|x| of all products of every output channel, as an array (OC, IC * KH * KW)."""
         require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a conv2d")
         x = np.maximum(-call.ranges[0].lo, call.ranges[0].hi).max(axis=(0, 2, 3), keepdims=True).astype(np.int64)
         per_group = np.broadcast_to(x, (1, self.X[1], 1, 1)).reshape(self.groups, 1, self.W[1], 1)
@@ -69,7 +70,10 @@ class Geometry:
         return terms.reshape(self.W[0], self.reduction)
 
     def columns(self, X: Array, box: Sequence[slice], dtype: type[np.generic]) -> Array:
-        """The elements that the outputs (n, p, q) in ``box`` read: (n, group, IC * KH * KW, p * q), 0 outside X."""
+        """The elements that the outputs (n, p, q) in ``box`` read, as an array (n, group, IC * KH * KW, p * q).
+
+        Elements outside X are 0.
+        """
         n, p, q = box
         _, _, KH, KW = self.W
         taps = np.empty((n.stop - n.start, self.X[1], KH, KW, p.stop - p.start, q.stop - q.start), dtype)
@@ -90,7 +94,7 @@ class Geometry:
 
 @plans("conv2d")
 def plan_conv2d(call: Call) -> PlannedNode:
-    """Per group the matrix product of W (OPG, IC KH KW) and columns (IC KH KW, positions), in blocks of positions."""
+    """For each group, the matrix product of W (OPG, IC KH KW) and columns (IC KH KW, positions), in blocks."""
     geometry = Geometry.of(call)
     N, OC, P, Q = geometry.Y
     method = choose(geometry.terms(call), N * P * Q)
@@ -150,7 +154,9 @@ def _reads(call: Call, prepared: bool) -> tuple[int, ...]:
 
 
 def _store(Y: Array, sums: Array, bias: Array | None) -> None:
-    """Y = sums + bias. Sums in int32 are true sums and so is, as proven, sums + bias; else the addition is in int64."""
+    """Y = sums + bias. If the sums are int32 they have not wrapped, and sums + bias is proven to be an int32; otherwise
+    the addition is in int64.
+    """
     if bias is None:
         np.copyto(Y, sums, casting="same_kind")
     else:
@@ -159,7 +165,7 @@ def _store(Y: Array, sums: Array, bias: Array | None) -> None:
 
 @plans("relu")
 def plan_relu(call: Call) -> PlannedNode:
-    """max(0, X); X itself where it is proven not to be negative."""
+    """max(0, X), or X itself if it is proven not to be negative."""
     if call.ranges[0].hull()[0] >= 0:
         return single(lambda X: X, "identity: the input is never negative")
     return single(lambda X: np.maximum(X, 0), "int32")
@@ -167,7 +173,7 @@ def plan_relu(call: Call) -> PlannedNode:
 
 @plans("max_pool2d")
 def plan_max_pool2d(call: Call) -> PlannedNode:
-    """Maxima along the rows, then along the columns: the maximum over a rectangle is that of its rows' maxima."""
+    """Maxima along one axis, then along the other: the maximum over a rectangle is the maximum of its rows' maxima."""
     a = call.attributes
     (PH, PW), (SH, SW), (PSH, PSW) = a.padding, a.strides, a.pool_size
     N, C, H, W = call.shapes[0]
@@ -187,7 +193,9 @@ def plan_max_pool2d(call: Call) -> PlannedNode:
 
 
 _INT32_MIN = -(2**31)
-"""The document's padding; no element of a tensor, and every window holds an element, so it never shows."""
+"""The element of the document's padding. It is below all elements, and every window holds one, so it is never a
+maximum.
+"""
 
 
 def _pooled(room: int, stride: int, ceil_mode: bool) -> int:
@@ -200,7 +208,7 @@ def _windows(extent: int, outputs: int, stride: int, padding: int, pool: int) ->
 
 @plans("upsampling")
 def plan_upsampling(call: Call) -> PlannedNode:
-    """Every element scale by scale times."""
+    """Every element repeated ``scale`` times along both axes of its plane."""
     N, C, H, W = call.shapes[0]
     scale = call.attributes.scale
 

@@ -19,9 +19,9 @@ def reduction(call: Call) -> tuple[tuple[int, ...], Shape]:
     rank = len(X)
     listed = {axis % rank for axis in a.axes}
     reduced = {axis for axis in range(rank) if (axis in listed) != a.exclude}
-    if not listed:  # over no axes, and over all but no axes: everything
+    if not listed:  # no axes stand for all of them, with exclude too
         reduced = set(range(rank))
-    elif not reduced:  # over all but all axes: nothing
+    elif not reduced:  # all axes are excluded, so nothing is reduced
         return (), X
     if a.keepdims:
         return tuple(sorted(reduced)), tuple(1 if axis in reduced else n for axis, n in enumerate(X))
@@ -30,7 +30,7 @@ def reduction(call: Call) -> tuple[tuple[int, ...], Shape]:
 
 @plans("sum")
 def plan_sum(call: Call) -> PlannedNode:
-    """Sums in int32 where no partial sum can leave it, else in int64; the result is proven to be an int32."""
+    """Sums in int32 if every partial sum fits in it, else in int64. The result is proven to be an int32."""
     axes, shape = reduction(call)
     if not axes:
         return single(lambda X: X, "identity: nothing is reduced")
@@ -45,7 +45,7 @@ def plan_sum(call: Call) -> PlannedNode:
 
 @plans("max")
 def plan_max(call: Call) -> PlannedNode:
-    """Maxima of true elements."""
+    """Maxima of the elements, without an initial value."""
     axes, shape = reduction(call)
     if not axes:
         return single(lambda X: X, "identity: nothing is reduced")

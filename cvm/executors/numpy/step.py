@@ -1,7 +1,7 @@
-"""Planning: every node becomes a step once, before anything runs.
+"""Planning: every node is planned once, before anything runs.
 
-A plan looks at a call - shapes, attributes, proven ranges, and thereby the values of constants - and chooses the
-method. What it chose runs on arrays alone.
+A plan is a function that chooses the method for a call from its shapes, attributes and proven ranges; the range of a
+constant is its elements. The planned node then needs the arrays alone.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Array: TypeAlias = npt.NDArray[Any]
 class PlannedNode:
     """One planned node.
 
-    ``run`` takes the inputs at the positions ``reads`` (None: all), C-contiguous, and must not write to them; the
-    others were used up in planning. It keeps nothing of the call, whose ranges are as large as the constants. Its
-    results may be the inputs themselves or views of them, with any strides; a view is of all its elements, so that it
-    keeps no larger array alive. ``note`` says which method and why.
+    ``run`` takes the inputs with the indices ``reads`` (None: all) as C-contiguous arrays, and must not write to them;
+    planning has used the others already. It must not refer to the call, whose ranges are as large as the constants. A
+    result may be an input itself or a view of one, with any strides. A view must contain all elements of its array, so
+    that it does not keep a larger array in memory. ``note`` says which method was chosen and why.
     """
 
     run: Callable[[Sequence[Array]], tuple[Array, ...]]
@@ -43,7 +43,7 @@ KERNELS: dict[str, Plan] = {}
 
 
 def plans(name: str) -> Callable[[Plan], Plan]:
-    """Enter the plan of the op ``name`` into `KERNELS` (a decorator)."""
+    """A decorator that enters the plan of the op ``name`` into `KERNELS`."""
 
     def enter(plan: Plan) -> Plan:
         if name in KERNELS:
@@ -55,12 +55,12 @@ def plans(name: str) -> Callable[[Plan], Plan]:
 
 
 def single(function: Callable[..., Array], note: str, reads: tuple[int, ...] | None = None) -> PlannedNode:
-    """A step with one result: ``function`` of the arrays."""
+    """A planned node with one result, which ``function`` computes from the arrays."""
     return PlannedNode(lambda arrays: (function(*arrays),), note, reads)
 
 
 def known(bounds: Range, shape: Shape) -> Array | None:
-    """The elements of a tensor whose range leaves no choice (a constant), else None."""
+    """The elements of a tensor if its range admits one value for each (a constant), else None."""
     if isinstance(bounds, Exact):
         return bounds.lo if bounds.shape == shape else None
     return bounds.lo if bounds.shape == shape and bool((bounds.lo == bounds.hi).all()) else None

@@ -1,4 +1,4 @@
-"""Transform ops: copies, and views where every element is kept in its order."""
+"""Transform ops: views if all elements keep their order, otherwise copies."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ def _reshaped(shape: Shape) -> PlannedNode:
 
 @plans("repeat")
 def plan_repeat(call: Call) -> PlannedNode:
-    """Each element ``repeats`` times, along an axis."""
+    """Each element repeated ``repeats`` times along an axis."""
     a = call.attributes
     return single(lambda X: np.repeat(X, a.repeats, a.axis), "copy")
 
 
 @plans("tile")
 def plan_tile(call: Call) -> PlannedNode:
-    """The whole tensor repeated; shape and reps are aligned at the last axis."""
+    """The whole tensor repeated along its axes; shape and reps are aligned at the last axis."""
     reps = call.attributes.reps
     return single(lambda X: np.tile(X, reps), "copy")
 
 
 @plans("flatten")
 def plan_flatten(call: Call) -> PlannedNode:
-    """One axis, row-major."""
+    """The elements in one axis, in row-major order."""
     return _reshaped((math.prod(call.shapes[0]),))
 
 
 @plans("concatenate")
 def plan_concatenate(call: Call) -> PlannedNode:
-    """The tensors one after the other along an axis."""
+    """The tensors concatenated along an axis."""
     axis = call.attributes.axis
     return single(lambda *tensors: np.concatenate(tensors, axis), "copy")
 
@@ -53,7 +53,7 @@ def plan_transpose(call: Call) -> PlannedNode:
 
 @plans("slice")
 def plan_slice(call: Call) -> PlannedNode:
-    """Per axis the elements begin, begin + stride, .. before end."""
+    """Along each axis, the elements begin, begin + stride, .. before end."""
     a = call.attributes
     slices = tuple(
         _slice_of(extent, *(given[axis] if axis < len(given) else None for given in (a.begin, a.end, a.strides)))
@@ -63,10 +63,10 @@ def plan_slice(call: Call) -> PlannedNode:
 
 
 def _slice_of(extent: int, begin: int | None, end: int | None, stride: int | None) -> slice:
-    """The Python slice of one axis. Missing: begin 0, end ``extent``, stride 1.
+    """The Python slice of one axis. Missing bounds are 0 and ``extent``, a missing stride is 1.
 
-    A negative begin or end counts from the back once; then both are clamped to [0, extent], or to [-1, extent - 1]
-    where the stride is negative, -1 being the index before the first element.
+    The extent is added once to a negative begin or end. Then both are clipped to [0, extent], or to [-1, extent - 1] if
+    the stride is negative; -1 is the index before the first element.
     """
     stride = 1 if stride is None else stride
     lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
@@ -81,7 +81,7 @@ def _from_front(bound: int, extent: int) -> int:
 
 @plans("slice_like")
 def plan_slice_like(call: Call) -> PlannedNode:
-    """The first elements of X, as many as shape_like has, in the given axes (without axes: in all of shape_like's)."""
+    """The first elements of X along the given axes, as many as shape_like has; without axes, along all axes."""
     X, like = call.shapes
     axes = {axis % len(X) for axis in call.attributes.axes} or set(range(len(like)))
     slices = tuple(slice(like[axis] if axis in axes else n) for axis, n in enumerate(X))
@@ -90,20 +90,20 @@ def plan_slice_like(call: Call) -> PlannedNode:
 
 @plans("take")
 def plan_take(call: Call) -> PlannedNode:
-    """The elements (or slices along an axis) at the indices, clamped to the existing ones."""
+    """The elements, or the slices along an axis, at indices that are clipped to the extent."""
     axis = call.attributes.axis
-    return single(lambda X, indices: np.take(X, indices, axis, mode="clip"), "gather, indices clamped")
+    return single(lambda X, indices: np.take(X, indices, axis, mode="clip"), "gather, indices clipped")
 
 
 @plans("cvm_lut")
 def plan_cvm_lut(call: Call) -> PlannedNode:
     """`take` from the flattened table."""
-    return single(lambda X, indices: np.take(X, indices, mode="clip"), "gather, indices clamped")
+    return single(lambda X, indices: np.take(X, indices, mode="clip"), "gather, indices clipped")
 
 
 @plans("expand_dims")
 def plan_expand_dims(call: Call) -> PlannedNode:
-    """``num_newaxis`` axes of extent 1 before axis ``axis``; a negative one counts from rank + 1."""
+    """X with ``num_newaxis`` axes of extent 1 before axis ``axis``; to a negative axis, rank + 1 is added."""
     (X,), a = call.shapes, call.attributes
     axis = a.axis if a.axis >= 0 else a.axis + len(X) + 1
     return _reshaped((*X[:axis], *(1,) * a.num_newaxis, *X[axis:]))
@@ -117,7 +117,7 @@ def plan_reshape(call: Call) -> PlannedNode:
 
 @plans("squeeze")
 def plan_squeeze(call: Call) -> PlannedNode:
-    """The tensor without the given axes of extent 1 (without axes: without all of them); (1,) if none is left."""
+    """X without the given axes of extent 1, or without all such axes. If no axis is left, the shape is (1,)."""
     (X,) = call.shapes
     listed = {axis % len(X) for axis in call.attributes.axes}
     dropped = listed or {axis for axis, n in enumerate(X) if n == 1}
@@ -126,7 +126,7 @@ def plan_squeeze(call: Call) -> PlannedNode:
 
 @plans("where")
 def plan_where(call: Call) -> PlannedNode:
-    """A where the condition is not 0, else B; a condition of rank 1 decides about whole rows."""
+    """A where the condition is not 0, else B. A condition of rank 1 chooses whole slices along axis 0."""
     condition, A, _ = call.shapes
     aligned = condition if condition == A else (*condition, *(1,) * (len(A) - 1))
 

@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @plans("get_valid_count")
 def plan_get_valid_count(call: Call) -> PlannedNode:
-    """The rows whose score exceeds the threshold, in their order, and their number."""
+    """The rows whose score exceeds the threshold, in their order, and the number of these rows."""
     threshold = call.attributes.score_threshold
 
     def run(X: Array) -> tuple[Array, Array]:
@@ -31,7 +31,7 @@ def plan_get_valid_count(call: Call) -> PlannedNode:
 
 @plans("non_max_suppression")
 def plan_non_max_suppression(call: Call) -> PlannedNode:
-    """Greedy selection by falling score."""
+    """Greedy selection in the order of falling scores."""
     a = call.attributes
     lo, hi = call.ranges[0].hull()
     suppression = Suppression.of(hi - lo, a.iou_threshold, a.force_suppress)
@@ -50,19 +50,21 @@ def plan_non_max_suppression(call: Call) -> PlannedNode:
 
 
 def _unlimited(count: int, total: int) -> int:
-    """A limit on a number of rows: negative stands for none."""
+    """The limit ``count`` on a number of rows; if it is negative there is no limit, and the result is ``total``."""
     return total if count < 0 else min(count, total)
 
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """The rule by which one box suppresses another, and the integer type that decides it.
+    """The rule by which one box suppresses another, and the integer type in which it is evaluated.
 
-    Rows are (id, score, x1, y1, x2, y2). With signed areas (x2 - x1) * (y2 - y1), overlap o >= 0 of two boxes and
-    union u = sum of the areas - o, one suppresses the other if sum and u are positive and 100 * o >= threshold * u. An
-    overlap that is not empty lies within both boxes, so o <= u: every threshold above 100 is like 101.
+    Rows are (id, score, x1, y1, x2, y2). Areas (x2 - x1) * (y2 - y1) have a sign. Let o >= 0 be the overlap of two
+    boxes and u = sum of their areas - o the union. One suppresses the other if the sum and u are positive and 100 * o
+    >= threshold * u. An overlap that is not empty lies within both boxes, so o <= u; so every threshold above 100 acts
+    like 101.
 
-    With coordinates at most D apart, |area| <= D^2, |u| <= 3 * D^2, o <= D^2: int64 serves where 303 * D^2 < 2^63.
+    If coordinates differ by at most D, then |area| <= D^2, |u| <= 3 * D^2 and o <= D^2. So int64 is wide enough if
+    303 * D^2 < 2^63.
     """
 
     dtype: np.dtype[np.generic]
@@ -71,12 +73,14 @@ class Suppression:
 
     @staticmethod
     def of(spread: int, threshold: int, force: bool) -> Suppression:
-        """The rule for coordinates at most ``spread`` apart: in int64, in Python integers where it could overflow."""
+        """The rule for coordinates that differ by at most ``spread``: in int64, or in Python integers if that could
+        overflow.
+        """
         wide = 303 * spread * spread <= INT64_MAX
         return Suppression(np.dtype(np.int64 if wide else object), min(threshold, 101), force)
 
     def survivors(self, candidates: Array, limit: int) -> Array:
-        """The first ``limit`` candidates that no earlier survivor suppresses, best first."""
+        """The first ``limit`` candidates that no earlier survivor suppresses, in the order of falling scores."""
         boxes = candidates[:, 2:6].astype(self.dtype).T
         areas = (boxes[2] - boxes[0]) * (boxes[3] - boxes[1])
         alive = np.ones(len(candidates), np.bool_)

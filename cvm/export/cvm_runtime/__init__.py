@@ -1,8 +1,8 @@
 """From programs to models of cvm-runtime.
 
-A program becomes expressions that the library's rules admit (`arithmetic`, `contractions`, `suppression`), those become
-its nodes (`writing`, `draft`), and `exporter` goes through the program. What is written is read again before it is
-handed out. `exported` gives a program as a model; `saved` gives the model's files.
+Every op of a program becomes an expression of ops that the library's rules admit (`arithmetic`, `contractions`,
+`suppression`); expressions become nodes of the library (`writing`, `draft`); `exporter` walks over the program. The
+written model is read again before it is returned. `exported` gives a program as a model; `saved` gives its files.
 """
 
 from cvm.export.cvm_runtime.exporter import Exported, exported

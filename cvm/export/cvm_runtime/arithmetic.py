@@ -1,17 +1,17 @@
-"""Expressions that cvm-runtime takes: every op on operands that its precision rules admit, and without its defects.
+"""Expressions for cvm-runtime: each op of cvm on operands that the library's precision rules admit, around its defects.
 
-An operand counts with the precision that is proven of it: writing adds the ``cvm_clip`` that says so where the rules
-derive a larger one. What an op cannot say directly is said in parts:
+An operand has the precision that is proven for it: writing adds a ``cvm_clip`` that states it, where the library's
+rules would derive a larger one. An op that the library does not compute as cvm means it is decomposed:
 
     a + b       with 32 bits: halves, a = h + h + r, r in {-1, 0, 1}
     a * b       beyond 32 bits together: the constant in halves, or one operand in digits
-    x * 2^s     products and doublings; their left shift fails on one backend
-    x >> s      apart from the clip, where that backend leaves it out; by 31 and 32, and by 1 from 32 bits, otherwise
-    sum, max    without extents of 1, which that backend confuses; over axes by their numbers; a wide sum in digits
-    where       by elements, since rows are copied in part
-    clip        without bounds that nothing reaches: their precisions are one bit too many
+    x * 2^s     products and doublings; a left shift of the library fails on one backend
+    x >> s      apart from the clip, where that backend omits it; other forms for 31 and 32, and for 1 from 32 bits
+    sum, max    without extents of 1, which that backend confuses; explicit axes; a wide sum in digits
+    where       element by element, since the library copies rows only in part
+    clip        without bounds that no element reaches: their precision is one bit too large
 
-Everything raises `Unprovable` for what no such rule says.
+Every function raises `Unprovable` where no such form exists.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _mul(made: LibraryExpressions, a: Expression, b: Expression, label: str) -> 
 
 
 def _shift_left(made: LibraryExpressions, x: Expression, label: str, precision: int, shift_bit: int) -> Expression:
-    """clip(x * 2^s, +-alpha): where x is clipped first to what reaches alpha, the product has precision + 1 bits."""
+    """clip(x * 2^s, +-alpha): x is first clipped to what reaches alpha, so that the product has precision + 1 bits."""
     alpha = magnitude(precision)
     if bits_of(x) + shift_bit > LARGEST:
         if precision == LARGEST:
@@ -68,7 +68,9 @@ def _shift_left(made: LibraryExpressions, x: Expression, label: str, precision: 
 
 
 def _shift_right(made: LibraryExpressions, x: Expression, label: str, precision: int, shift_bit: int) -> Expression:
-    """Their other backend leaves the clip out if precision + shift_bit >= 32, and does not round by 31 bits or more."""
+    """The library's other backend omits the clip if precision + shift_bit >= 32, and does not round shifts of 31 or
+    more.
+    """
     bits = bits_of(x)
     if bits <= shift_bit or shift_bit == 32:
         return made.zeros(x, label)
@@ -93,7 +95,7 @@ def _shift_right(made: LibraryExpressions, x: Expression, label: str, precision:
 
 
 def _clip(made: LibraryExpressions, x: Expression, label: str, a_min: int, a_max: int) -> Expression:
-    """A bound of 2^31 - 1 would need 33 bits there; equal bounds are refused."""
+    """The library would give a bound of 2^31 - 1 a precision of 33 bits, and refuses equal bounds."""
     if a_min == a_max:
         return made.filled(x, a_min, label)
     low, high = a_min > -INT32_MAX, a_max < INT32_MAX
@@ -110,7 +112,7 @@ def _clip(made: LibraryExpressions, x: Expression, label: str, a_min: int, a_max
 
 
 def _where(made: LibraryExpressions, condition: Expression, a: Expression, b: Expression, label: str) -> Expression:
-    """The condition is written with the precision of the result, so it must not need more."""
+    """The library writes the condition with the precision of the result, so it must not need more bits."""
     if a.lo == a.hi == b.lo == b.hi == 0:
         return made.zeros(a, label)
     if condition.shape != a.shape or bits_of(condition) > max(bits_of(a), bits_of(b)):
@@ -152,7 +154,7 @@ def _largest(made: LibraryExpressions, x: Expression, label: str, attributes: Ma
 
 
 def _summed(made: LibraryExpressions, x: Expression, label: str, attributes: Mapping[str, Any]) -> Expression:
-    """A sum of n terms has bl(n) bits more than a term: where these are too many, digits are summed."""
+    """A sum of n terms has bl(n) bits more than a term; where these are too many, digits are summed separately."""
     found = made.plain("sum", x, label=label, **attributes)
     terms = math.prod(x.shape) // math.prod(found.shape)
     room = LARGEST - terms.bit_length()
@@ -191,4 +193,4 @@ RULES: Mapping[str, Callable[..., Expression]] = {
     "conv2d": contraction("conv2d"),
     "dense": contraction("dense"),
 }
-"""What an op of cvm becomes where the library does not have it as cvm means it."""
+"""The rules of the ops that the library does not have, or does not compute as cvm means them, by op of cvm."""

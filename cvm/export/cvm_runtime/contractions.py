@@ -1,8 +1,8 @@
-"""Convolutions and dense layers whose operands have more than 8 bits, as sums of some whose operands have not.
+"""Convolutions and dense layers with operands of more than 8 bits, as sums of layers with operands of at most 8 bits.
 
-A tensor is x = sum of x_i * 2^(b i) with digits x_i of at most 8 bits, weights likewise; so the layer is the sum of the
-layers of all pairs of digits, times powers of two. An unsigned byte is two digits. Weights in +-254 are a sum of two
-tensors without any factor. Sums of products of n terms have bl(n) bits more than a product, which bounds the digits.
+A tensor is x = sum of x_i * 2^(b i) with digits x_i of at most 8 bits, and so are the weights; the layer is the sum of
+the layers of all pairs of digits, times powers of two. An unsigned byte takes two digits. Weights in +-254 are the sum
+of two tensors of 8 bits. A sum of n products has bl(n) bits more than a product, which bounds the digits.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from cvm.passes.legalize.integers import balanced
 __all__ = ["contraction"]
 
 OPERAND = 8
-"""Bits of an operand, at most."""
+"""The most bits of an operand."""
 LARGEST = 32
 _BYTE = 2 ** (OPERAND - 1) - 1
 _BASES = range(1, OPERAND)
 
 Part = tuple[int, Expression]
-"""A digit, and the power of two that it is multiplied by."""
+"""A power of two, and the digit that it multiplies."""
 
 
 def contraction(op: str) -> Callable[..., Expression]:
-    """Export conv2d or dense."""
+    """The rule that exports conv2d or dense."""
 
     def rule(
         made: LibraryExpressions,
@@ -68,7 +68,7 @@ def _bits(x: Expression) -> int:
 
 
 def _fits(operands: tuple[Expression, ...]) -> bool:
-    """Whether the library takes the operands, and the result has at most 32 bits by its rule."""
+    """Whether the library accepts the operands, and the result has at most 32 bits by its precision rule."""
     x, w, *bias = map(_bits, operands)
     if max(x, w) > OPERAND:
         return False
@@ -77,7 +77,7 @@ def _fits(operands: tuple[Expression, ...]) -> bool:
 
 
 def _digits(made: LibraryExpressions, x: Expression, label: str) -> list[Part]:
-    """Digits of at most 8 bits: as few as there are, of the smallest base that gives no more."""
+    """The digits of a tensor, of at most 8 bits each: as few as possible, with the smallest base that needs no more."""
     if _bits(x) <= OPERAND:
         return [(0, x)]
     if x.elements is not None:
@@ -92,7 +92,7 @@ def _digits(made: LibraryExpressions, x: Expression, label: str) -> list[Part]:
 
 
 def _top(x: Expression, shift: int) -> int:
-    """An upper bound, at most 1 too large, on abs(x) after digits of so many bits have been removed."""
+    """An upper bound of abs(x) after ``shift`` bits of digits have been removed; it is at most 1 too large."""
     return (max(abs(x.lo), abs(x.hi)) >> shift) + 1
 
 

@@ -1,4 +1,6 @@
-"""A model of cvm-runtime while it is written: variables, nodes, and the precision that the library derives of each."""
+"""A model of cvm-runtime under construction: variables, nodes, and the precision that the library derives for each
+entry.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,16 @@ __all__ = ["Draft", "Written"]
 
 _BYTE = 8
 _NAME = DEFAULT.name_bytes - 32
-"""Bytes of a name, with room for a number."""
+"""The most bytes of a name, with room for an appended number."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Written:
-    """An entry: its node, its index among the outputs of that, its shape, the precision there and the proven one."""
+    """An entry: its node, its index among the node's outputs, its shape, its precision in the library, the proven
+    precision.
+    """
 
-    node: _Node
+    node: _DraftNode
     index: int
     shape: tuple[int, ...]
     precision: int
@@ -41,7 +45,7 @@ class Written:
 
 
 @dataclass(eq=False, slots=True)
-class _Node:
+class _DraftNode:
     name: str
     spelling: Spelling | None
     inputs: tuple[Written, ...]
@@ -53,19 +57,19 @@ class Draft:
     """The model so far. Methods raise `Unsupported` (``cvm_runtime.export.*``) for what the library refuses."""
 
     def __init__(self) -> None:
-        self._variables: list[_Node] = []
-        self._ops: list[_Node] = []
+        self._variables: list[_DraftNode] = []
+        self._ops: list[_DraftNode] = []
         self._names = {DATA}
         self._contents: dict[tuple[tuple[int, ...], bytes], Written] = {}
         self._tight: dict[tuple[Written, int], Written] = {}
 
     def data(self, shape: tuple[int, ...], precision: int, proven: int) -> Written:
-        """The input."""
+        """Add the input."""
         _require_tensor(shape, DATA)
         return self._entry(self._variable(DATA), shape, precision, proven)
 
     def variable(self, array: npt.NDArray[Any], wish: str, precision: int) -> Written:
-        """A parameter, under a name of its own; or the one with these elements."""
+        """Add a parameter under a name of its own; a parameter with the same elements is reused."""
         _require_tensor(array.shape, wish)
         require_fits(magnitude(array), 7 if precision <= _BYTE else 31, f"the parameter {wish!r}")
         stored = array.astype(np.int8 if precision <= _BYTE else np.int32)
@@ -80,7 +84,9 @@ class Draft:
     def add(
         self, op: str, inputs: Sequence[Written], attributes: Mapping[str, Any], name: str, proven: Sequence[int]
     ) -> list[Written]:
-        """An op of cvm, whose results have the proven precisions. Operands are narrowed where its rules need it."""
+        """Add an op of cvm whose results have the ``proven`` precisions; operands are clipped where the library's rules
+        need it.
+        """
         operands = _prepared(self, op, list(inputs))
         spelling = spelled(op, attributes, tuple(item.shape for item in operands))
         ordered = [operands[index] for index in spelling.order]
@@ -98,18 +104,18 @@ class Draft:
             bits = ", ".join(str(item.proven) for item in ordered)
             message = f"no precision rule admits operands of {bits} bits"
             raise Unsupported("cvm_runtime.export.precision", message, Location(op=op, tensor=name))
-        node = _Node(name, spelling, tuple(ordered))
+        node = _DraftNode(name, spelling, tuple(ordered))
         self._ops.append(node)
         for shape, precision, least in zip(use.out_shapes, precisions, proven, strict=True):
             self._entry(node, shape, precision, least)
         return node.outputs
 
     def narrowed(self, item: Written) -> Written:
-        """The entry, clipped to its proven precision where the library has a larger one."""
+        """The entry, clipped to its proven precision where the library derives a larger one."""
         return self.clipped(item, item.proven) if item.precision > item.proven else item
 
     def clipped(self, item: Written, precision: int) -> Written:
-        """The entry clipped to another precision. Its values fit already, so that they do not change."""
+        """The entry clipped to another precision. Its elements fit already, so none of them changes."""
         if item.precision == precision:
             return item
         key = (item, precision)
@@ -118,19 +124,19 @@ class Draft:
         return self._tight[key]
 
     def copied(self, item: Written, precision: int, name: str) -> Written:
-        """A node that gives the same elements in a precision of its own."""
+        """A node with the same elements and a precision of its own."""
         proven = min(item.proven, precision)
         (found,) = self.add("cvm_clip", [item], {"precision": precision}, name, [proven])
         return found
 
-    def reserve(self, names: Sequence[str], owners: Sequence[_Node]) -> None:
-        """Give other names to the nodes that have one of ``names``, but for the input and ``owners``."""
+    def reserve(self, names: Sequence[str], owners: Sequence[_DraftNode]) -> None:
+        """Rename the nodes that have one of ``names``, except for the input and ``owners``."""
         for node in [*self._variables, *self._ops]:
             if node.name in names and node.name != DATA and node not in owners:
                 node.name = self._fresh(f"{node.name}.value", names)
 
     def _fresh(self, wish: str, taken: Sequence[str] = ()) -> str:
-        """A name that no variable has, and is not among ``taken``; short enough to be read again."""
+        """A name that neither a variable nor an item of ``taken`` has, short enough for the reader of models."""
         wish = wish.encode()[:_NAME].decode(errors="ignore")
         name, count = wish, 0
         while name in self._names or name in taken:
@@ -139,25 +145,26 @@ class Draft:
         self._names.add(name)
         return name
 
-    def _variable(self, name: str) -> _Node:
-        node = _Node(name, None, ())
+    def _variable(self, name: str) -> _DraftNode:
+        node = _DraftNode(name, None, ())
         self._variables.append(node)
         return node
 
     @staticmethod
-    def _entry(node: _Node, shape: tuple[int, ...], precision: int, proven: int) -> Written:
+    def _entry(node: _DraftNode, shape: tuple[int, ...], precision: int, proven: int) -> Written:
         item = Written(node, len(node.outputs), shape, precision, proven)
         node.outputs.append(item)
         return item
 
     def finished(self, heads: Sequence[Written], kept: Sequence[Written]) -> tuple[str, dict[str, npt.NDArray[Any]]]:
-        """The text of the model and the arrays of its parameters; variables that nobody reads are left out, but for
-        the input and those of ``kept``.
+        """The text of the model and the arrays of its parameters.
+
+        Variables that no node reads are left out, except for the input and those in ``kept``.
         """
         read = {item.node for node in self._ops for item in node.inputs} | {item.node for item in (*heads, *kept)}
         variables = [node for node in self._variables if node in read or node.name == DATA]
         nodes = [*variables, *self._ops]
-        first: dict[_Node, int] = {}
+        first: dict[_DraftNode, int] = {}
         entries: list[Written] = []
         for node in nodes:
             first[node] = len(entries)
@@ -184,7 +191,7 @@ class Draft:
         return json.dumps(document, ensure_ascii=False), arrays
 
 
-def _record(node: _Node, inputs: list[list[int]]) -> dict[str, Any]:
+def _record(node: _DraftNode, inputs: list[list[int]]) -> dict[str, Any]:
     if node.spelling is None:
         return {"op": "null", "name": node.name, "inputs": []}
     function = {
@@ -196,7 +203,7 @@ def _record(node: _Node, inputs: list[list[int]]) -> dict[str, Any]:
     return {"op": "cvm_op", "name": node.name, "attrs": function, "inputs": inputs}
 
 
-def _texts(node: _Node) -> str:
+def _texts(node: _DraftNode) -> str:
     if node.spelling is not None:
         return json.dumps(dict(node.spelling.texts))
     (item,) = node.outputs
@@ -204,7 +211,9 @@ def _texts(node: _Node) -> str:
 
 
 def _prepared(draft: Draft, op: str, operands: list[Written]) -> list[Written]:
-    """Operands whose precision is that of the result, for rules that would be unsound otherwise."""
+    """The operands, clipped to the precision of the result for the ops whose precision rules would be unsound
+    otherwise.
+    """
     if op == "where":
         result = max(operands[1].precision, operands[2].precision)
         return [draft.clipped(operands[0], result), *operands[1:]]
@@ -214,7 +223,9 @@ def _prepared(draft: Draft, op: str, operands: list[Written]) -> list[Written]:
 
 
 def _admitted(use: Use, operands: Sequence[Written]) -> tuple[int, ...] | None:
-    """The precisions of the results, if the library takes the operands and both of its backends agree on them."""
+    """The precisions of the results; None where the library refuses the operands or its two
+    backends disagree on them.
+    """
     given = tuple(item.precision for item in operands)
     if use.operator.name == "cvm_right_shift" and not shifts_alike(
         given[0], use.values["precision"], use.values["shift_bit"]

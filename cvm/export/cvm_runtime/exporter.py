@@ -28,12 +28,12 @@ _BYTE, _INT32 = (-128, 127), (-INT32_MAX, INT32_MAX)
 """The intervals of the two encodings of an input."""
 
 FORGOTTEN = 256
-"""Nodes after which expressions that were tried in vain are forgotten: it takes as long as there are expressions."""
+"""After this many nodes, the expressions that were tried in vain are dropped; dropping takes time in their number."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Exported:
-    """The text of a model and its parameters by name; the names of the program's outputs in the order of the heads."""
+    """The text of a model, its parameters by name, and the names of the program's outputs in the order of the heads."""
 
     text: str
     arrays: Mapping[str, Any]
@@ -43,10 +43,10 @@ class Exported:
 
 
 def exported(program: Program) -> Exported:
-    """The model of a program: for inputs within its interval it gives the same outputs on both backends.
+    """The model of a program: for inputs within its interval it gives the same outputs on both backends of the library.
 
-    Raises what `verify` raises, and `Unsupported` (``cvm_runtime.export.*``) for what the library cannot say: several
-    inputs, state, an op or an integer that is too wide, a tensor of more than six dimensions.
+    Raises what `verify` raises, and `Unsupported` (``cvm_runtime.export.*``) for what the library cannot express:
+    several inputs, state, an op or an integer that is too wide, a tensor of more than six dimensions.
     """
     verified = verify(program)
     _require_interface(verified)
@@ -85,17 +85,17 @@ class _Writing:
     draft: Draft = field(default_factory=Draft)
     made: LibraryExpressions = field(default_factory=lambda: LibraryExpressions(RULES))
     present: dict[int, str] = field(default_factory=dict)
-    """The expressions that have been written, and the names that `entries` has for them."""
+    """The key in `entries` of each expression that has been written, by the number of the expression."""
     entries: dict[str, Written] = field(default_factory=dict)
-    """Entries by the name of the program's value, or by a number that is no name."""
+    """The written entries: by the name of a value of the program, or by a key that no value can have."""
     clamp: str = ""
-    """The value that is the input clamped to its precision, where the program does what the library does anyway."""
+    """The name of the clamped input, where the program itself clamps its input as the library does; else ""."""
     counted: dict[tuple[Written, int], list[Written]] = field(default_factory=dict)
     written: int = 0
-    """How many nodes."""
+    """The number of nodes that have been written."""
 
     def start(self) -> None:
-        """The input and the constants."""
+        """Write the input and the constants."""
         program = self.verified.program
         value = program.inputs[0].value
         bits = precision(value.lo, value.hi)
@@ -112,7 +112,7 @@ class _Writing:
                 self.entries[constant.name] = self.draft.variable(array, constant.name, found)
 
     def _clamp(self) -> Node | None:
-        """The node that clamps an input which has the interval of an encoding, if nothing else reads that."""
+        """The node that clamps the input, if it alone reads the input and the input has the interval of an encoding."""
         program = self.verified.program
         value = program.inputs[0].value
         readers = [node for node in program.nodes if value.name in node.inputs]
@@ -122,7 +122,7 @@ class _Writing:
         return readers[0] if (value.lo, value.hi) == (_BYTE if small else _INT32) else None
 
     def node(self, node: Node, call: Call) -> None:
-        """One node of the program."""
+        """Write one node of the program."""
         if node.outputs[0].name == self.clamp:
             return
         where = Location(op=node.op, tensor=node.outputs[0].name)
@@ -132,7 +132,7 @@ class _Writing:
                 whole = self._shaped(root, value.shape)
                 self.entries[value.name] = self._write(whole, value.name, self.verified.ranges[value.name])
         except Unprovable as error:
-            message = f"it cannot be said in integers that the library admits ({error})"
+            message = f"it has no form in integers that the library admits ({error})"
             raise _refused("unprovable", message, where) from None
         except CvmError as error:
             raise error.at(op=node.op, tensor=node.outputs[0].name) from None
@@ -165,7 +165,7 @@ class _Writing:
         return requantize(self.made, tensors, parameters, call.attributes.rounding, lo, hi, self.present)
 
     def _value(self, name: str) -> Expression:
-        """A value of the program that has been written."""
+        """The expression for a value of the program that has been written."""
         constant = self.constants.get(name)
         elements = None if constant is None else constant.array().astype(np.int64)
         item = self.made.value(name, self.verified.shapes[name], self.verified.ranges[name], elements)
@@ -173,7 +173,7 @@ class _Writing:
         return item
 
     def _write(self, root: Expression, name: str, proven: Range) -> Written:
-        """Write an expression and what it needs; it is called ``name``, and has the range that was proven of it."""
+        """Write an expression and its operands; its entry has the name ``name`` and the proven range ``proven``."""
         for item in missing(root, self.present):
             key = f"\0{item.number}"
             bits = precision(item.lo, item.hi)
@@ -185,7 +185,7 @@ class _Writing:
         return self.entries[root.name or self.present[root.number]]
 
     def _shaped(self, root: Expression, shape: tuple[int, ...]) -> Expression:
-        """The expression, broadcast to its declared shape where constants have made it smaller."""
+        """The expression, broadcast to ``shape`` where constant folding has made it smaller."""
         if root.shape == shape:
             return root
         if root.elements is not None:
@@ -212,7 +212,7 @@ class _Writing:
         return found
 
     def finish(self) -> Exported:
-        """The model, its heads named after the outputs."""
+        """The finished model, with heads named after the outputs of the program."""
         program = self.verified.program
         heads: list[Written] = []
         for output in program.outputs:
@@ -227,7 +227,7 @@ class _Writing:
         return Exported(text, arrays, program.inputs[0].value.name, names)
 
     def _head(self, found: Written, name: str, others: list[Written]) -> Written:
-        """The entry of an output, of a node by this name that no other output has."""
+        """The entry of an output: its node has the name of the output, and belongs to no other output."""
         node = found.node
         if node.spelling is None or len(node.outputs) > 1 or any(head.node is node for head in others):
             return found if name == _read_back(found) else self.draft.copied(found, found.precision, name)
@@ -236,7 +236,7 @@ class _Writing:
 
 
 def _read_back(item: Written) -> str | None:
-    """The name that an import gives one of several results of a node."""
+    """The name that the front end gives to one of several results of a node; None for a single result."""
     labels = ops.get("get_valid_count").outputs
     return f"{item.node.name}.{labels[item.index]}" if len(item.node.outputs) > 1 else None
 

@@ -1,6 +1,6 @@
-"""Expressions in the ops of cvm-runtime: each op of cvm is said in those whose rules of precision the library has.
+"""Expressions in the ops of cvm-runtime: an op of cvm becomes ops for which the library has precision rules.
 
-`cvm.export.cvm_runtime.arithmetic` has the rule of each op; this is what rules write with.
+`cvm.export.cvm_runtime.arithmetic` has the rule of each op; this module has what the rules build expressions with.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cvm.program import AttributeValue
 __all__ = ["LibraryExpressions", "bits_of", "narrow", "shifts_alike"]
 
 _DIGIT = 15
-"""Bits of a digit of a wide operand of a product."""
+"""The bits of a digit of a wide operand of a product."""
 
 
 def bits_of(x: Expression) -> int:
@@ -30,30 +30,30 @@ def bits_of(x: Expression) -> int:
 
 
 def narrow(x: Expression) -> Expression:
-    """An operand of a sum, which has at most 31 bits."""
+    """An operand of a sum, which may have at most 31 bits. Raises `Unprovable`."""
     if bits_of(x) == LARGEST:
         raise Unprovable("an operand of a sum has 32 bits")
     return x
 
 
 def shifts_alike(bits: int, precision: int, shift_bit: int) -> bool:
-    """Whether both backends shift a tensor of so many bits right as the op means it."""
+    """Whether both backends of the library shift a tensor of ``bits`` bits to the right as the op means it."""
     clipped = precision + shift_bit < LARGEST or precision > bits - shift_bit
     return clipped and shift_bit < 31 and not (shift_bit == 1 and bits == LARGEST)
 
 
 class LibraryExpressions(Expressions):
-    """Expressions in the rules of the library. `apply` takes the ops of cvm and says them in those of the library."""
+    """Expressions under the rules of the library. `apply` takes an op of cvm and expresses it in ops of the library."""
 
     def __init__(self, rules: Mapping[str, Callable[..., Expression]]) -> None:
-        """``rules`` says the ops of cvm that the library has not as cvm means them, by name."""
+        """``rules`` has the rules of those ops of cvm that the library does not compute as cvm means them, by name."""
         super().__init__()
         self._rules = rules
         self.tensors = Tensors(self)
         self._within = 0
 
     def apply(self, op: str, *inputs: Expression, label: str, **attributes: AttributeValue) -> Expression:
-        """An op on expressions. Raises `Unprovable`."""
+        """Express an op of cvm. Raises `Unprovable`."""
         rule = self._rules.get(op)
         if rule is None:
             return self.plain(op, *inputs, label=label, **attributes)
@@ -69,7 +69,7 @@ class LibraryExpressions(Expressions):
         return found if found.shape == shape else self.constant(np.broadcast_to(found.elements, shape), narrow=False)
 
     def valid_counts(self, x: Expression, threshold: int, label: str) -> tuple[Expression, Expression]:
-        """Both results of get_valid_count, of which each is an expression with its index as an attribute."""
+        """Both results of get_valid_count, as two expressions that have the index of the result as an attribute."""
         declaration = declaration_of("get_valid_count")
         call = Call((x.shape,), declaration.parse({"score_threshold": threshold}), (x.range,))
         found = []
@@ -93,7 +93,7 @@ class LibraryExpressions(Expressions):
         return self.plain("cvm_clip", x, label=label, precision=1)
 
     def filled(self, x: Expression, value: int, label: str) -> Expression:
-        """A number in the shape of ``x``."""
+        """A tensor of the shape of ``x``, filled with a number."""
         zeros = self.zeros(x, label)
         if value == 0:
             return zeros
@@ -101,7 +101,7 @@ class LibraryExpressions(Expressions):
         return largest if value > 0 else self.plain("negative", largest, label=label)
 
     def reshaped(self, x: Expression, shape: tuple[int, ...], label: str) -> Expression:
-        """``x`` in another shape."""
+        """The expression ``x`` in another shape."""
         return x if x.shape == shape else self.plain("reshape", x, label=label, target_shape=shape)
 
     # --- sums and products --------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class LibraryExpressions(Expressions):
     def _total_of_halves(
         self, op: str, a: Expression, b: Expression, split: tuple[bool, bool], label: str
     ) -> Expression:
-        """With x = h + h + r for each operand that is split: H + (R + H), where H is of the h, R of all the rest."""
+        """The sum of operands of which some are split as x = h + h + r: H + (R + H), H from the h, R from the rest."""
         half, rest = self.halves(a, label) if split[0] else (None, a)
         other, others = self.halves(b, label) if split[1] else (None, b)
         rest = self.plain(op, narrow(rest), narrow(others), label=label)
@@ -133,7 +133,7 @@ class LibraryExpressions(Expressions):
         return self.plain("broadcast_add", half, narrow(lower), label=label)
 
     def halves(self, x: Expression, label: str) -> tuple[Expression, Expression]:
-        """(h, r) with x = h + h + r, where h is x / 2 toward zero: r is -1, 0 or 1, of the sign of x."""
+        """(h, r) with x = h + h + r, where h is x / 2 truncated toward zero; r is -1, 0 or 1 and has the sign of x."""
         h = self.plain("broadcast_div", x, self.number(2), label=label)
         if h.elements is not None and x.elements is not None:
             return h, self.constant(x.elements - 2 * h.elements)
@@ -156,7 +156,7 @@ class LibraryExpressions(Expressions):
                 and len(factor.shape) <= len(x.shape)
             ):
                 return self.raised(x, power, label)
-        if self._within > 1:  # what has been split twice is split no further
+        if self._within > 1:  # an operand is split at most twice
             raise Unprovable("a product of more than 32 bits")
         self._within += 1
         try:
@@ -178,7 +178,7 @@ class LibraryExpressions(Expressions):
         return self.total("broadcast_add", raised, self.product(low, b, label), label)
 
     def raised(self, x: Expression, shift: int, label: str) -> Expression:
-        """The product x * 2^shift: a product by as much as the rules admit, doubled as often as is left."""
+        """The product x * 2^shift: one product as large as the rules admit, then doublings."""
         if max(abs(x.lo), abs(x.hi)) << shift > INT32_MAX:
             raise Unprovable("a product by a power of two exceeds int32")
         by_product = max(0, min(shift, LARGEST - 2 - bits_of(x)))

@@ -1,4 +1,4 @@
-"""The files of a program as a model of cvm-runtime."""
+"""The files of a program that is exported as a model of cvm-runtime."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = ["Files", "saved"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Files:
-    """A program as a model, ready to be written: what it is there, and bytes by the names of the files."""
+    """A program as a model: the exported model, and the bytes of the files by name."""
 
     model: Model
     content: dict[str, bytes]
 
 
 def saved(program: Program) -> Files:
-    """The files of a program as a model: ``model.json`` and ``model.params`` are the library's; ``interface.json``
-    says what the codes of input and outputs stand for. They are read again, as any model, before they are returned.
+    """The files of a program as a model of the library.
 
-    Raises as `exported`.
+    ``model.json`` and ``model.params`` are files of the library; ``interface.json`` states the meaning of the codes of
+    input and outputs. The files are read again, as any model, before they are returned. Raises what `exported` raises.
     """
     made = exported(program)
     text, parameters = made.text.encode("utf-8"), write_parameters(made.arrays)
@@ -42,7 +42,7 @@ def saved(program: Program) -> Files:
 
 
 def _interface(program: Program, exported: Exported, model: Model) -> dict[str, Any]:
-    """What the codes of an exported model stand for, which its own files do not say."""
+    """The meaning of the codes of an exported model, which the files of the library do not state."""
     (item,) = program.inputs
     return {
         "program": program.digest,

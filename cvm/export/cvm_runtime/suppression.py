@@ -1,9 +1,9 @@
-"""Non-maximum suppression that both backends of cvm-runtime agree on.
+"""Non-maximum suppression in a form on which both backends of cvm-runtime agree.
 
-One of them stops at the first row with a negative id, leaves all batches after an empty one unwritten, takes a
-max_output_size of 0 for none, and writes to its input where top_k drops rows. So every batch is suppressed by
-itself, with the rows that count sorted and reduced to top_k first, and those with negative ids removed; sorting is a
-suppression of its own, of rows that never suppress each other and hold their number instead of an id.
+One backend stops at the first row with a negative id, leaves all batches after an empty one unwritten, takes a
+max_output_size of 0 for none, and writes to its input where top_k drops rows. Therefore each batch is suppressed by
+itself, after its valid rows have been sorted and reduced to top_k and those with negative ids removed. Sorting is a
+suppression, too, of rows that never suppress each other and that hold their index in place of an id.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cvm.passes.legalize.expressions import Expression
 __all__ = ["suppressed"]
 
 _COORDINATE = 28
-"""Bits of coordinates beyond which the library's overlap of large boxes is not the exact one."""
+"""The most bits of coordinates for which the library's overlap of boxes is exact."""
 _NEVER = 101
 """A threshold that no overlap reaches."""
 _COLUMNS = 6
@@ -46,7 +46,7 @@ def suppressed(
 
 
 def _part(made: LibraryExpressions, x: Expression, axis: int, begin: int, end: int, label: str) -> Expression:
-    """x[.., begin:end, ..]."""
+    """The slice x[.., begin:end, ..] along an axis."""
     if begin == 0 and end == x.shape[axis]:
         return x
     before = (0,) * axis
@@ -61,18 +61,18 @@ def _columns(made: LibraryExpressions, *parts: Expression, label: str) -> Expres
 def _batch(
     made: LibraryExpressions, x: Expression, count: Expression, attributes: Mapping[str, Any], label: str
 ) -> Expression:
-    """The suppression of one batch, (1, N, 6)."""
+    """The suppression of one batch, a tensor (1, N, 6)."""
     rows = x.shape[1]
     index = made.constant(np.arange(rows).reshape(1, rows, 1), narrow=False)
     counts = made.plain("broadcast_greater", made.reshaped(count, (1, 1, 1), label), index, label=label)
     if 0 < attributes["top_k"] < rows:
         x, counts = _best(made, x, count, index, attributes["top_k"], label)
     ids, score, box = (_part(made, x, 2, *ends, label) for ends in ((0, 1), (1, 2), (2, _COLUMNS)))
-    # An id where a row counts, otherwise -1: (id + 1) * counts - 1.
+    # the id where a row counts, -1 elsewhere: (id + 1) * counts - 1
     one = made.number(1)
     raised = made.total("broadcast_add", ids, one, label)
     ids = made.total("broadcast_sub", made.product(raised, counts, label), one, label)
-    # The rows with an id above -1, which stands where this op looks for the score.
+    # keep the rows whose id is above -1; the id stands in the column where this op looks for the score
     valid, kept = made.valid_counts(_columns(made, score, ids, box, label=label), -1, label)
     score, ids, box = (_part(made, kept, 2, *ends, label) for ends in ((0, 1), (1, 2), (2, _COLUMNS)))
     kept = _columns(made, ids, score, box, label=label)
@@ -82,7 +82,7 @@ def _batch(
 def _best(
     made: LibraryExpressions, x: Expression, count: Expression, index: Expression, top_k: int, label: str
 ) -> tuple[Expression, Expression]:
-    """The first ``top_k`` of the rows that count, by falling score; and 1 for each, 0 for the others."""
+    """The first ``top_k`` of the valid rows by falling score, and a flag for each: 1 for a valid row, else 0."""
     rows = x.shape[1]
     nothing = made.constant(np.zeros((1, rows, _COLUMNS - 2), np.int64), narrow=False)
     numbered = _columns(made, index, _part(made, x, 2, 1, 2, label), nothing, label=label)

@@ -1,4 +1,4 @@
-"""The ops of cvm as cvm-runtime writes them: names, attribute strings, the order of the inputs."""
+"""The ops of cvm in the notation of cvm-runtime: names, attribute strings, the order of the inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Spelling", "spelled"]
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A use of an op with the names of the library. ``order`` lists the inputs in the library's order."""
+    """A use of an op in the notation of the library. ``order`` lists the inputs in the library's order."""
 
     name: str
     texts: Mapping[str, str]
@@ -24,12 +24,12 @@ class Spelling:
 
 
 def spelled(op: str, attributes: Mapping[str, Any], shapes: Shapes) -> Spelling:
-    """An op of cvm, with complete attributes, on inputs of the given shapes.
+    """The notation for an op of cvm with complete attributes, on inputs of the given shapes.
 
     Raises `Unsupported` (``cvm_runtime.export.op``) for an op that the library does not have.
     """
     if op not in _NAMES:
-        raise Unsupported("cvm_runtime.export.op", f"cvm-runtime has no op that is {op}")
+        raise Unsupported("cvm_runtime.export.op", f"cvm-runtime has no op for {op}")
     name, values = _NAMES[op], _VALUES.get(op, _same)
     texts = {key: written(value) for key, value in values(attributes, shapes).items()}
     return Spelling(name, texts, (1, 0) if op == "cvm_lut" else tuple(range(len(shapes))))
@@ -43,7 +43,7 @@ def _same(attributes: Mapping[str, Any], shapes: Shapes) -> Mapping[str, Value]:
 
 
 def _renamed(**names: str) -> _Values:
-    """Attributes of the library by those of cvm, where the names differ."""
+    """The library's attributes from those of cvm, where names differ; ``names`` maps cvm's names to the library's."""
     return lambda attributes, shapes: {names.get(key, key): value for key, value in attributes.items()}
 
 

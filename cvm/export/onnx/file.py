@@ -1,11 +1,11 @@
-"""A model of ONNX with the quantisers that calibration found for it, as QuantizeLinear and DequantizeLinear.
+"""An ONNX model with the quantisers that calibration found for it, as QuantizeLinear and DequantizeLinear nodes.
 
 The nodes of the model stay as they are. An activation is quantised after the node that computes it (an input, before
-the nodes that read it); a filter is stored as codes, which a DequantizeLinear turns into numbers again. Engines then
-run the same quantised network that `cvm compile` reads from the file.
+the nodes that read it); a filter is stored as codes, which a DequantizeLinear converts to numbers. Engines then run the
+same quantised network that `cvm compile` reads from the file.
 
-ONNX keeps scales as float32, zero points as codes, and rounds half to even: scales are rounded up to float32, and
-ranges are widened to hold zero, so that the program of the file differs a little from that of ``-o model.cvm``.
+ONNX keeps scales as float32, zero points as codes, and rounds half to even. So scales are rounded up to float32, and
+ranges are widened to contain zero; the program of the file differs a little from that of ``-o model.cvm``.
 
 Source: ONNX operators QuantizeLinear and DequantizeLinear, since opset 10, per axis since 13; of 16 bits since 21, and
 in the domain com.microsoft before.
@@ -32,17 +32,19 @@ from cvm.quantization.exact import quantize, round_fraction
 __all__ = ["Grid", "float32_above", "grid_of", "quantized_model"]
 
 _TYPES: Mapping[int, type[np.integer[Any]]] = MappingProxyType({8: np.uint8, 16: np.uint16})
-"""The type of codes of an activation, by bits."""
+"""The data type of the codes of an activation, by bits."""
 
 _PER_AXIS, _WIDE = 13, 21
-"""The opsets from which scales per axis and codes of 16 bits are defined."""
+"""The opsets from which on scales per axis and codes of 16 bits are defined."""
 
 _MICROSOFT = "com.microsoft"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Grid:
-    """A quantiser as ONNX says it: float32 scales, zero points in the type of the codes, the axis of several."""
+    """A quantiser in the terms of ONNX: float32 scales, zero points in the type of the codes, and the axis of the
+    scales.
+    """
 
     scales: npt.NDArray[np.float32]
     zeros: npt.NDArray[np.integer[Any]]
@@ -58,11 +60,11 @@ class Grid:
 
 
 def quantized_model(data: bytes, calibration: Calibration) -> bytes:
-    """The file of a model of ONNX, given as bytes, with the quantisers of ``calibration``.
+    """The file of an ONNX model, given as bytes, with the quantisers of ``calibration`` added.
 
-    Raises `Unsupported` (``export.onnx.*``): ``package`` where the package onnx is missing, ``tensor`` for a quantiser
-    of a tensor that no node of the file computes, as one inside of an operator, ``bits`` for codes of other than 8 or
-    16 bits, ``opset`` for a model of before opset 13.
+    Raises `Unsupported` (``export.onnx.*``): ``package`` where the package onnx is missing; ``tensor`` for a quantiser
+    of a tensor that no node of the file computes, such as one inside of an operator; ``bits`` for codes of other than 8
+    or 16 bits; ``opset`` for a model before opset 13.
     """
     try:
         import onnx
@@ -86,7 +88,7 @@ def quantized_model(data: bytes, calibration: Calibration) -> bytes:
 
 
 def _home(graph: QuantizedGraph, name: str, is_in_file: Callable[[str], bool]) -> str:
-    """The tensor of the file whose items a tensor inside of an operator only moves; else the name itself."""
+    """The tensor of the file that a tensor inside of an operator is a move of; or the name itself."""
     sources = {result: operation for operation in graph.operations for result in operation.outputs}
     found = name
     while not is_in_file(found):
@@ -112,7 +114,7 @@ class _Writer:
         self._uses_microsoft = False
         for node in self._graph.node:
             if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
-                message = f"{node.op_type} has a graph of its own, which quantisers are not put into"
+                message = f"{node.op_type} contains a graph, and quantisers cannot be added inside of it"
                 raise Unsupported("export.onnx.tensor", message, Location(op=node.op_type))
 
     def has(self, name: str) -> bool:
@@ -125,7 +127,7 @@ class _Writer:
         if not isinstance(item.quantizer, LinearQuantizer):
             raise Unsupported("export.onnx.form", "ONNX has no logarithmic quantiser", Location(tensor=name))
         if item.quantizer.hi - item.quantizer.lo > 2**16:
-            return  # integers, which need no quantiser in the file
+            return  # integers need no quantiser in the file
         grid = _grid(item, item.quantizer)
         if name in self._stored:
             self._store(name, grid)
@@ -138,13 +140,13 @@ class _Writer:
             node.output[:] = [f"{name}_real" if other == name else other for other in node.output]
             self._insert(f"{name}_real", name, grid, name)
         else:
-            message = "this tensor is inside of an operator, where the file has no place for a quantiser"
+            message = "this tensor is inside of an operator, where the file cannot hold a quantiser"
             raise Unsupported(
                 "export.onnx.tensor", f"{message}: keep the program (-o model.cvm)", Location(tensor=name)
             )
 
     def finish(self) -> None:
-        """Put the new nodes where what they read is known: in front of, or after, the nodes of the file."""
+        """Insert the new nodes: before all nodes of the file, or after the node that computes what they read."""
         nodes = list(self._graph.node)
         del self._graph.node[:]
         self._graph.node.extend(self._added.pop("", []))
@@ -157,12 +159,13 @@ class _Writer:
             self._model.opset_import.append(self._onnx.helper.make_opsetid(_MICROSOFT, 1))
 
     def _store(self, name: str, grid: Grid) -> None:
-        """A stored tensor as codes, and its numbers under the same name."""
+        """Store a tensor as codes, and add a DequantizeLinear that gives its numbers under the same name."""
         initializer = self._stored.pop(name)
         values = self._onnx.numpy_helper.to_array(initializer)
         codes = quantize(values, grid.quantizer).astype(grid.zeros.dtype)
         self._graph.initializer.remove(initializer)
-        kept = [item for item in self._graph.input if item.name != name]  # old models list what is stored as an input
+        # Older models list stored tensors among the inputs.
+        kept = [item for item in self._graph.input if item.name != name]
         if len(kept) < len(self._graph.input):
             del self._graph.input[:]
             self._graph.input.extend(kept)
@@ -175,7 +178,7 @@ class _Writer:
         self._node("DequantizeLinear", [f"{label}_codes"], result, grid, label, after)
 
     def _node(self, op: str, inputs: list[str], result: str, grid: Grid, label: str, after: str) -> None:
-        """A node that goes behind the one that computes ``after``, or in front of all."""
+        """A new node that follows the node that computes ``after``, or precedes all nodes where ``after`` is ""."""
         helper, attributes = self._onnx.helper, {} if grid.axis is None else {"axis": grid.axis}
         shape = () if grid.axis is None else grid.scales.shape
         self._constant(f"{label}_scale", grid.scales.reshape(shape))
@@ -192,7 +195,7 @@ class _Writer:
 
 
 def _grid(item: CalibratedTensor, quantizer: LinearQuantizer) -> Grid:
-    """The quantiser with scales that float32 holds and a range that holds zero; filters are symmetric."""
+    """The quantiser with scales that are float32 numbers and a range that contains zero; filters are symmetric."""
     bits = (quantizer.hi - quantizer.lo).bit_length()
     if item.role == "filter":
         scales = np.array([float32_above(scale) for scale in quantizer.scale])
@@ -204,7 +207,7 @@ def _grid(item: CalibratedTensor, quantizer: LinearQuantizer) -> Grid:
 
 
 def grid_of(quantizer: LinearQuantizer, bits: int) -> Grid:
-    """The quantiser of an activation with codes of 8 or 16 bits, with a range that holds zero."""
+    """The quantiser of an activation with codes of 8 or 16 bits, with a range that contains zero."""
     (scale,), (offset,), codes = quantizer.scale, quantizer.offset, 2**bits - 1
     low, high = min(scale * quantizer.lo + offset, Fraction(0)), max(scale * quantizer.hi + offset, Fraction(0))
     held = float32_above(max(scale, (high - low) / codes))

@@ -1,8 +1,8 @@
-"""A quantised graph, of whatever format it came, as a model of ONNX with QuantizeLinear and DequantizeLinear.
+"""A quantised graph of any format as an ONNX model with QuantizeLinear and DequantizeLinear nodes.
 
-Each operation becomes its operator of ONNX (`cvm.export.onnx.operations`); one without is refused by name. Each tensor
-with a quantiser is quantised where it is computed; what is stored with one is stored as codes. As in
-`cvm.export.onnx.file`, scales are float32 and activations' ranges hold zero, so that the program of the file differs a
+Each operation becomes its ONNX operator (`cvm.export.onnx.operations`); an operation without one is refused by name.
+Each tensor with a quantiser is quantised where it is computed; a stored tensor with one is stored as codes. As in
+`cvm.export.onnx.file`, scales are float32 and ranges of activations contain zero, so the program of the file differs a
 little.
 
 Source: ONNX operators of opset 21.
@@ -33,11 +33,11 @@ _TYPES = (np.int8, np.int16, np.int32)
 
 
 def graph_model(graph: QuantizedGraph) -> bytes:
-    """The file of a model of ONNX that computes a graph.
+    """The file of an ONNX model that computes a graph.
 
-    Raises `Unsupported` (``export.onnx.*``): ``package`` where the package onnx is missing, ``operation`` for one
-    without a mapping, ``bits`` for codes of an activation of other than 8 or 16 bits, ``form`` for a quantiser whose
-    codes have no zero, ``type`` for inputs and outputs that are no real numbers.
+    Raises `Unsupported` (``export.onnx.*``): ``package`` where the package onnx is missing; ``operation`` for one
+    without a mapping; ``bits`` for codes of an activation of other than 8 or 16 bits; ``form`` for a quantiser whose
+    codes have no zero; ``type`` for inputs and outputs that are not real.
     """
     try:
         import onnx
@@ -59,9 +59,9 @@ _BEHIND = ("relu", "clamp", "copy", "reshape", "squeeze", "unsqueeze", "transpos
 
 
 def halves_rounded_otherwise(graph: QuantizedGraph) -> list[str]:
-    """The averages of a graph whose halves QuantizeLinear rounds otherwise: to a code at an even distance from zero.
+    """The averages of a graph whose ties QuantizeLinear rounds differently: to the code at an even distance from zero.
 
-    Any number may lie halfway between two codes, but means of few codes often do: one of 64 in a mean of 64.
+    Any number may be a tie between two codes, but means of few codes often are: one in 64 for a mean of 64 codes.
     """
     made_by = {name: operation for operation in graph.operations for name in operation.outputs}
     found = []
@@ -80,9 +80,10 @@ def halves_rounded_otherwise(graph: QuantizedGraph) -> list[str]:
 
 
 class _Writer:
-    """The model while it is made.
+    """The ONNX model under construction.
 
-    The rounded numbers of a tensor have its name, those before they are rounded another one; an input is what is given.
+    The rounded values of a tensor have its name, the unrounded values another name; an input has the name of the
+    graph's.
     """
 
     def __init__(self, onnx: Any, graph: QuantizedGraph) -> None:
@@ -93,20 +94,20 @@ class _Writer:
         self._names: dict[str, str] = {}
         self._taken = set(graph.tensors)
 
-    # What rules write
+    # Interface of the rules
 
     def tensor(self, name: str) -> GraphTensor:
         """A tensor of the graph."""
         return self._graph.tensors[name]
 
     def constant(self, values: npt.NDArray[Any], name: str = "") -> str:
-        """A stored tensor with these items."""
+        """Store a tensor with these elements; returns its name."""
         name = name or self._new("constant")
         self._stored.append(self._onnx.numpy_helper.from_array(values, name))
         return name
 
     def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str] | None = None, **attributes: Any) -> str:
-        """A node; the results of an operation are rounded behind it."""
+        """Add a node; where it gives the results of an operation, their quantisers follow it."""
         results = [self._new(op)] if outputs is None else list(outputs)
         real = [self._new(f"{name}_real") if self._is_rounded(name) else name for name in results]
         given = [self._names.get(name, name) for name in inputs]
@@ -119,9 +120,9 @@ class _Writer:
     # The graph
 
     def introduce(self, tensor: GraphTensor) -> None:
-        """An input, or a stored tensor."""
+        """Add an input, or a stored tensor."""
         if tensor.dtype != "scalar":
-            raise self._refused("type", f"its items are {tensor.dtype}: real numbers alone are written", tensor)
+            raise self._refused("type", f"its elements are {tensor.dtype}; only real tensors can be written", tensor)
         if tensor.data is not None:
             self._store(tensor, tensor.data)
             return
@@ -132,7 +133,7 @@ class _Writer:
             self._round(tensor, tensor.name, self._names[tensor.name])
 
     def operation(self, operation: GraphOperation) -> None:
-        """The nodes of an operation, and the quantisers of its results."""
+        """Add the nodes of an operation, and the quantisers of its results."""
         result, rule = self.tensor(operation.outputs[0]), RULES.get(operation.name)
         if rule is None:
             raise self._refused("operation", f"{operation.name} has no mapping to ONNX", result)
@@ -142,7 +143,7 @@ class _Writer:
             raise self._refused("operation", f"{operation.name}: ONNX has no {error}", result) from None
 
     def model(self) -> Any:
-        """The model. Its outputs are real numbers."""
+        """The finished model. Its outputs are real numbers."""
         helper, kind, outputs = self._onnx.helper, self._onnx.TensorProto.FLOAT, []
         for name in self._graph.outputs:
             tensor = self.tensor(name)
@@ -167,7 +168,7 @@ class _Writer:
         quantizer = self._linear(tensor)
         bits = (quantizer.hi - quantizer.lo).bit_length()
         if bits not in (8, 16) or quantizer.hi - quantizer.lo != 2**bits - 1 or not quantizer.per_tensor:
-            message = f"codes in [{quantizer.lo}, {quantizer.hi}] are of no type of ONNX: use --bits 8 or 16"
+            message = f"codes in [{quantizer.lo}, {quantizer.hi}] fit no ONNX type: use --bits 8 or 16"
             raise self._refused("bits", message, tensor)
         grid = grid_of(quantizer, bits)
         scale = self.constant(grid.scales.reshape(()), self._new(f"{tensor.name}_scale"))
@@ -178,9 +179,10 @@ class _Writer:
         self._nodes.append(make("DequantizeLinear", [codes, scale, zero], [result]))
 
     def _store(self, tensor: GraphTensor, data: TensorData) -> None:
-        """Floats as float32; numbers with a quantiser as codes that are zero for zero, in the narrowest type.
+        """Store floats as float32, and numbers with a quantiser as codes with zero for 0, in the narrowest type.
 
-        Codes without a quantiser of the tensor stay the codes that they are; where no code is zero they become floats.
+        Codes that have a quantiser of their own, when the tensor has none, stay codes; where no code is zero they
+        become floats.
         """
         values = stored(data, tensor).astype(np.float64)
         if tensor.quantizer is not None:
@@ -216,7 +218,7 @@ class _Writer:
 
 
 def _codes_from_zero(codes: npt.NDArray[Any], quantizer: LinearQuantizer) -> npt.NDArray[Any] | str:
-    """Codes moved so that zero stands for the number zero, in the narrowest type; or the words why there are none."""
+    """Codes shifted so that code 0 stands for the number 0, in the narrowest type; or the reason why that fails."""
     zeros = [-offset / scale for offset, scale in zip(quantizer.offset, quantizer.scale, strict=True)]
     if any(zero.denominator != 1 or abs(zero) > INT32_MAX for zero in zeros):
         return "no code of its quantiser is zero"

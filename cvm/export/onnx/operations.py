@@ -1,9 +1,9 @@
-"""Operations of a graph as nodes of ONNX, one rule for each operation that has a mapping.
+"""Operations of a graph as ONNX nodes, with one rule for each operation that has a mapping.
 
-A rule gets the writer of the model and an operation, and adds nodes whose last ones give the results of the operation.
-Shapes are those of the graph: all are known, so that reshaping operations become Reshape.
+A rule gets the writer of the model and an operation; it adds nodes, the last of which give the results of the
+operation. All shapes are known from the graph, so operations that reshape become Reshape.
 
-Source: ONNX operators of opset 21; NNEF 1.0.1 chapter 4, whose operands of fewer axes are extended at the end.
+Source: ONNX operators of opset 21; NNEF 1.0.1 chapter 4, whose operands of lower rank are extended at the end.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["RULES", "NoMapping", "Nodes"]
 
 
 class NoMapping(Exception):
-    """What of an operation ONNX does not have; the message says what."""
+    """A feature of an operation that ONNX does not have; the message names it."""
 
 
 class Nodes(Protocol):
-    """What a rule writes to."""
+    """The interface of the writer that a rule uses."""
 
     def tensor(self, name: str) -> GraphTensor:
         """A tensor of the graph."""
 
     def constant(self, values: npt.NDArray[Any]) -> str:
-        """A stored tensor with these items; its name."""
+        """Store a tensor with these elements; returns its name."""
 
     def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str] | None = None, **attributes: Any) -> str:
-        """A node; the name of its first result, which is a new one if ``outputs`` are not given."""
+        """Add a node; returns the name of its first result, a new name if ``outputs`` is not given."""
 
 
 Rule: TypeAlias = Callable[[Nodes, GraphOperation], None]
@@ -56,7 +56,7 @@ _REDUCING = MappingProxyType(
 
 
 def _operands(nodes: Nodes, operation: GraphOperation, *parameters: str) -> list[str]:
-    """Operands by name, each with the rank of the result, as broadcasting of ONNX wants it."""
+    """The operands with these names, each in the rank of the result, as ONNX broadcasts them."""
     rank = len(nodes.tensor(operation.outputs[0]).shape)
     return [_extended(nodes, operation.inputs[name], rank) for name in parameters or tuple(operation.inputs)]
 
@@ -81,7 +81,7 @@ def _name(operand: Operand) -> str:
 
 
 def _channels(nodes: Nodes, operand: Operand, extent: int) -> str:
-    """An operand with one number for each channel, or for all of them, as a vector."""
+    """An operand that has one number per channel, or a single number, as a vector over the channels."""
     if isinstance(operand, Fraction):
         return nodes.constant(np.full(extent, float(operand), np.float32))
     name = _name(operand)
@@ -130,7 +130,9 @@ def _softmax(nodes: Nodes, operation: GraphOperation) -> None:
 
 
 def _windows(shape: Sequence[int], sizes: Sequence[int], operation: GraphOperation) -> dict[str, list[int]]:
-    """Strides, dilations and pads of windows over the last axes of a shape. Raises `NoMapping` where they crop."""
+    """Strides, dilations and pads of windows over the last axes of a shape. Raises `NoMapping`
+    where the windows crop.
+    """
     padding, stride, dilation = (operation.attributes[name] for name in ("padding", "stride", "dilation"))
     windows = down_windows(tuple(shape), tuple(sizes), padding, stride, dilation)  # type: ignore[arg-type]
     after = [(w.x - 1) * w.s + (w.f - 1) * w.d + 1 - w.X - w.p for w in windows]
@@ -218,7 +220,7 @@ def _concat(nodes: Nodes, operation: GraphOperation) -> None:
 
 
 def _slice(nodes: Nodes, operation: GraphOperation) -> None:
-    """The extents say where a slice ends: an end of 0 stands for the end of the axis."""
+    """A slice whose end is computed from the extents, since an end of 0 stands for the end of the axis."""
     data, axes = _name(operation.inputs["input"]), _integers(operation, "axes")
     begins = _integers(operation, "begin")
     strides = _integers(operation, "stride") if operation.attributes.get("stride") else [1] * len(axes)

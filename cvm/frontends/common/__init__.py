@@ -1,1 +1,1 @@
-"""What front ends share that record real and integer tensors of data types: graphs being made, grids of numbers."""
+"""Shared by front ends whose tensors have data types: builders of graphs, and grids of scales and zero points."""

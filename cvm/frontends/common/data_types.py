@@ -1,4 +1,4 @@
-"""Integer data types by their usual names, and the quantisers of the integers that the machine has."""
+"""Integer data types by their usual names, and the quantisers of scale 1 for the integers that the machine has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unit(lo: int, hi: int) -> LinearQuantizer:
 
 
 EVERYTHING = unit(-INT32_MAX, INT32_MAX)
-"""The quantiser of all integers of the machine."""
+"""The quantiser of scale 1 for all machine integers."""
 
 UNBOUNDED = Fraction(2) ** 200
-"""Beyond every number that 32-bit integers times float scales give."""
+"""A bound beyond every number that is a 32-bit integer times a float scale."""

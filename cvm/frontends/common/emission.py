@@ -1,4 +1,6 @@
-"""The builder of graphs for front ends whose tensors have data types: scales, zero points, integers that wrap."""
+"""The builder of graphs for front ends whose tensors have data types: it knows scales, zero points and wrapping
+integers.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,11 @@ __all__ = ["Emission"]
 
 
 class Emission(GraphBuilder):
-    """A graph of real numbers, in which tensors of integers hold integers.
+    """A graph of real numbers, in which an integer tensor holds integers.
 
-    A front end may say of which results integers are taken modulo 2^N by the host (`modular`), and note which tensors
-    are rounded because an operator quantises (`rounded`) or need a quantiser that the model has not (`left_open`).
+    A front end may override hooks: which results may differ from the right integer by a multiple of 2^N (`modular`),
+    which tensors an operator rounds (`rounded`), and which tensors need a quantiser that the model does not give
+    (`left_open`).
     """
 
     def __init__(self, stage: str, overflow: Literal["wrap", "error"]) -> None:
@@ -34,32 +37,32 @@ class Emission(GraphBuilder):
 
     @property
     def overflow(self) -> str:
-        """What happens to 8-bit results that do not fit: "wrap" or "error"."""
+        """The rule for results of 8 and 16 bits that do not fit: "wrap" or "error"."""
         return self._overflow
 
-    # What a front end decides
+    # Decisions of the front end
 
     def modular(self, data_type: str) -> bool:
-        """Whether the result that is made may be any integer that is the right one modulo 2^N."""
+        """Whether the current result may be any integer that equals the right one modulo 2^N."""
         return False
 
     def rounded(self, name: str) -> None:
-        """Take note of a tensor that is rounded to the integers that an operator asks for."""
+        """Record a tensor that an operator rounds to integers."""
 
     def left_open(self, name: str) -> str:
-        """Take note of a real tensor that calibration is to give a quantiser; returns it."""
+        """Record a real tensor for which calibration must find a quantiser; returns its name."""
         return name
 
     # Shapes
 
     def aligned(self, name: str, rank: int) -> str:
-        """A tensor in a higher rank: ones are put before the extents, as NumPy broadcasts."""
+        """A tensor reshaped to a higher rank with leading extents of 1, as NumPy broadcasts."""
         shape = self.shape(name)
         missing = max(rank, 1) - len(shape)
         return self.reshape(name, (1,) * missing + shape) if missing else name
 
     def transposed(self, name: str, axes: Sequence[int]) -> str:
-        """A tensor with its axes in another order."""
+        """A tensor with its axes permuted."""
         return self.emit("transpose", name, axes=tuple(axes))
 
     def taken(self, name: str, indices: npt.NDArray[np.int64], axis: int) -> str:
@@ -69,9 +72,9 @@ class Emission(GraphBuilder):
         )
 
     def part_of_constant(self, name: str, axis: int, begin: int, end: int, drop: bool) -> str | None:
-        """A constant with a part of another one along an axis, which ``drop`` leaves out; None for no constant.
+        """A part of a constant along an axis, as a constant; None where the tensor is not a constant.
 
-        The same part is made once.
+        ``drop`` removes the axis. The same part of the same constant is added once.
         """
         tensor = self._tensors[name]
         data = tensor.data
@@ -88,10 +91,10 @@ class Emission(GraphBuilder):
     # Integers and real numbers
 
     def result(self, name: str, data_type: str) -> str:
-        """Real numbers as they are, integers wrapped to their data type.
+        """A real result as it is; an integer result wrapped to its data type.
 
-        Those of wide types must fit the machine; they may be negative where the type has no sign and a front end says
-        that only their low bits count.
+        Results of wide types must be proven to fit the machine. A result of an unsigned type may be negative where the
+        front end says that only its low bits count (`modular`).
         """
         if is_float(data_type):
             return name
@@ -101,23 +104,25 @@ class Emission(GraphBuilder):
         return self.emit("wrap", name, quantizer=unit(lo, hi), lo=lo, hi=hi, overflow=self._overflow)
 
     def clamped(self, name: str, lo: Fraction | int, hi: Fraction | int, integer: bool = True) -> str:
-        """A tensor clipped to bounds; of integers, as integers."""
+        """A tensor clipped to [lo, hi]; with ``integer`` the result is quantised to integers."""
         least, most = (max(-INT32_MAX, min(INT32_MAX, math.floor(end))) for end in (lo, hi))
         quantizer = unit(least, max(most, least + 1)) if integer else None
         return self.emit("clamp", name, Fraction(lo), Fraction(hi), quantizer=quantizer)
 
     def selected(self, condition: str, yes: Operand, no: Operand, *, integer: bool = True) -> str:
-        """One of two tensors, by a truth value."""
+        """The elements of ``yes`` where the condition holds, else those of ``no``."""
         return self.emit("select", condition, yes, no, quantizer=EVERYTHING if integer else None)
 
     def nonzero(self, name: str) -> str:
-        """Whether numbers are not 0."""
+        """Whether each element differs from 0, as a truth value."""
         return self.emit("ne", name, Fraction(0))
 
     # Scales and zero points
 
     def numbers(self, values: npt.NDArray[Any], shape: Sequence[int]) -> Operand:
-        """Scales or zero points for a tensor of ``shape``: a literal, or a constant whose blocks are spread."""
+        """Scales or zero points for a tensor of ``shape``: a literal, or a constant with each
+        block's number repeated.
+        """
         flat = values.ravel()
         if (flat == flat[0]).all():
             return rational(flat[0])
@@ -128,12 +133,12 @@ class Emission(GraphBuilder):
         return self.constant(items, items.shape)
 
     def codes(self, name: str, shape: Sequence[int], grid: Grid) -> str:
-        """The integers x / scale + zero point of real numbers that are exactly of the grid."""
+        """The integers x / scale + zero point of real numbers x that all lie on the grid."""
         steps = self.emit("div", name, self.numbers(grid.scale, shape))
         return self.emit("add", steps, self.numbers(grid.zero_point, shape))
 
     def quantized(self, name: str, shape: Sequence[int], grid: Grid, rounded: bool) -> str:
-        """The integers of real numbers, rounded once: here, unless they were ``rounded`` where they were computed."""
+        """The integers of real numbers, rounded once: here, or with ``rounded`` where the numbers were computed."""
         quantizer = grid.quantizer()
         if quantizer is not None:
             if not rounded:
@@ -150,7 +155,7 @@ class Emission(GraphBuilder):
         return name
 
     def dequantized(self, name: str, shape: Sequence[int], grid: Grid) -> str:
-        """(q - zero point) * scale: a sum that lowering merges with its neighbours."""
+        """(q - zero point) * scale, as operations that lowering merges with their neighbours."""
         steps = self.emit("sub", name, self.numbers(grid.zero_point, shape))
         return self.emit("mul", steps, self.numbers(grid.scale, shape))
 
@@ -161,9 +166,10 @@ class Emission(GraphBuilder):
         operations: Sequence[GraphOperation],
         moves: Collection[str] = ("reshape", "transpose"),
     ) -> str | None:
-        """Give a quantiser to a tensor that one of ``operations`` computes; returns the tensor that got it, if any.
+        """Give a quantiser to the tensor that one of ``operations`` computes; returns the tensor that got it, or None.
 
-        Operations that only move elements are passed by: one quantiser for the whole tensor rounds alike before them.
+        If the tensor is a move of another one, that one gets the quantiser: a quantiser for the whole tensor rounds
+        alike before and after a move. ``moves`` names the operations that count as moves.
         """
         sources = {item.outputs[0]: item for item in operations}
         if name not in sources:

@@ -1,4 +1,4 @@
-"""Files of models: regular ones, of which no more is read than is allowed."""
+"""Reading the files of models: only regular files, and never more bytes than allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ __all__ = ["read_regular"]
 
 
 def read_regular(path: str, most: int, code: str, offset: int = 0) -> bytes:
-    """Bytes of a regular file from ``offset`` on, at most ``most`` of them. Raises `Invalid` and `Malformed`."""
+    """At most ``most`` bytes of a regular file from ``offset`` on. Raises `Invalid` and `Malformed`, with
+    ``code``.<rule>.
+    """
     where = Location(file=path)
     try:
         with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
@@ -21,7 +23,7 @@ def read_regular(path: str, most: int, code: str, offset: int = 0) -> bytes:
             return file.read(most)
     except OSError as error:
         raise Invalid(f"{code}.unreadable", f"cannot be read: {error.strerror or error}", where) from None
-    except ValueError as error:  # a NUL in the name
+    except ValueError as error:  # the path contains a NUL
         if isinstance(error, Malformed):
             raise
         raise Invalid(f"{code}.unreadable", f"cannot be read: {error}", Location(file=repr(path))) from None

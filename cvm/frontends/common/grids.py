@@ -1,7 +1,7 @@
-"""Scales and zero points: the grid of numbers that integers stand for.
+"""Scales and zero points: the grid of real numbers that integers stand for.
 
-An integer q stands for (q - zero point) * scale; a number x gets clamp(round_half_even(x / scale) + zero point). The
-float scales are the exact rationals that they are.
+An integer q stands for (q - zero point) * scale; a number x gets clamp(round_half_even(x / scale) + zero point). A
+float scale counts as the exact rational of its value.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ __all__ = ["Grid", "rational"]
 
 
 def rational(item: Any) -> Fraction:
-    """An item of an array of floats or of rationals, exactly."""
+    """The exact value of an element of an array of floats or of rationals."""
     return item if isinstance(item, Fraction) else Fraction(item.item())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Grid:
-    """Scale and zero point of every block of a tensor; both arrays have one shape, which broadcasts to it by blocks."""
+    """The scale and the zero point of every block of a tensor; both arrays have one shape, with an extent per block."""
 
     scale: npt.NDArray[Any]
-    """Floats, or rationals (of dtype object)."""
+    """Scales: floats, or rationals (dtype object)."""
     zero_point: npt.NDArray[np.int64]
     data_type: str
-    """Of the integers."""
+    """The data type of the integers."""
 
     @property
     def uniform(self) -> bool:
-        """Whether there is one scale and one zero point."""
+        """Whether all blocks share one scale and one zero point."""
         return bool((self.scale == self.scale.flat[0]).all() and (self.zero_point == self.zero_point.flat[0]).all())
 
     def same(self, other: Grid) -> bool:
-        """Whether both are uniform and stand for the same numbers."""
+        """Whether both grids are uniform and hold the same numbers."""
         return (
             self.uniform
             and other.uniform
@@ -51,7 +51,7 @@ class Grid:
         )
 
     def quantizer(self) -> LinearQuantizer | None:
-        """Codes that stand for the same numbers and round alike; None where one quantiser cannot say it.
+        """The quantiser with the same numbers and the same rounding; None where no single quantiser has them.
 
         Ties go to the even multiple of the scale: the code is q where the zero point is even, else q - zero point.
         """
@@ -65,7 +65,7 @@ class Grid:
         return LinearQuantizer((scale,), (-scale * zero,), lo, hi, rounding="half_even")
 
     def stored(self, axes: int) -> LinearQuantizer | None:
-        """The quantiser of stored integers of rank ``axes``, per tensor or along one axis; None for any other."""
+        """The quantiser of stored integers of rank ``axes``, per tensor or along one axis; None for any other grid."""
         if (self.scale <= 0).any():
             return None
         lo, hi = bounds(self.data_type)

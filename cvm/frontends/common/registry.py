@@ -1,4 +1,4 @@
-"""Tables of functions by what they are for."""
+"""Tables of functions, filled by decorators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def entering(table: dict[_Key, _Function]) -> Callable[..., Callable[[_Function], _Function]]:
-    """Make a decorator factory: ``@enter(*keys)`` enters the function into ``table`` under each key."""
+    """A decorator factory: ``@enter(*keys)`` enters the function into ``table`` under each key."""
 
     def under(*keys: _Key) -> Callable[[_Function], _Function]:
         def enter(function: _Function) -> _Function:

@@ -11,7 +11,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 def broadcast(*shapes: Sequence[int]) -> Shape | None:
-    """The shape that all broadcast to; None if they do not."""
+    """The shape that all shapes broadcast to, or None where there is none."""
     rank = max(map(len, shapes))
     found = []
     for extents in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes), strict=True):

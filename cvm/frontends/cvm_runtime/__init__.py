@@ -1,10 +1,11 @@
-"""Models of the C++ library cvm-runtime, read as programs. `cvm.export.cvm_runtime` writes programs as such models.
+"""The front end for models of the C++ library cvm-runtime, which it reads as programs.
 
-* `load` reads a model, a graph in JSON and its ``.params``; `loads` does so from bytes. Every rule of the library is
-  checked, and those that it forgot where it would read or write beyond a tensor.
-* `load_model` and `read_model` read the graph alone, which is enough to say what the library charges.
+* `load` reads a model, a graph in JSON and its ``.params`` file; `loads` reads it from bytes. Every rule of the library
+  is checked, and also those whose absence lets the library read or write beyond a tensor.
+* `load_model` and `read_model` read the graph alone, which suffices to compute the library's costs.
 
-docs/cvm-runtime.md says what is checked, what is different, and what the two ``compat`` modes mean.
+`cvm.export.cvm_runtime` writes programs as such models. docs/cvm-runtime.md says what is checked, where cvm differs
+from the library, and what the two ``compat`` modes mean.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Model:
-    """A model without its parameters, checked: its graph, its costs there, and the bytes that it takes and gives."""
+    """A checked model without its parameters: its graph, its costs in the library, and its input and output bytes."""
 
     graph: Graph
     inferred: Inferred
@@ -57,7 +58,7 @@ class Model:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Imported:
-    """A model and the program that it is. ``notes`` say what was tolerated."""
+    """A model and the program that it became. ``notes`` lists the deviations that were tolerated."""
 
     model: Model
     program: Program
@@ -66,7 +67,7 @@ class Imported:
 
 
 def read_model(text: bytes | str, compat: Compat = "correct", limits: Limits = DEFAULT) -> Model:
-    """A model without its parameters. Raises as `loads`."""
+    """Read a model without its parameters. Raises what `loads` raises."""
     correct = compat == "correct"
     graph = read_graph(text, limits, known_postprocess=correct)
     inferred = infer(graph, sound=correct)
@@ -92,7 +93,7 @@ def loads(
 def _imported(
     text: bytes | str, data: bytes, parameters: Parameters, compat: Compat, limits: Limits, source: str
 ) -> Imported:
-    """The program of a model whose parameters, of which ``data`` are the bytes, have been read."""
+    """The program of a model; ``parameters`` has been read from the bytes ``data``."""
     if compat not in ("correct", "cvm-1"):
         raise Invalid("cvm_runtime.compat", f"expected correct or cvm-1, found {compat!r}")
     model = read_model(text, compat, limits)
@@ -101,7 +102,7 @@ def _imported(
     digest = hashlib.sha256(hashlib.sha256(graph).digest() + hashlib.sha256(data).digest()).hexdigest()
     provenance = Provenance(f"cvm, cvm-runtime {compat}", source, digest)
     program = to_program(model.inferred, parameters, model.interface, compat, provenance, limits)
-    trailing = f"{parameters.trailing} bytes behind the last parameter were not looked at"
+    trailing = f"{parameters.trailing} bytes after the last parameter were ignored"
     return Imported(model, program, compat, (trailing,) if parameters.trailing else ())
 
 
@@ -111,7 +112,7 @@ def load(
     compat: Compat = "correct",
     limits: Limits = DEFAULT,
 ) -> Imported:
-    """The program of a model, from its two files. Raises as `loads`, with the file."""
+    """The program of a model, from its two files. Raises what `loads` raises, with the file."""
     text = _read(model, limits.text_bytes, "graph")
     data = _read(parameters, limits.program_bytes, "params")
     try:
@@ -125,7 +126,7 @@ def load(
 
 
 def load_model(path: str | os.PathLike[str], compat: Compat = "correct", limits: Limits = DEFAULT) -> Model:
-    """A model without its parameters, from its file. Raises as `loads`, with the file."""
+    """A model without its parameters, from its file. Raises what `loads` raises, with the file."""
     text = _read(path, limits.text_bytes, "graph")
     try:
         return read_model(text, compat, limits)

@@ -1,13 +1,13 @@
-"""Attributes as cvm-runtime writes them: strings, whose syntax and range depend on the attribute.
+"""Attributes in the notation of cvm-runtime: strings, whose syntax and range depend on the attribute.
 
 The syntax is exactly what the library's reader accepts, which differs from type to type:
 
 * An integer is decimal, may have a sign and leading zeros, and fits 32 bits; spaces may stand around it.
-* An integer or None is such an integer, which an ``L`` may follow at once, or ``None``, before which no space stands.
+* An integer or None is such an integer, directly followed by an ``L`` or not, or ``None`` without spaces before it.
 * A bool is true, false, 1 or 0 in any case, without spaces.
 * A tuple is a list of integers of 64 bits between ``(`` or ``[`` and ``)`` or ``]``, which need not match, and may end
-  with a comma. An ``L`` may follow an item, after spaces or none, and then the comma or the bracket follows at once.
-  A bare integer is a tuple of one; it has neither a plus sign nor an ``L``.
+  with a comma. An ``L`` may follow an item, after spaces or none; then the comma or the bracket must follow at once.
+  A bare integer is a tuple of one item; it has neither a plus sign nor an ``L``.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _OPTIONAL = re.compile(f"(?:None|{_SPACES}({_NUMBER})L?){_SPACES}")
 _BARE = re.compile(f"{_SPACES}(-?[0-9]++){_SPACES}")
 _TUPLE = re.compile(rf"{_SPACES}[(\[]{_SPACES}(?:{_ITEM}(?:,{_ITEM})*+(?:,{_SPACES})?)?[)\]]{_SPACES}")
 _DIGITS = 19
-"""Digits of the largest integer of 64 bits."""
+"""The most digits of an integer of 64 bits."""
 _IGNORED = re.compile("__.+__", re.DOTALL)
-"""Names of attributes that the library leaves to others."""
+"""The names of attributes that the library passes on to other readers."""
 
 
 def _number(text: str, bits: int) -> int:
@@ -56,7 +56,7 @@ def _number(text: str, bits: int) -> int:
 
 
 def integer(text: str) -> int:
-    """An integer. Like the other parsers, raises ValueError that says what is expected."""
+    """Parse an integer. Like the other parsers, it raises ValueError whose message says what is expected."""
     found = _INTEGER.fullmatch(text)
     if found is None:
         raise ValueError("an integer of 32 bits")
@@ -64,7 +64,7 @@ def integer(text: str) -> int:
 
 
 def integer_or_none(text: str) -> int | None:
-    """An integer, or None."""
+    """Parse an integer, or None."""
     found = _OPTIONAL.fullmatch(text)
     try:
         if found is None:
@@ -75,7 +75,7 @@ def integer_or_none(text: str) -> int | None:
 
 
 def boolean(text: str) -> bool:
-    """A logical value."""
+    """Parse a logical value."""
     found = {"true": True, "1": True, "false": False, "0": False}.get(text.lower())
     if found is None:
         raise ValueError("true, false, 1 or 0, without spaces")
@@ -83,7 +83,7 @@ def boolean(text: str) -> bool:
 
 
 def integers(text: str) -> tuple[int, ...]:
-    """A tuple of integers."""
+    """Parse a tuple of integers."""
     if _BARE.fullmatch(text) is None and _TUPLE.fullmatch(text) is None:
         raise ValueError("a tuple of integers of 64 bits")
     try:
@@ -93,7 +93,7 @@ def integers(text: str) -> tuple[int, ...]:
 
 
 def choice(*names: str) -> Callable[[str], str]:
-    """A parser of one of the given names."""
+    """A parser that accepts one of the given names."""
 
     def parse(text: str) -> str:
         if text not in names:
@@ -107,8 +107,9 @@ def choice(*names: str) -> Callable[[str], str]:
 class Attribute:
     """An attribute of an op of the library.
 
-    ``default`` is the text that stands for an absent one; None: it is required. The value, or every item of a tuple,
-    lies in [least, most]; a tuple has one of ``lengths``, if there are any.
+    ``default`` is the text for an attribute that is not given; None: the attribute is required. The value, or every
+    item of a tuple, lies in [least, most]; the length of a tuple is one of ``lengths``, or any where ``lengths`` is
+    empty.
     """
 
     name: str
@@ -145,7 +146,7 @@ def parse_attributes(op: str, declared: tuple[Attribute, ...], texts: Mapping[st
     for name in texts:
         if name not in known and not (declared and _IGNORED.fullmatch(name)):
             listed = ", ".join(known) or "none"
-            raise _wrong(op, name[:80], f"there is no such attribute; there are {listed}")
+            raise _wrong(op, name[:80], f"there is no such attribute; the attributes are {listed}")
     values: dict[str, Value] = {}
     for name, item in known.items():
         text = texts.get(name, item.default)
@@ -160,7 +161,7 @@ def _wrong(op: str, name: str, message: str) -> Invalid:
 
 
 def written(value: Value) -> str:
-    """A value in the library's syntax."""
+    """A value in the notation of the library."""
     if isinstance(value, tuple):
         return f"({', '.join(map(str, value))}{',' if len(value) == 1 else ''})"
     return str(value)

@@ -1,7 +1,8 @@
-"""What the FORMAL backend of cvm-runtime computes where that is not what the op means: ``compat="cvm-1"``.
+"""The FORMAL backend of cvm-runtime, where it does not compute what an op means: ``compat="cvm-1"``.
 
-Each function emits ops that give its results; the rest of the op-set means the same in both worlds. What that backend
-leaves to chance - memory that nothing was written to, a value that is overwritten while it is needed - is refused.
+Each function emits ops that give the results of that backend; all other ops mean the same in the library and in cvm.
+Where the backend's result is undefined - it reads memory that was never written, or overwrites a value that it still
+needs - the model is refused.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from cvm.program import ProgramBuilder
 __all__ = ["EMITTERS", "narrowed_to_bytes", "require_defined"]
 
 _COARSE = (2**63 - 1) // 100
-"""The largest intersection of boxes for which their quotient is exact."""
+"""The largest intersection of boxes for which the quotient of areas is exact."""
 
 
 def _undefined(message: str) -> CvmError:
-    return Unsupported("cvm_runtime.undefined", f"what cvm-1 gives is not defined: {message}")
+    return Unsupported("cvm_runtime.undefined", f"the result of cvm-1 is not defined: {message}")
 
 
 def require_defined(inferred: Inferred) -> None:
-    """The model as a whole gives what its ops give. Raises `Unsupported` (``cvm_runtime.undefined``)."""
+    """Require that the whole model computes what its ops compute. Raises `Unsupported` (``cvm_runtime.undefined``)."""
     graph = inferred.graph
     destroyed = overwritten(graph)
     if destroyed is not None:
@@ -41,7 +42,9 @@ def require_defined(inferred: Inferred) -> None:
 
 
 def _require_length(graph: Graph) -> None:
-    """The library looks the input's shape up under its number among the variables, in the table of entries."""
+    """Require that the input has the length that the library uses: it looks it up in the wrong table, by variable
+    index.
+    """
     data = graph.data
     index = graph.variables.index(data)
     if math.prod(graph.shapes[index]) != math.prod(graph.shapes[data.first]):
@@ -54,14 +57,14 @@ def _require_outputs(graph: Graph) -> None:
     for shape in shapes:
         rows, last = math.prod(shape[:-1]), shape[-1]
         if graph.postprocess == "argmax" and -(-rows // last) < rows:
-            raise _undefined(f"of {rows} rows argmax visits {-(-rows // last)}")
+            raise _undefined(f"argmax visits only {-(-rows // last)} of {rows} rows")
     first = shapes[0]
     if graph.postprocess == "detection" and (len(first) < 2 or math.prod(first[:-1]) != first[-2]):
         raise _undefined("the output of a detection has more rows than the length that the library states")
 
 
 def _shift_right(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """By one bit 2^31 - 1 becomes 2^31, which wraps: the result is -2^30, clipped to the precision."""
+    """A right shift by one bit maps 2^31 - 1 to 2^31, which wraps: the result is -2^30, clipped to the precision."""
     (x,) = inputs
     attributes = use.translation.attributes
     if attributes["shift_bit"] > 1 or builder.range(x).hull()[1] < INT32_MAX:
@@ -74,7 +77,7 @@ def _shift_right(builder: ProgramBuilder, use: Use, inputs: list[str], name: str
 
 
 def _shift_left(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """A product beyond int32, which only an unsound precision lets pass, wraps before it is clipped."""
+    """A left shift whose product exceeds int32, which only an unsound precision allows, wraps before it is clipped."""
     attributes = use.translation.attributes
     if builder.range(inputs[0]).magnitude() << attributes["shift_bit"] > INT32_MAX:
         raise _undefined(f"a left shift by {attributes['shift_bit']} may exceed int32 before it is clipped")
@@ -82,7 +85,9 @@ def _shift_left(builder: ProgramBuilder, use: Use, inputs: list[str], name: str)
 
 
 def _largest(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """Without axes the search begins at 0; where none are excluded, all are listed, and it is as it should be."""
+    """The maximum over all axes, when none is listed, starts the search at 0; with ``exclude`` the
+    library is correct.
+    """
     attributes = use.translation.attributes
     if attributes["axes"] or attributes["exclude"]:
         return builder.add("max", inputs, attributes, name)
@@ -98,7 +103,7 @@ def _select(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> 
 
 
 def _suppress(builder: ProgramBuilder, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-    """The overlap of large boxes is a coarse quotient; the overlap of very large ones wraps."""
+    """A suppression: the library rounds the overlap of large boxes coarsely, and wraps that of very large ones."""
     lo, hi = builder.range(inputs[0]).hull()
     if hi - lo > INT32_MAX or (hi - lo) ** 2 > _COARSE:
         message = f"coordinates in [{lo}, {hi}] may make boxes whose overlap cvm-1 rounds or wraps"
@@ -115,13 +120,13 @@ EMITTERS: Mapping[str, Emitter] = {
     "where": _select,
     "non_max_suppression": _suppress,
 }
-"""Ops of the library -> what emits them as its FORMAL backend computes them."""
+"""For each op of the library, the function that emits what its FORMAL backend computes."""
 
 
 def narrowed_to_bytes(builder: ProgramBuilder, x: str, name: str) -> str:
-    """Every element as the 8-bit integer that its lowest byte is, in the arithmetic of any int32.
+    """Each element as the 8-bit integer in its lowest byte, computed with arithmetic that holds for any int32.
 
-    |x| - 256 * (|x| div 256) lies in [0, 255]; with the sign of x it looks its byte up in a table.
+    |x| - 256 * (|x| div 256) lies in [0, 255]; together with the sign of x it is the index of the byte in a table.
     """
 
     def step(op: str, *inputs: str, label: str, **attributes: int) -> str:

@@ -1,4 +1,4 @@
-"""A model of cvm-runtime as plain data for documents."""
+"""A model of cvm-runtime as plain data, for JSON documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["described"]
 
 
 def described(model: Model) -> dict[str, Any]:
-    """What a model is, takes, gives and costs there. ``gas`` is None where the library refuses to say it."""
+    """A summary of a model: its input, its outputs and its costs. ``gas`` is None where the library refuses to compute
+    it.
+    """
     graph, interface, metering = model.graph, model.interface, model.metering
     gas, refusal = None, None
     try:

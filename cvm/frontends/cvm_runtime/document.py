@@ -1,7 +1,7 @@
-"""The JSON document of a model: which keys there are, and of what type.
+"""The JSON document of a model: its keys, and the types of their values.
 
-Anything else is `Malformed`, as for the library's reader: an unknown key, a missing one, a value of another type. What
-the values mean is checked in `cvm.frontends.cvm_runtime.graph`.
+Anything else is `Malformed`, as for the library's reader: an unknown key, a missing key, a value of another type.
+`cvm.frontends.cvm_runtime.graph` checks what the values mean.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["Document", "NodeRecord", "read_attributes", "read_document"]
 
 _Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 _Unsigned = Annotated[int, Field(gt=-(2**32), lt=2**32)]
-"""What the library's reader takes for an unsigned number of 32 bits: a negative one counts from 2^32 there."""
+"""An unsigned number of 32 bits as the library's reader takes it: a negative one wraps to 2^32 + number."""
 _Entry = Annotated[list[_Unsigned], Field(min_length=2, max_length=3)]
-"""Number of a node, number of its output, and a version that nothing depends on."""
+"""A reference to an entry: the index of a node, the index of its output, and a version that the library ignores."""
 _Tag = TypeVar("_Tag")
 _Item = TypeVar("_Item")
 
@@ -30,7 +30,7 @@ class _Record(BaseModel):
 
 
 class _FunctionRecord(_Record):
-    """The ``attrs`` of a node. Only the function's name counts."""
+    """The ``attrs`` of a node. Only the function's name has a meaning."""
 
     func_name: str
     num_inputs: str = ""
@@ -69,7 +69,7 @@ class _AttributesRecord(_Record):
 
 
 class Document(_Record):
-    """A whole document."""
+    """The whole document of a model."""
 
     nodes: list[NodeRecord]
     heads: list[_Entry]
@@ -87,7 +87,9 @@ class _Texts(_Record):
 
 
 def read_document(data: bytes | str, limits: Limits = DEFAULT) -> Document:
-    """The document in a text. Raises `Malformed` (``cvm_runtime.json``, ``cvm_runtime.structure``), `LimitExceeded`."""
+    """The document in a text. Raises `Malformed` (``cvm_runtime.json``, ``cvm_runtime.structure``)
+    and `LimitExceeded`.
+    """
     value = read_text(data, limits)
     if isinstance(value, dict) and isinstance(value.get("attrs"), dict):
         value["attrs"] = {name: _tagged(name, item) for name, item in value["attrs"].items()}
@@ -101,7 +103,7 @@ def _tagged(name: str, item: Any) -> Any:
 
 
 def read_attributes(text: str, limits: Limits = DEFAULT) -> dict[str, str]:
-    """The attributes in the text of one op. Raises as `read_document`."""
+    """The attributes in the text of one op. Raises what `read_document` raises."""
     return _validated(_Texts, {"texts": read_text(text, limits)}).texts
 
 

@@ -1,7 +1,7 @@
-"""A model of cvm-runtime as data, and the rules that need nothing but its document.
+"""A model of cvm-runtime as data, and the rules that its document alone can break.
 
 A node has one entry per output; entries are numbered in the order of the nodes. Shapes, precisions and storage are
-those of the document: what is derived of them is checked in `cvm.frontends.cvm_runtime.inference`.
+those of the document; `cvm.frontends.cvm_runtime.inference` checks them against derived ones.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ __all__ = [
 ]
 
 DATA = "data"
-"""The name of the input."""
+"""The name of the input variable."""
 VERSIONS = ("cvm_1.0.0", "cvm_1.1.0")
 RANKS = range(1, 7)
 DIMENSION = 2**24
 ELEMENTS = 2**30
 _PRECISIONS = (-1, *range(1, 33))
 SHOWN = 80
-"""Characters of the name of a node that a message shows."""
+"""The most characters of a node's name in a message."""
 _NAME_OF_POSTPROCESS = 32
-"""Characters of the name that count."""
+"""The characters of a name that the library compares."""
 
 Postprocess: TypeAlias = Literal["", "argmax", "detection"]
 Entry: TypeAlias = tuple[int, int]
-"""Number of a node, number of its output."""
+"""An entry: the index of a node, and the index of its output."""
 
 _SUFFIX = re.compile(r"_[0-9]*$", re.ASCII)
 
@@ -57,18 +57,18 @@ class GraphNode:
     operator: Operator | None
     inputs: tuple[Entry, ...]
     texts: Mapping[str, str]
-    """The attributes as they are written."""
+    """The attributes as strings."""
     first: int
-    """The number of its first entry."""
+    """The index of the node's first entry."""
 
     @property
     def outputs(self) -> int:
-        """How many entries it has."""
+        """The number of entries of the node."""
         return 1 if self.operator is None else self.operator.outputs
 
     @property
     def location(self) -> Location:
-        """The node, for messages."""
+        """The location of the node, for messages."""
         return Location(tensor=self.name[:SHOWN], op=None if self.operator is None else self.operator.name)
 
 
@@ -85,7 +85,7 @@ class Graph:
     postprocess: Postprocess
 
     def number(self, entry: Entry) -> int:
-        """The number of an entry."""
+        """The index of an entry."""
         return self.nodes[entry[0]].first + entry[1]
 
     @property
@@ -95,16 +95,16 @@ class Graph:
 
     @property
     def data(self) -> GraphNode:
-        """The input."""
+        """The input variable."""
         return next(node for node in self.variables if node.name == DATA)
 
 
 def read_graph(data: bytes | str, limits: Limits = DEFAULT, *, known_postprocess: bool = True) -> Graph:
-    """The graph in the text of a model, its structure checked.
+    """The graph in the text of a model, with its structure checked.
 
-    ``known_postprocess``: a postprocess that the library does not know is refused; otherwise it is none, as there.
-    Raises `Malformed` for what is not of the format, `Invalid` (``cvm_runtime.<rule>``) for a document that breaks a
-    rule, `Unsupported` (``cvm_runtime.postprocess``), and `LimitExceeded`.
+    With ``known_postprocess``, a postprocess that the library does not know is refused; otherwise it counts as none, as
+    in the library. Raises `Malformed` for bytes that are not of the format, `Invalid` (``cvm_runtime.<rule>``) for a
+    document that breaks a rule, `Unsupported` (``cvm_runtime.postprocess``), and `LimitExceeded`.
     """
     document = read_document(data, limits)
     if document.version not in VERSIONS:
@@ -168,12 +168,14 @@ def _node(record: NodeRecord, text: str, first: int, earlier: Sequence[GraphNode
 
 
 def _function(name: str) -> str:
-    """The op that a function's name stands for: less one number at its end, with the underscore before it."""
+    """The op that the name of a function stands for: the name without a trailing number and the
+    underscore before it.
+    """
     return _SUFFIX.sub("", name)
 
 
 def _entry(item: Sequence[int], nodes: Sequence[GraphNode], what: str, where: Location) -> Entry:
-    """An output of one of ``nodes``."""
+    """An entry that must belong to one of ``nodes``."""
     node, output = item[:2]
     if not 0 <= node < len(nodes):
         message = f"{what} is output {output} of node {node}; there are {len(nodes)} nodes before it"
@@ -185,7 +187,9 @@ def _entry(item: Sequence[int], nodes: Sequence[GraphNode], what: str, where: Lo
 
 
 def _check_index(document: Document, nodes: Sequence[GraphNode], entries: int) -> None:
-    """What the document repeats: version 1.0.0 has it all, and right; version 1.1.0 needs node_row_ptr alone."""
+    """Check the redundant lists: version 1.0.0 needs all of them, and correct; version 1.1.0 needs
+    node_row_ptr alone.
+    """
     strict = document.version == VERSIONS[0]
     pointers = [node.first for node in nodes] + [entries]
     arguments = [index for index, node in enumerate(nodes) if node.operator is None]
@@ -214,7 +218,7 @@ def _postprocess(name: str, required: bool) -> Postprocess:
             return item
     if not required:
         return ""
-    # The library does nothing for another name; but whoever wrote it meant something.
+    # The library ignores an unknown name, but the author of the model meant something by it.
     raise Unsupported("cvm_runtime.postprocess", f"expected argmax, detection or nothing, found {name[:40]!r}")
 
 
@@ -231,7 +235,7 @@ def _check_variables(graph: Graph) -> None:
 
 
 def _check_entries(graph: Graph) -> None:
-    """Shapes, precisions and storage, as they are written."""
+    """Check the shapes, precisions and storage indices of the document."""
     for node in graph.nodes:
         for number in range(node.first, node.first + node.outputs):
             where, shape = node.location, graph.shapes[number]

@@ -25,11 +25,11 @@ from cvm.program.checks import check_name
 __all__ = ["Compat", "check_parameters", "to_program"]
 
 Compat: TypeAlias = Literal["correct", "cvm-1"]
-"""What an op means: what the operator mathematics says, or what the FORMAL backend of cvm-runtime computes."""
+"""The meaning of ops: "correct" is that of the operator mathematics, "cvm-1" that of cvm-runtime's FORMAL backend."""
 
 
 def check_parameters(graph: Graph, parameters: Parameters) -> None:
-    """There is an array for every parameter, none for anything else, of its shape and within its precision.
+    """Check that each parameter, and nothing else, has an array, of the right shape and within its precision.
 
     Raises `Invalid` (``cvm_runtime.params.unknown``, ``.missing``, ``.shape``, ``.value``).
     """
@@ -63,7 +63,7 @@ def to_program(
     """The program of a model: its input has the interval of its encoding, and is clamped first.
 
     Values have the names of the nodes, outputs those of the heads. Raises `Unsupported` (``cvm_runtime.undefined``,
-    ``cvm_runtime.coarse``) for what ``cvm-1`` does not say, and what `ProgramBuilder` raises.
+    ``cvm_runtime.coarse``) where ``cvm-1`` has no defined result, and what `ProgramBuilder` raises.
     """
     if compat == "cvm-1":
         require_defined(inferred)
@@ -83,11 +83,11 @@ class _Making:
     builder: ProgramBuilder
     compat: Compat
     values: dict[int, str] = field(default_factory=dict)
-    """The value that stands for every entry."""
+    """The name of the program's value for every entry."""
     report: list[Exactness] = field(default_factory=list)
 
     def variables(self, arrays: Mapping[str, npt.NDArray[Any]], interface: Interface) -> None:
-        """The input, clamped, and the parameters."""
+        """Add the input, its clamp, and the parameters."""
         self.builder.input(DATA, interface.shape, *interface.bounds)
         for node in self.inferred.graph.variables:
             if node.name == DATA:
@@ -98,7 +98,7 @@ class _Making:
                 self.values[node.first] = self.builder.constant(array, self._name(node))
 
     def node(self, node: GraphNode, use: Use) -> None:
-        """One op."""
+        """Add the ops of a node."""
         graph, translation = self.inferred.graph, use.translation
         inputs = [self.values[graph.number(node.inputs[index])] for index in translation.inputs]
         name = self._name(node)
@@ -110,7 +110,7 @@ class _Making:
                 results = emit(self.builder, use, inputs, name)
         except CvmError as error:
             if self.compat == "cvm-1" and error.code == "program.range":
-                # Only a precision that is unsound lets such a model pass.
+                # Only a precision rule that is unsound accepts such a model.
                 message = f"{error.message}; the library computes modulo 2^32, as far as its backends agree"
                 error = Unsupported("cvm_runtime.undefined", message)
             raise error.at(tensor=node.name[:SHOWN], op=use.operator.name) from None
@@ -119,11 +119,11 @@ class _Making:
             self.report.append(Exactness(value, value, bound=Fraction(0), note=use.operator.name))
 
     def _op(self, use: Use, inputs: list[str], name: str) -> tuple[str, ...]:
-        """The op of cvm that a use is; more than one for a threshold of -2^31 where a score may be -(2^31 - 1).
+        """Emit the op of cvm for a use; two suppression ops for a threshold of -2^31 where a score may be -(2^31 - 1).
 
-        Every score exceeds that threshold. So the rows stay as they are, and their count is that of scores raised to
-        -(2^31 - 2) and more, all of which exceed the least threshold of cvm, -(2^31 - 1). Where no score is
-        -(2^31 - 1), both thresholds have the same scores above them.
+        Every score exceeds that threshold, so the rows stay as they are. Their count is the count of scores that have
+        been raised to at least -(2^31 - 2), all of which exceed cvm's least threshold, -(2^31 - 1). Where no score is
+        -(2^31 - 1), the same scores exceed both thresholds.
         """
         threshold = use.values.get("score_threshold")
         if threshold is None or threshold >= -INT32_MAX or self.builder.range(inputs[0]).hull()[0] > -INT32_MAX:
@@ -135,7 +135,9 @@ class _Making:
         return count, rows
 
     def program(self, interface: Interface, provenance: Provenance) -> Program:
-        """The program. Its outputs are the heads, or the argmax of each if the postprocess asks for it."""
+        """The finished program. Its outputs are the heads, or the argmax of each head where the postprocess asks for
+        it.
+        """
         graph = self.inferred.graph
         heads = [self.values[graph.number(entry)] for entry in graph.heads]
         if interface.postprocess == "argmax":
@@ -151,7 +153,9 @@ class _Making:
         return self.builder.build(outputs, described)
 
     def _argmax(self, x: str) -> str:
-        """The index of the first maximum of every row: n minus the largest n - index where x is not less than it."""
+        """The index of the first maximum of every row: n minus the maximum of n - index over the elements that equal
+        it.
+        """
         if self.compat == "cvm-1":
             x = narrowed_to_bytes(self.builder, x, "argmax")
 
@@ -168,7 +172,7 @@ class _Making:
         return step("broadcast_sub", self.builder.constant(np.array([n])), first, label="")
 
     def _name(self, node: GraphNode) -> str:
-        """The node's name, if it is a valid name for a value; else a name with its number."""
+        """The name of the node where it is a valid name for a value; else a valid name with the node's index."""
         try:
             check_name(node.name, DEFAULT)
             return node.name

@@ -1,4 +1,4 @@
-"""What is derived of a graph: the shape of every entry, which must be the one that is written, and its precision."""
+"""Derivation of the shape and the precision of every entry; the shape must be the one that the document states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Inferred", "infer"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Inferred:
-    """A graph, the use that every node makes of its op (None: a variable), and the precision of every entry."""
+    """A graph, for each node its use of an op (None for a variable), and the precision of every entry."""
 
     graph: Graph
     uses: tuple[Use | None, ...]
@@ -22,9 +22,9 @@ class Inferred:
 
 
 def infer(graph: Graph, *, sound: bool = True) -> Inferred:
-    """Shapes and precisions of all entries; ``sound`` as for `derived`.
+    """The shapes and precisions of all entries; ``sound`` as for `derived`.
 
-    Raises `Invalid` (``cvm_runtime.*``, ``ops.*``) with the node.
+    Raises `Invalid` (``cvm_runtime.*``, ``ops.*``) that names the node.
     """
     uses: list[Use | None] = []
     precisions: list[int] = []

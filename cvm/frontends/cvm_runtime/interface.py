@@ -1,8 +1,8 @@
-"""The bytes that go into a model of cvm-runtime and come out of it.
+"""The input and output bytes of a model of cvm-runtime.
 
-The input has one byte per element if its precision is 8 or less, otherwise four; the output likewise, by the largest
-precision of all heads, and always four under a postprocess. The library works in the byte order of its machine, which
-is little-endian; around it, on the chain, four bytes are big-endian.
+An element of the input has one byte if its precision is at most 8, otherwise four; an element of the output likewise,
+by the largest precision of all heads, but always four under a postprocess. The library uses the byte order of its
+machine, little-endian; on the chain around it, four bytes are big-endian.
 """
 
 from __future__ import annotations
@@ -26,40 +26,42 @@ __all__ = ["ByteOrder", "Interface", "interface"]
 ByteOrder: TypeAlias = Literal["little", "big"]
 
 _BYTE = 8
-"""The largest precision of an element of one byte."""
+"""The largest precision of an element that is stored in one byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What a model takes and gives. ``outputs`` are the shapes of what the program gives: heads, or their argmax."""
+    """The input and the outputs of a model. ``outputs`` has the shapes of the program's outputs: heads, or their
+    argmax.
+    """
 
     shape: tuple[int, ...]
     precision: int
     outputs: tuple[tuple[int, ...], ...]
     output_size: int
-    """Bytes of an element of the output."""
+    """The number of bytes of an element of the output."""
     postprocess: Postprocess
 
     @property
     def input_size(self) -> int:
-        """Bytes of an element of the input."""
+        """The number of bytes of an element of the input."""
         return 1 if self.precision <= _BYTE else 4
 
     @property
     def input_length(self) -> int:
-        """Bytes of the input."""
+        """The number of bytes of the input."""
         return math.prod(self.shape) * self.input_size
 
     @property
     def output_length(self) -> int:
-        """Bytes of the output."""
+        """The number of bytes of the output."""
         return sum(map(math.prod, self.outputs)) * self.output_size
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The interval that the encoding admits; the library clamps what exceeds the precision.
+        """The interval of the input encoding; the library clamps elements beyond the precision.
 
-        -2^31 stands for -(2^31 - 1), to which it would be clamped.
+        -2^31 counts as -(2^31 - 1), to which it would be clamped.
         """
         return (-128, 127) if self.input_size == 1 else (-INT32_MAX, INT32_MAX)
 
@@ -69,7 +71,7 @@ class Interface:
         return magnitude(self.precision)
 
     def decode(self, data: bytes, order: ByteOrder = "little") -> npt.NDArray[np.int32]:
-        """The input that bytes stand for, not clamped. Raises `Invalid` (``cvm_runtime.input``) for a wrong length."""
+        """The input that bytes encode, not clamped. Raises `Invalid` (``cvm_runtime.input``) for a wrong length."""
         if len(data) != self.input_length:
             message = f"expected {self.input_length} bytes, found {len(data)}"
             raise Invalid("cvm_runtime.input", message, Location(tensor=DATA))
@@ -79,8 +81,8 @@ class Interface:
     def encode(self, outputs: Sequence[npt.NDArray[Any]], order: ByteOrder = "little") -> bytes:
         """The bytes that the library gives for the outputs of the program, in their order.
 
-        Several outputs are joined row by row, along their last axes, but for those of an argmax, which follow each
-        other. Where an element has one byte, it is the lowest.
+        Several outputs are joined row by row, along their last axes; those of an argmax follow each other. Where an
+        element has one byte, it is the lowest one.
         """
         apart = self.postprocess == "argmax" or len(outputs) == 1
         rows = [np.asarray(item).reshape(-1, 1 if apart else item.shape[-1]) for item in outputs]
@@ -93,7 +95,7 @@ def _dtype(size: int, order: ByteOrder) -> np.dtype[Any]:
 
 
 def interface(inferred: Inferred) -> Interface:
-    """What a model takes and gives. Raises `Invalid` (``cvm_runtime.heads``) for heads that do not fit together."""
+    """The input and outputs of a model. Raises `Invalid` (``cvm_runtime.heads``) for heads that do not fit together."""
     graph = inferred.graph
     heads = [graph.number(entry) for entry in graph.heads]
     shapes = tuple(graph.shapes[number] for number in heads)

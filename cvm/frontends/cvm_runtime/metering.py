@@ -1,7 +1,7 @@
-"""What cvm-runtime charges for a model: gas, storage, and their limits, to the last unit.
+"""The costs that cvm-runtime computes for a model: gas, storage, and their limits, exactly.
 
-Gas is the elements that ops give, each times the weight of its op, and five for every element of a variable or result.
-Storage is what the numbers of the storage plan take, four bytes per element of the largest tensor of each.
+Gas is the sum over ops of the elements of the result times the weight of the op, plus five per element of a variable or
+result. Storage is the sum over storage indices of four bytes per element of the largest tensor of that index.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from cvm.frontends.cvm_runtime.operators import Use
 __all__ = ["STORAGE", "Metering", "meter", "storage_bytes"]
 
 STORAGE = 2**32
-"""Bytes of storage of a model, at most."""
+"""The most bytes of storage of a model."""
 WEIGHT = 2**30
 OPS = 2**40
 MEMORY = 2**40
 PER_ELEMENT = 5
-"""Memory cost of an element."""
+"""The memory cost per element."""
 PER_BATCH = 20
-"""Of each batch of a suppression, whatever the number of its boxes."""
+"""The cost of each batch of a suppression, independent of how many boxes it holds."""
 PER_TERM = 3
-"""Of a product of a convolution or a dense layer, and its sum."""
+"""The cost of a multiplication and addition in a convolution or a dense layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class Metering:
 
     @property
     def gas(self) -> int:
-        """What CVMAPIGetGasFromModel gives.
+        """The result of CVMAPIGetGasFromModel.
 
-        Raises `LimitExceeded` (``limit.cvm_runtime.weight``, ``.ops``, ``.memory``) where that fails. Such a model can
-        be loaded all the same.
+        Raises `LimitExceeded` (``limit.cvm_runtime.weight``, ``.ops``, ``.memory``) where that function fails. Such a
+        model can be loaded all the same.
         """
         for name, found, bound in (
             ("weight", self.heaviest, WEIGHT),
@@ -52,7 +52,7 @@ class Metering:
             ("memory", self.memory, MEMORY),
         ):
             if found > bound:
-                raise LimitExceeded(f"limit.cvm_runtime.{name}", f"the {name} to pay for, {found}, exceeds {bound}")
+                raise LimitExceeded(f"limit.cvm_runtime.{name}", f"the {name} of the model, {found}, exceeds {bound}")
         return self.ops + self.memory
 
 
@@ -66,7 +66,7 @@ def meter(inferred: Inferred) -> Metering:
 
 
 def storage_bytes(graph: Graph) -> int:
-    """What CVMAPIGetStorageSize gives."""
+    """The result of CVMAPIGetStorageSize."""
     largest: dict[int, int] = {}
     for number, shape in zip(graph.storage, graph.shapes, strict=True):
         largest[number] = max(largest.get(number, 0), math.prod(shape))

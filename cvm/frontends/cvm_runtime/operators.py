@@ -1,9 +1,9 @@
-"""The ops of cvm-runtime: their names, attributes and arity, and what each is among the ops of cvm.
+"""The ops of cvm-runtime: their names, attributes and arity, and the op of cvm that each of them is.
 
-A table: `OPERATORS`. The library checks shapes as the declarations of cvm do, but where `Operator.translate` says more.
-It names some things differently: ``strided_slice`` is slice, ``get_valid_counts`` is get_valid_count, ``axis`` is axes,
-``shape`` is target_shape; the table of ``cvm_lut`` stands second; ``flatten`` keeps the first dimension, which is a
-reshape here; a tuple of ``reshape`` may hold codes (`cvm.frontends.cvm_runtime.reshaping`).
+The table is `OPERATORS`. The library checks shapes as the declarations of cvm do, except where `Operator.translate`
+says more. Some names differ: ``strided_slice`` is slice, ``get_valid_counts`` is get_valid_count, ``axis`` is axes,
+``shape`` is target_shape. The table of ``cvm_lut`` is its second input; ``flatten`` keeps the first dimension, so it is
+a reshape here; the shape of ``reshape`` may hold codes (`cvm.frontends.cvm_runtime.reshaping`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from cvm.ops.axes import inside
 __all__ = ["ALIASES", "OPERATORS", "Operator", "OperatorTranslation", "Shapes", "Use", "Values", "operator"]
 
 Values: TypeAlias = Mapping[str, Any]
-"""The attributes of a use by their names in the library."""
+"""The attributes of a use, by their names in the library."""
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 ATTRIBUTE_MAX = 4096
@@ -41,7 +41,7 @@ ATTRIBUTE_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class OperatorTranslation:
-    """A use of an op of the library in the terms of cvm; ``inputs`` is the order in which its inputs stand."""
+    """The use of an op of the library as an op of cvm; ``inputs`` lists the inputs in cvm's order."""
 
     op: str
     attributes: Mapping[str, Any]
@@ -50,7 +50,7 @@ class OperatorTranslation:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of an op of the library: typed attributes, input and output shapes, and what it is here."""
+    """One use of an op of the library: typed attributes, shapes of inputs and outputs, and its translation to cvm."""
 
     operator: Operator
     values: Values
@@ -61,9 +61,9 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An op of the library. ``least`` and ``most`` are the numbers of inputs that it may have (None: any).
+    """An op of the library. ``least`` and ``most`` bound the number of its inputs (None: no bound).
 
-    ``rename`` gives the attributes of the op of cvm and raises `Invalid` where the library has a rule of its own.
+    ``rename`` gives the attributes of the op of cvm; it raises `Invalid` where a rule of the library is broken.
     """
 
     name: str
@@ -74,12 +74,12 @@ class Operator:
     rename: Callable[[Values, Shapes], Mapping[str, Any]] = lambda values, shapes: values
     outputs: int = 1
     in_place: bool = False
-    """Whether a result may have the storage of an input."""
+    """Whether a result may share the storage of an input."""
     inputs: tuple[int, ...] = ()
-    """The order of the inputs here, where it is another one."""
+    """The order of the inputs in cvm, where it differs."""
 
     def use(self, texts: Mapping[str, str], shapes: Shapes) -> Use:
-        """A use of the op, its shapes inferred. Raises `Invalid` (``cvm_runtime.*``, ``ops.*``)."""
+        """A use of the op, with its shapes inferred. Raises `Invalid` (``cvm_runtime.*``, ``ops.*``)."""
         if len(shapes) < self.least or (self.most is not None and len(shapes) > self.most):
             expected = f"{self.least}" if self.least == self.most else f"{self.least} to {self.most or 'any number'}"
             raise Invalid("cvm_runtime.arity", f"{self.name} takes {expected} inputs, found {len(shapes)}")
@@ -97,12 +97,14 @@ def _wrong(op: str, message: str) -> Invalid:
 
 
 def _none(values: Values, shapes: Shapes) -> Mapping[str, Any]:
-    """No attributes: the shapes imply those of the library, or they have only one valid value."""
+    """No attributes: those of the library follow from the shapes, or have only one valid value."""
     return {}
 
 
 def _renamed(**names: str) -> Callable[[Values, Shapes], Mapping[str, Any]]:
-    """Rename attributes; ``names`` maps names of cvm to those of the library. Others have only one valid value."""
+    """Rename attributes; ``names`` maps names of cvm to those of the library. Other attributes have only one valid
+    value.
+    """
     return lambda values, shapes: {ours: values[theirs] for ours, theirs in names.items()}
 
 
@@ -125,12 +127,12 @@ def _distinct(values: Values, shapes: Shapes) -> Mapping[str, Any]:
     """Remove repeated axes. The library allows them, and they change nothing."""
     rank, axes = len(shapes[0]), values["axis"]
     if not inside(axes, rank):
-        return {"axes": axes}  # which the rule on axes refuses
+        return {"axes": axes}  # the shape rule of the op refuses such an axis
     return {"axes": tuple({axis % rank: axis for axis in reversed(axes)}.values())[::-1]}
 
 
 def _sliced(values: Values, shapes: Shapes) -> Mapping[str, Any]:
-    """An entry of 64 bits beyond 32 takes the same elements as the nearest of 32 bits: an extent is at most 2^24."""
+    """Clamp 64-bit bounds to 32 bits. They select the same elements, since an extent is at most 2^24."""
     names = {"begin": "begin", "end": "end", "strides": "stride"}
     return {
         ours: tuple(min(max(item, -INT32_MAX), INT32_MAX) for item in values[theirs]) for ours, theirs in names.items()
@@ -155,7 +157,7 @@ def _convolved(values: Values, shapes: Shapes) -> Mapping[str, Any]:
     groups, channels = values["groups"], shapes[0][1] if len(shapes[0]) > 1 else 0
     if channels % groups:
         raise _wrong("conv2d", f"{channels} input channels cannot be split into {groups} groups")
-    # The library does not look at the weight's shape, and reads beyond the weight where it is another one.
+    # The library does not check the shape of the weight, and reads beyond it where the shape is wrong.
     expected = (values["channels"], channels // groups, *values["kernel_size"])
     if len(shapes[0]) == 4 and shapes[1] != expected:
         raise _wrong("conv2d", f"expected a weight of shape {list(expected)}, found {list(shapes[1])}")
@@ -183,7 +185,7 @@ _pool = _renamed(pool_size="pool_size", strides="strides", ceil_mode="ceil_mode"
 def _counted(values: Values, shapes: Shapes) -> Mapping[str, Any]:
     if len(shapes[0]) == 3 and shapes[0][2] >= 32:
         raise _wrong("get_valid_counts", f"expected rows of 2 to 31 values, found {shapes[0][2]}")
-    # No threshold here is -2^31; `importer` says what is done for scores that only that one is below.
+    # cvm has no threshold of -2^31; `importer` handles scores for which that makes a difference.
     return {"score_threshold": max(values["score_threshold"], -INT32_MAX)}
 
 
@@ -191,7 +193,7 @@ _SUPPRESSION = ("iou_threshold", "max_output_size", "force_suppress", "top_k")
 
 
 def _only(name: str, value: str, *others: str) -> Attribute:
-    """An attribute of text that has one value, or one of several that mean the same."""
+    """A text attribute with a single value, or with several that mean the same."""
     return Attribute(name, choice(value, *others), value)
 
 
@@ -200,7 +202,7 @@ def _fixed(name: str, value: int) -> Attribute:
 
 
 def _truth(name: str, value: bool) -> Attribute:
-    """A logical attribute that has one value."""
+    """A logical attribute with a single value."""
     return Attribute(name, boolean, str(value), value, value)
 
 
@@ -250,7 +252,7 @@ def _reduce(name: str) -> Operator:
 
 _ALL = (
     _unary("abs"),
-    _unary("negative", in_place=False),  # their list of ops that work in place misspells it
+    _unary("negative", in_place=False),  # the library's list of in-place ops misspells its name
     _unary("relu"),
     _unary("cvm_precision"),
     _binary("elemwise_add", in_place=True),
@@ -353,7 +355,7 @@ _ALL = (
 )
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType({item.name: item for item in _ALL})
-"""Every op of the library by its registered name."""
+"""Every op of the library, by its registered name."""
 
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
@@ -363,7 +365,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "vision.non_max_suppression": "non_max_suppression",
     }
 )
-"""Some names that the library's front end takes for others, and that its executors do not know."""
+"""Names that the library's front end accepts for other ops, and that its executors do not know."""
 
 
 def operator(name: str) -> Operator:

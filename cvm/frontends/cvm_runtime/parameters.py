@@ -25,23 +25,23 @@ __all__ = ["Parameters", "read_parameters", "write_parameters"]
 LIST_MAGIC = 0xF7E58D4F05049CB7
 ARRAY_MAGIC = 0xDD5E40F096B4A13F
 CPU = 1
-"""The only device that arrays in a file have."""
+"""The only device type that arrays in a file may have."""
 RANKS = range(1, 7)
 WIDTHS = {8: "<i1", 32: "<i4"}
-"""Bits of an element -> its dtype."""
+"""The dtype of an element, by its bits."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Parameters:
-    """The arrays of a file by name; of a name that is there twice, the last. Read-only int8 and int32 arrays."""
+    """The arrays of a file by name, read-only int8 and int32 arrays; for a repeated name, the last one."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     trailing: int = 0
-    """Bytes behind the last array, which the library does not look at."""
+    """The number of bytes after the last array, which the library ignores."""
 
 
 class _Reader:
-    """Takes parts off the bytes of a file."""
+    """Consumes the bytes of a file part by part."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -60,12 +60,12 @@ class _Reader:
         return self.data[self.offset - count : self.offset]
 
     def number(self, form: str, what: str) -> int:
-        """The next integer, of a form of `struct`."""
+        """The next integer, in a format of `struct`."""
         (found,) = struct.unpack(f"<{form}", self.take(struct.calcsize(form), what))
         return int(found)
 
     def expect(self, form: str, expected: int, code: str, what: str) -> None:
-        """The next integer, which is known."""
+        """Read the next integer, which must be ``expected``. Raises `Malformed` for any other."""
         offset, found = self.offset, self.number(form, what)
         if found != expected:
             message = f"{what} at offset {offset}: expected {expected:#x}, found {found:#x}"

@@ -1,12 +1,13 @@
-"""The precisions that cvm-runtime derives: a tensor of precision p has elements in +-(2^(p-1) - 1), p in 1..32.
+"""The precisions that cvm-runtime derives: a tensor of precision p has elements in +-(2^(p-1) - 1), with p in 1..32.
 
-Each op has one rule, on the precisions of its operands alone. Two bit lengths are used, those of the library: a sum of
-n terms adds bl(n) bits, and a bound of magnitude n has bl(n + 1) + 1, where bl is the number of binary digits. Both are
-a bit too many for some n, and part of the contract.
+Each op has one rule, which depends on the precisions of its operands alone. It uses two bit lengths of the library: a
+sum of n terms adds bl(n) bits, and a bound of magnitude n has bl(n + 1) + 1 bits, where bl is the number of binary
+digits. For some n both are one bit too many; that is part of the contract.
 
-Three rules are unsound, in that a result may exceed its precision: `where` has the precision of its condition, a
-comparison that of its left operand, though it may be 1 where that is 0, and the rows of -1 that vision ops fill in have
-that of the input. `derived` gives a sound one unless it is asked for theirs.
+Three rules are unsound, since a result may exceed its precision: `where` has the precision of its condition; a
+comparison has that of its left operand, although it may give 1 where that operand is always 0; and the rows of -1 that
+vision ops fill in have the precision of the input. `derived` gives sound precisions unless the caller asks for those
+of the library.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LARGEST = 32
 _OPERAND = 8
 """The largest precision of an operand of conv2d and dense."""
 _COORDINATE = 30
-"""The largest precision of boxes: beyond it, differences of their coordinates overflow."""
+"""The largest precision of boxes: beyond it, differences of coordinates overflow."""
 
 
 def magnitude(p: int) -> int:
@@ -36,10 +37,10 @@ def magnitude(p: int) -> int:
 
 
 def derived(use: Use, precisions: Precisions, *, sound: bool = True) -> Precisions:
-    """The precisions of the results of an op on operands of the given ones.
+    """The precisions of the results of an op, from those of its operands.
 
     Raises `Invalid` (``cvm_runtime.precision``) where the library refuses the operands or a result would have more
-    than 32 bits. Unless ``sound``, the rules are the library's to the letter.
+    than 32 bits. With ``sound`` false, the rules are exactly those of the library.
     """
     name = use.operator.name
     rule = _SOUND.get(name, _RULES[name]) if sound else _RULES[name]
@@ -148,7 +149,7 @@ _RULES: Mapping[str, _Rule] = {
 
 
 def _boxes(use: Use, p: Precisions) -> Precisions:
-    """The rule of non_max_suppression on coordinates, which the library contains but does not register."""
+    """The rule of non_max_suppression about coordinates, which the library contains but does not register."""
     if p[0] > _COORDINATE:
         raise _refused("non_max_suppression", f"boxes have at most {_COORDINATE} bits, found {p[0]}")
     return (max(p[0], 2),)
@@ -160,4 +161,4 @@ _SOUND: Mapping[str, _Rule] = {
     "get_valid_counts": lambda use, p: (_counted(use, p)[0], max(p[0], 2)),
     "non_max_suppression": _boxes,
 }
-"""Rules in place of those that are not sound."""
+"""Sound rules in place of the unsound ones."""

@@ -1,5 +1,7 @@
-"""The codes of a target shape: 0 copies an extent, -1 is what is left over, -2 copies all that remain, -3 multiplies
-two, -4 is followed by the two extents that one is split into, of which one may be -1.
+"""The codes of a target shape of `reshape`.
+
+0 copies an extent, -1 is inferred from the volume, -2 copies all remaining extents, -3 multiplies two extents, and -4
+is followed by the two extents into which one is split, of which one may be -1.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from cvm.errors import Invalid
 __all__ = ["target_shape"]
 
 _MOST = 64
-"""Codes, at most; a shape has six extents, and each code but -2 takes one of the input's or gives one."""
+"""The most codes: a shape has six extents, and each code but -2 consumes an extent of the input or makes one."""
 
 
 def _wrong(message: str) -> Invalid:
@@ -21,15 +23,15 @@ def _wrong(message: str) -> Invalid:
 def target_shape(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that ``codes`` stand for, given the shape of the input.
 
-    The library writes the extent of a -1 at its index among the codes, which is not always its index in the result:
-    where that makes a difference the codes are refused. Raises `Invalid` (``cvm_runtime.reshape``).
+    The library writes the extent of a -1 at its index among the codes, which is not always its index in the result;
+    codes for which that makes a difference are refused. Raises `Invalid` (``cvm_runtime.reshape``).
     """
     if not 1 <= len(codes) <= _MOST:
         raise _wrong(f"expected 1 to {_MOST} codes, found {len(codes)}")
     target, inferred = _walk(codes, shape)
     if inferred is not None:
         index, written = inferred
-        known = math.prod(target)  # the inferred extent is 1 until it is known
+        known = math.prod(target)  # the inferred extent counts as 1 here
         extent = math.prod(shape) // known if known > 0 else 0
         there = list(target)
         if written < len(there):
@@ -43,7 +45,7 @@ def target_shape(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, .
 
 
 def _walk(codes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[list[int], tuple[int, int] | None]:
-    """The target with 1 for an extent that is inferred, and its indices in the target and among the codes."""
+    """The target with 1 for an inferred extent, and the indices of that extent in the target and among the codes."""
     target: list[int] = []
     inferred = None
     source = index = 0
@@ -84,7 +86,7 @@ def _require(shape: tuple[int, ...], dimensions: int, codes: tuple[int, ...]) ->
 
 
 def _split(parts: tuple[int, ...], extent: int) -> tuple[int, ...]:
-    """The two extents that follow a -4."""
+    """The two extents that follow a -4, one of them inferred where it is -1."""
     if len(parts) != 2:
         raise _wrong("-4 is followed by two extents")
     left, right = parts

@@ -1,8 +1,8 @@
-"""Storage plans: every entry of a model has the number of the storage that it is kept in.
+"""Storage plans: every entry of a model has the index of the storage that holds it.
 
-Nothing here believes a plan; values are values. A plan counts for what is charged
-(`cvm.frontends.cvm_runtime.metering`), for the rules that the library checks (`check_storage`), and for what it
-computes where those are not enough: an entry that is overwritten while it is still needed (`overwritten`).
+Nothing in cvm depends on a plan: a program has values, not storage. A plan determines the costs
+(`cvm.frontends.cvm_runtime.metering`), must keep the rules of the library (`check_storage`), and affects the library's
+results where these rules are not enough: an entry may be overwritten while it is still needed (`overwritten`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ __all__ = ["check_storage", "overwritten", "planned"]
 
 
 def check_storage(graph: Graph) -> None:
-    """The rules of the library: what does not work in place has storage apart from its inputs'; 2^32 bytes in all.
+    """Check the library's rules: an op that does not work in place shares no storage with its inputs; at most 2^32
+    bytes.
 
     Raises `Invalid` (``cvm_runtime.storage``) and `LimitExceeded` (``limit.cvm_runtime.storage``).
     """
@@ -36,11 +37,11 @@ def check_storage(graph: Graph) -> None:
 
 
 def overwritten(graph: Graph) -> str | None:
-    """How the plan destroys a value that is still needed, if it does: by a later result, or from run to run.
+    """How the plan destroys a value that is still needed, by a later result or in the next run; None if it does not.
 
-    Variables are written before everything else, ``data`` at each run, parameters only once.
+    Variables are written before everything else: ``data`` at each run, parameters only once.
     """
-    holder: dict[int, int] = {}  # storage -> the entry that it holds
+    holder: dict[int, int] = {}  # from a storage index to the entry that it holds
     for node in graph.variables:
         if graph.storage[node.first] in holder:
             return f"the variable {node.name!r} has the storage of another one"
@@ -70,10 +71,10 @@ def planned(
     writes: Sequence[Sequence[int]],
     kept: Sequence[int],
 ) -> tuple[int, ...]:
-    """A plan in which nothing is overwritten while it is needed.
+    """A plan in which no entry is overwritten while it is needed.
 
-    ``shapes`` are those of all entries, ``reads`` and ``writes`` the entries that every step reads and writes, in
-    order; those of ``kept`` have storage of their own. What is free is used again for as many elements.
+    ``shapes`` has the shapes of all entries; ``reads`` and ``writes`` have the entries that each step reads and writes,
+    in order; the entries of ``kept`` have storage of their own. Free storage is reused for as many elements.
     """
     own = set(kept)
     last = {number: step for step, numbers in enumerate(reads) for number in numbers}
@@ -89,7 +90,7 @@ def planned(
             else:
                 plan[number] = count
                 count += 1
-        # An entry that nobody reads is free at once, but not before all results of its step have theirs.
+        # An entry that nobody reads is free at once, but only after all results of its step have their storage.
         for number in sorted({*reads[step], *fresh} - own):
             if last.get(number, step) == step:
                 free.setdefault(math.prod(shapes[number]), []).append(plan[number])

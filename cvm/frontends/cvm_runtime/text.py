@@ -1,7 +1,7 @@
-"""The JSON that cvm-runtime reads: less than JSON, and that part only.
+"""The subset of JSON that cvm-runtime reads.
 
-There are objects, arrays, strings and integers; no null, no logical values, no other numbers. In strings a backslash
-stands before r, n, t, a backslash or a quotation mark only.
+There are objects, arrays, strings and integers; no null, no logical values, no other numbers. In strings, a backslash
+may precede only r, n, t, a backslash or a quotation mark.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cvm.limits import DEFAULT, Limits, require
 __all__ = ["read_text"]
 
 _DIGITS = 20
-"""Digits of a number, at most: those of 64 bits."""
+"""The most characters of a number: those of 64 bits."""
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 
 
 def read_text(data: bytes | str, limits: Limits = DEFAULT) -> Any:
-    """The value that a text stands for, of dicts, lists, strings and integers.
+    """The value of a text: dicts, lists, strings and integers.
 
-    Raises `Malformed` (``cvm_runtime.json``) with line and column where they are known, and `LimitExceeded`.
+    Raises `Malformed` (``cvm_runtime.json``), with line and column where they are known, and `LimitExceeded`.
     """
     text = _decoded(data, limits)
     for escape in _ESCAPE.finditer(text):
@@ -62,7 +62,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise Malformed("cvm_runtime.json", f"the key {name[:80]!r} is there twice")
+            raise Malformed("cvm_runtime.json", f"the key {name[:80]!r} is given twice")
         found[name] = value
     return found
 

@@ -1,14 +1,14 @@
-"""The NNEF 1.0.1 front end: documents with their weights and quantisation, read, validated and flattened.
+"""The NNEF 1.0.1 front end: it reads, validates and flattens documents with their weights and quantisation.
 
-* `load` reads a model into the graph that lowering starts from.
-* `check` says whether a document is valid, and which rule it breaks otherwise; `check_paths` that of many files.
-* `upgrade` makes a document of 1.0.1 of a provisional one.
+* `load` reads a model as the graph that lowering starts from.
+* `check` says whether a document is valid, or which rule it breaks; `check_paths` does so for many files.
+* `upgrade` converts a provisional document to one of 1.0.1.
 * `flatten` gives the flat text of a document.
 * `save` writes a graph as a model that `load` reads back.
 * `read_tensor` and `write_tensor` are the codec of tensor files.
 
-``dialect`` is what a reader admits: "1.0.1" what the specification has, "khronos" also what the current tools of
-Khronos add, "auto" whichever a model needs.
+``dialect`` is what a reader accepts: "1.0.1" the specification alone, "khronos" also the additions of the current
+Khronos tools, "auto" whichever of the two a model needs.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def load(
 ) -> QuantizedGraph:
     """Read a model: a folder, a ``.tar`` or ``.tgz``, or a single document.
 
-    The container's ``graph.quant`` is applied when ``quant`` is None, another file when it is a path, none when it is
-    False. Operations of NNEF 1.0.1 chapter 4 are whole, but for the compound ones (`compound_operations`) named in
-    ``lower``, which are expanded by their definitions; fragments of the document are expanded; every operation has all
-    of its parameters, defaults resolved. ``bit_order`` is that of the tensor files (`read_tensor`), one for all of a
-    model; ``variant`` the further extension, as in ``filter.dat.q8``, of those to use where a variable has one
+    The container's ``graph.quant`` applies when ``quant`` is None, another file when it is a path, none when it is
+    False. Operations of NNEF 1.0.1 chapter 4 stay whole, except the compound operations (`compound_operations`) named
+    in ``lower``, which are expanded by their definitions. Fragments of the document are expanded. Every operation has
+    all of its parameters, with defaults resolved. ``bit_order`` is the bit order of all tensor files of the model
+    (`read_tensor`). ``variant`` is a further extension, as in ``filter.dat.q8``: a variable with such a file uses it
     (section 5.1). Variables have their data unless the container has no tensor file at all.
 
     Raises `Malformed`, `Invalid`, `Unsupported` or `LimitExceeded`, with file, line and column.
@@ -94,9 +94,9 @@ def flatten(
     dialect: Dialect = "auto",
     lower: Collection[str] = (),
 ) -> str:
-    """The flat text of a document (chapter 6): one invocation per line, every argument concrete.
+    """The flat text of a document (chapter 6): one invocation per line, with every argument concrete.
 
-    ``lower`` as for `load`. Raises as `load`; weights and quantisation are not read.
+    ``lower`` is as for `load`. Raises what `load` raises; weights and quantisation are not read.
     """
     with exhaustion(str(path)):
         flat, _ = read_flat(open_container(path, limits, weights=False), limits, dialect, lower)
@@ -112,11 +112,10 @@ def check(
     bit_order: BitOrder = "lsb",
     variant: str | None = None,
 ) -> CheckReport:
-    """The verdict on a model (chapter 6), shapes, quantisation and headers of tensor files included.
+    """The verdict on a model (chapter 6), which covers shapes, quantisation and the headers of tensor files.
 
-    Also that on a provisional document, and on a tensor file (whose items are read in ``bit_order``) or a quantization
-    file by itself. Reads no weights of a model and raises nothing: what is wrong, all of it that is independent, stands
-    in the report.
+    The path may also be a provisional document, a tensor file (whose items are read in ``bit_order``) or a quantization
+    file by itself. Weights of a model are not read, and nothing is raised: the report lists all independent errors.
     """
     return check_path(path, quant, limits, dialect, bit_order, variant)
 
@@ -137,8 +136,8 @@ def check_paths(
 def upgrade(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> str:
     """The text of a document of NNEF 1.0.1 that means the same as the provisional document at ``path``.
 
-    One of 1.0.1 is returned as it is. Raises `Malformed`, `Invalid` or `LimitExceeded` for a document that is not
-    valid, `Unsupported` for one that 1.0.1 cannot say, with file, line and column.
+    A document of 1.0.1 is returned as it is. Raises `Malformed`, `Invalid` or `LimitExceeded` for a document that is
+    not valid, `Unsupported` for one that 1.0.1 cannot express, with file, line and column.
     """
     text, origin = read_document(path, limits)
     if is_provisional(text):

@@ -1,8 +1,7 @@
-"""Reading tar archives as a stream: NNEF 1.0.1 chapter 5 recommends them as containers.
+"""Reading tar archives as streams: NNEF 1.0.1 chapter 5 recommends them as containers.
 
-A small reader of our own instead of `tarfile`: it never extracts, allocates nothing that it has not bounded, and knows
-regular files and folders only. Links, devices and sparse files are refused, and so is every name that is not a plain
-relative path.
+This small reader replaces `tarfile`: it never extracts a file, allocates nothing without a bound, and accepts regular
+files and folders only. It refuses links, devices, sparse files, and every name that is not a plain relative path.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ __all__ = ["ArchiveMember", "is_archive", "read_archive"]
 
 _BLOCK = 512
 _CHUNK = 1 << 16
-_METADATA = 1 << 16  # bytes of one long name or extended header
-_RATIO_FREE = 1 << 20  # inflated bytes before the ratio counts
+_METADATA = 1 << 16  # the most bytes of one long name or extended header
+_RATIO_FREE = 1 << 20  # inflated bytes from which on the compression ratio is checked
 _REGULAR, _FOLDER = (b"0", b"\0", b"7"), b"5"
 _GZIP = b"\x1f\x8b"
 
@@ -30,7 +29,7 @@ class _Source(Protocol):
 
 
 class _Inflater:
-    """The content of a gzip stream, inflated no further than it is read, and no further than the limits."""
+    """The content of a gzip stream, inflated only as far as it is read, and within the limits."""
 
     def __init__(self, file: BinaryIO, limits: Limits) -> None:
         self._file = file
@@ -51,14 +50,14 @@ class _Inflater:
         return b"".join(parts)
 
     def _inflate(self, count: int) -> bytes:
-        """Some bytes, at most ``count``; none at the end of the stream."""
+        """At least one and at most ``count`` bytes; none at the end of the stream."""
         while True:
             if self._decompressor.eof:
                 rest = self._decompressor.unused_data.lstrip(b"\0") or self._file.read(_CHUNK).lstrip(b"\0")
                 if not rest:
                     return b""
                 if not rest.startswith(_GZIP):
-                    raise malformed("container.gzip", "there is something after the end of the gzip stream")
+                    raise malformed("container.gzip", "there are bytes after the end of the gzip stream")
                 self._decompressor, self._pending = zlib.decompressobj(31), rest
             if not self._pending:
                 self._pending = self._file.read(_CHUNK)
@@ -83,7 +82,7 @@ class _Inflater:
 
 
 class ArchiveMember:
-    """One regular file of an archive; its content can be read once, in order, until the next member is asked for."""
+    """One regular file of an archive. Its content can be read once, in order, before the next member is requested."""
 
     def __init__(self, name: str, size: int, source: _Source) -> None:
         self.name = name
@@ -98,7 +97,7 @@ class ArchiveMember:
         return data
 
     def skip(self) -> None:
-        """Go to the next member, over the padding of this one."""
+        """Skip the rest of this member and its padding, up to the next member."""
         while self._left:
             self.read(_CHUNK)
         _exactly(self._source, -self.size % _BLOCK)
@@ -112,8 +111,8 @@ def is_archive(head: bytes, name: str) -> bool:
 def read_archive(file: BinaryIO, limits: Limits) -> Iterator[ArchiveMember]:
     """The regular files of a ``.tar`` or ``.tgz``, in order.
 
-    Raises `Malformed` for what is not an archive or is damaged, `Invalid` for members that a container must not have,
-    `LimitExceeded` for more members, bytes, or compression than ``limits`` admits.
+    Raises `Malformed` for bytes that are not an archive or are damaged, `Invalid` for members that a container must not
+    have, `LimitExceeded` for more members, bytes or compression than ``limits`` admits.
     """
     compressed = file.read(2) == _GZIP
     file.seek(0)
@@ -152,11 +151,11 @@ def read_archive(file: BinaryIO, limits: Limits) -> Iterator[ArchiveMember]:
         member.skip()
     while rest := source.read(_CHUNK):
         if rest.strip(b"\0"):
-            raise malformed("container.trailing", "there is something after the end of the archive")
+            raise malformed("container.trailing", "there are bytes after the end of the archive")
 
 
 def _exactly(source: _Source, count: int) -> bytes:
-    """``count`` bytes, read in pieces so that nothing is allocated for bytes that are not there."""
+    """Read ``count`` bytes in chunks, so that no memory is allocated for bytes that do not exist."""
     parts = []
     while count > 0:
         part = source.read(min(count, _CHUNK))
@@ -179,7 +178,7 @@ def _number(field: bytes) -> int:
 
 
 def _parse_header(block: bytes) -> tuple[str, int, bytes]:
-    """Name, size and kind of the entry that a header block describes."""
+    """The name, the size and the kind of the entry that a header block describes."""
     if len(block) < _BLOCK:
         raise malformed("container.truncated", "the archive ends too early")
     if sum(block) - sum(block[148:156]) + 8 * 32 != _number(block[148:156]):
@@ -199,7 +198,7 @@ def _text(name: bytes) -> str:
 
 
 def _read_metadata(source: _Source, size: int, kind: bytes, overrides: dict[str, str]) -> None:
-    """Read a long name or an extended header, which describes the next entry."""
+    """Read a long name or an extended header, which overrides fields of the next entry."""
     require("archive_name", size, _METADATA, "bytes of an extended tar header")
     data = _exactly(source, size + -size % _BLOCK)[:size]
     if kind == b"L":
@@ -211,15 +210,20 @@ def _read_metadata(source: _Source, size: int, kind: bytes, overrides: dict[str,
         record, data = data[len(length) + 1 : int(length)], data[int(length) :]
         key, equals, value = record.removesuffix(b"\n").partition(b"=")
         if not equals or key.startswith(b"GNU.sparse"):
-            raise invalid("container.special", "the archive has sparse files or a damaged extended header")
+            raise invalid(
+                "container.special",
+                "the archive has sparse files, which are not supported, or a damaged extended header",
+            )
         if key in (b"path", b"size"):
             if kind == b"g" or (key == b"size" and not (value.isdigit() and len(value) < 20)):
-                raise invalid("container.special", f"the extended header sets {key.decode()!r} in a way it must not")
+                raise invalid(
+                    "container.special", f"the extended header sets {key.decode()!r} in a way that is not allowed"
+                )
             overrides[key.decode()] = _text(value)
 
 
 def _clean(name: str, limits: Limits) -> str:
-    """The normalised member name. Raises `Invalid` for names that leave the archive or have a second spelling."""
+    """The normalised member name. Raises `Invalid` for a name that leaves the archive or that has a second spelling."""
     require("name_bytes", len(name.encode()), limits.name_bytes, "bytes of a member name")
     while name.startswith("./"):
         name = name[2:]

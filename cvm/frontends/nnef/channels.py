@@ -1,9 +1,9 @@
-"""Which axis a per-channel quantiser belongs to.
+"""The axis that a per-channel quantiser belongs to.
 
-A quantization file of the Khronos tools gives a list of scales and does not say along which axis they lie. It is the
-axis of that length. Where several axes have it, it is the one that becomes the output channel of the operation that
-uses the tensor - the first axis of a filter of conv, say - found by following the tensor through operations that only
-move it, or compute with each item by itself, to those that tell channels apart.
+A quantization file of the Khronos tools gives a list of scales, but not the axis that they belong to. It is the axis
+whose extent is the length of the list. Where several axes have that extent, it is the one that becomes the output
+channel of an operation that uses the tensor, such as axis 0 of a filter of conv. That operation is found by following
+the tensor through operations that only move elements or compute element by element.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from cvm.frontends.nnef.values import FlatGraph, FlatOperation, FlatTensor, Valu
 __all__ = ["ChannelAxes"]
 
 Origins: TypeAlias = "tuple[int | None, ...]"
-"""For each axis of a tensor, the axis of the tensor in question that it is, None where it is none of them."""
+"""For each axis of a tensor, the axis of the tensor in question that it comes from; None where it comes from none."""
 
 Shape: TypeAlias = "tuple[int, ...]"
 
 
 _MOST_STEPS = 5_000_000
-"""Uses of tensors that are followed for the lists of one file; real networks need a few per list."""
+"""The most uses of tensors that are followed for the lists of one file; real networks need a few per list."""
 
 
 class ChannelAxes:
-    """Answers for the tensors of one graph."""
+    """Finds the axes of lists of scales for the tensors of one graph."""
 
     def __init__(self, graph: FlatGraph) -> None:
         self._graph = graph
@@ -39,8 +39,8 @@ class ChannelAxes:
     def axis(self, tensor: FlatTensor, length: int, at: Placed | None = None) -> int:
         """The axis of ``tensor`` that a list of ``length`` items belongs to.
 
-        Raises `Invalid` where there is no axis of that length, or several that its uses do not decide between;
-        `LimitExceeded` where the uses of all tensors asked for are too many to be followed.
+        Raises `Invalid` where no axis has that extent, or where several have it and the uses of the tensor do not
+        decide; `LimitExceeded` where the uses of all tensors together are too many to follow.
         """
         shape = tensor.shape or ()
         candidates = [axis for axis, extent in enumerate(shape) if extent == length]
@@ -97,7 +97,7 @@ def _tensors(value: Value) -> Iterator[FlatTensor]:
             yield from _tensors(item)
 
 
-# Operations that tell channels apart
+# Operations that distinguish channels
 
 
 def _depthwise(operation: FlatOperation) -> bool:
@@ -111,7 +111,7 @@ def _extent(tensor: FlatTensor, axis: int) -> int | None:
 
 
 def _transposed(operation: FlatOperation, parameter: str, tensor: FlatTensor) -> int | None:
-    """The axis of a filter of deconv that runs over output channels."""
+    """The axis of a filter of deconv that holds the output channels."""
     kernel = operation.arguments[parameter]
     groups = operation.arguments["groups"]
     if isinstance(kernel, FlatTensor) and _extent(kernel, 1) == 1 and groups != 1:
@@ -120,7 +120,7 @@ def _transposed(operation: FlatOperation, parameter: str, tensor: FlatTensor) ->
 
 
 def _product(operation: FlatOperation, parameter: str, tensor: FlatTensor) -> int | None:
-    """The axis of an operand of matmul that runs over columns of the result; over rows, for stored data on the left."""
+    """The axis of an operand of matmul that becomes columns of the result; rows, for stored data on the left."""
     operand = operation.arguments[parameter]
     if not isinstance(operand, FlatTensor) or operand.shape is None:
         return None
@@ -133,7 +133,7 @@ def _product(operation: FlatOperation, parameter: str, tensor: FlatTensor) -> in
 
 
 def _image(operation: FlatOperation, parameter: str, tensor: FlatTensor) -> int | None:
-    """The channels of the input of a convolution, which are output channels if it works on each by itself."""
+    """The channel axis of the input of a convolution, if it is depthwise: its output channels are the input's."""
     return 1 if _depthwise(operation) else None
 
 
@@ -173,7 +173,9 @@ _CHANNELS: Mapping[tuple[str, str], Callable[[FlatOperation, str, FlatTensor], i
         )
     }
 )
-"""The axis of a parameter that is, or becomes, the channels of the result."""
+"""For an operation and a parameter, the function that gives the axis that is, or becomes, the
+channels of the result.
+"""
 
 
 def _channel(operation: FlatOperation, parameter: str, tensor: FlatTensor) -> int | None:
@@ -181,13 +183,13 @@ def _channel(operation: FlatOperation, parameter: str, tensor: FlatTensor) -> in
     return None if found is None else found(operation, parameter, tensor)
 
 
-# Operations that are followed
+# Operations that the tensor is followed through
 
 
 def _followed(
     operation: FlatOperation, parameter: str, tensor: FlatTensor, origins: Origins
 ) -> list[tuple[FlatTensor, Origins]]:
-    """The results of an operation that holds the items of ``tensor``, and where their axes come from."""
+    """The results of an operation that hold elements of ``tensor``, and the origins of their axes."""
     results = [result for value in operation.results for result in _tensors(value)]
     old = tensor.shape or ()
     name = operation.name
@@ -218,10 +220,14 @@ _ITEMWISE = frozenset(
         *("min_max_linear_quantize", "zero_point_linear_quantize"),
     }
 )
-"""Operations whose result has an item where the tensor has one; an axis whose extent changes is lost."""
+"""Operations whose result has an element for each element of the tensor; an axis whose extent
+changes is not followed.
+"""
 
 
 def _reshaped(old: Shape, new: Shape, origins: Origins) -> Origins:
-    """Axes that survive a change of shape: of one extent, with as much before them."""
+    """The origins of the axes that survive a change of shape: those with the same extent and the same volume before
+    them.
+    """
     axes = {(math.prod(old[:axis]), extent): origins[axis] for axis, extent in enumerate(old) if extent > 1}
     return tuple(axes.get((math.prod(new[:axis]), extent)) if extent > 1 else None for axis, extent in enumerate(new))

@@ -38,9 +38,9 @@ OPERATOR_EXPRESSIONS = "KHR_enable_operator_expressions"
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """All that static semantics say about a document: the declarations in force, and what is wrong.
+    """The result of the static check of a document: the declarations in force, and the errors.
 
-    ``unsound`` are the fragments that cannot be expanded and ``skipped`` the indices of the assignments of the graph
+    ``unsound`` holds the fragments that cannot be expanded, ``skipped`` the indices of the assignments of the graph
     that cannot be evaluated, because of one of the errors.
     """
 
@@ -51,24 +51,24 @@ class Survey:
 
 
 class TooMany(Exception):
-    """As many errors have been found as are reported."""
+    """Raised when the greatest number of errors that are reported has been found."""
 
 
 class Findings(list[CvmError]):
     """The errors found so far, at most `MAX_ERRORS`."""
 
     def add(self, error: CvmError) -> None:
-        """Keep an error and the ones that came with it."""
+        """Add an error, with the independent errors that it carries. Raises `TooMany` at the limit."""
         self.extend(error.errors)
         if len(self) >= MAX_ERRORS:
             raise TooMany
 
 
 def check_document(document: syntax.Document) -> Mapping[str, syntax.Fragment]:
-    """Check all of a document that does not need values or shapes, and return all declarations in force.
+    """Check everything in a document that needs neither values nor shapes; returns all declarations in force.
 
-    Raises `Invalid` with the rule that is broken, `Unsupported` for an extension that is not known; the error knows the
-    other independent ones (`CvmError.errors`).
+    Raises `Invalid` with the rule that is broken, `Unsupported` for an extension that is not known; the error carries
+    the other independent errors (`CvmError.errors`).
     """
     found = survey(document)
     if found.errors:
@@ -77,10 +77,10 @@ def check_document(document: syntax.Document) -> Mapping[str, syntax.Fragment]:
 
 
 def survey(document: syntax.Document) -> Survey:
-    """Check all of a document that does not need values or shapes.
+    """Check everything in a document that needs neither values nor shapes.
 
-    Each statement has at most one error, and what depends on a wrong statement has none. Without an extension that it
-    needs, or with one that nobody knows, a document has that error only.
+    Each statement yields at most one error, and a statement that depends on a wrong one yields none. A document that
+    lacks an extension that it needs, or names an unknown one, yields that error alone.
     """
     findings = Findings()
     declarations: dict[str, syntax.Fragment] = {}
@@ -117,7 +117,7 @@ def _check_extensions(document: syntax.Document, findings: Findings) -> None:
 def _declare(
     fragments: Sequence[syntax.Fragment], declarations: dict[str, syntax.Fragment], findings: Findings
 ) -> set[str]:
-    """Fill in the declarations in force, the first of each name; returns the names of those that are wrong."""
+    """Fill in the declarations in force, the first of each name; returns the names of the wrong ones."""
     try:
         declarations.update(declare(fragments))
         return set()
@@ -141,7 +141,9 @@ def _declare(
 
 
 def check_graph(graph: syntax.Graph, body: Body, findings: Findings, skipped: set[int]) -> None:
-    """Check the parameters, the results and all assignments of a graph; ``skipped`` are filled in."""
+    """Check the parameters, the results and all assignments of a graph; adds the indices of wrong
+    ones to ``skipped``.
+    """
     lists = (("parameter", graph.parameters), ("result", graph.results))
     for kind, identifiers in lists:
         seen: set[str] = set()
@@ -176,10 +178,12 @@ class Body:
         self._parameters = set() if fragment is None else {parameter.name for parameter in fragment.parameters}
         self.assigned: set[str] = set()
         self.needs_extension = False
-        """Whether an operator expression was found that is not enabled; one error says so for the whole document."""
+        """Whether an operator expression was found without its extension; one error reports it for
+        the whole document.
+        """
 
     def check(self, body: tuple[syntax.Assignment, ...], findings: Findings) -> set[int]:
-        """Check all assignments; returns the indices of those that are wrong or depend on something wrong."""
+        """Check all assignments; returns the indices of those that are wrong or depend on a wrong one."""
         skipped = set()
         for index, assignment in enumerate(body):
             try:
@@ -205,7 +209,7 @@ class Body:
         findings.add(error)
 
     def check_assignment(self, assignment: syntax.Assignment) -> None:
-        """Check one assignment and define what is on its left."""
+        """Check one assignment, and define the identifiers on its left-hand side."""
         if self._flat:
             check_flat(assignment)
         type_ = self.inference.infer(assignment.value, tail=True)
@@ -251,7 +255,7 @@ class Body:
 
 
 def identifiers_of(target: syntax.Expression) -> list[str]:
-    """The identifiers on the left side of an assignment."""
+    """The identifiers on the left-hand side of an assignment."""
     match target:
         case syntax.Identifier(name=name):
             return [name]
@@ -265,7 +269,7 @@ def _shape(target: syntax.Expression) -> str:
 
 
 def _invokes(value: syntax.Expression) -> bool:
-    """Whether the result of an invocation may be the value of an expression, unchanged."""
+    """Whether the value of an expression may be the unchanged result of an invocation."""
     while True:
         match value:
             case syntax.Invocation():
@@ -281,7 +285,7 @@ def _invokes(value: syntax.Expression) -> bool:
 
 
 def check_flat(assignment: syntax.Assignment) -> None:
-    """Section 3.2.1: without operator expressions the right side is one invocation on flat arguments."""
+    """Section 3.2.1: without operator expressions, the right-hand side is one invocation with flat arguments."""
     value = assignment.value
     if isinstance(value, syntax.Invocation):
         for argument in value.arguments:

@@ -1,7 +1,7 @@
-"""Comments of a document, each with the part of the syntax tree that it belongs to (NNEF 1.0.1 section 3.1).
+"""The comments of a document, each attached to a part of the syntax tree (NNEF 1.0.1 section 3.1).
 
-A comment on a line of its own belongs to what follows it, one behind something to what it follows, and one within the
-brackets of a statement to that statement.
+A comment on a line of its own belongs to the part that follows it, a comment at the end of a line to the part before
+it, and a comment within the brackets of a statement to that statement.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _BEGIN = re.compile(r"(?:\s++|#[^\n\f]*+)*+")
 
 @dataclass(frozen=True, slots=True)
 class Comments:
-    """The comments of a statement, a fragment, the graph or a whole document, each from its ``#`` on.
+    """The comments of a statement, a fragment, the graph or a whole document, each with its ``#``.
 
-    ``before`` stand on lines before it; ``beside`` behind it - behind the closing brace of a body, behind the version
-    of a document; ``end`` on lines before a closing brace, or at the end of a document.
+    ``before`` holds those on the lines before the part; ``beside`` those at the end of its line - after the closing
+    brace of a body, after the version of a document; ``end`` those before a closing brace, or at the end of a document.
     """
 
     before: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class _Comment:
 
 @dataclass(slots=True)
 class _Scan:
-    """The parts of a text that its tree lacks: comments, and the positions of braces."""
+    """The parts of a text that its syntax tree lacks: comments, and the positions of braces."""
 
     comments: list[_Comment] = field(default_factory=list)
     opened: list[_Position] = field(default_factory=list)
@@ -60,7 +60,7 @@ class _Scan:
 
 
 def attached(text: str, document: syntax.Document) -> Mapping[int, Comments]:
-    """The comments of a text by the identity of the node of its tree: an assignment, fragment, graph or document."""
+    """The comments of a text, by the identity of their tree node: an assignment, fragment, graph or document."""
     found: dict[int, Comments] = {}
     for comment, node, where in _owners(text, document):
         known = found.get(id(node), NO_COMMENTS)
@@ -69,13 +69,13 @@ def attached(text: str, document: syntax.Document) -> Mapping[int, Comments]:
 
 
 def _owners(text: str, document: syntax.Document) -> Iterator[tuple[str, syntax.SyntaxNode, str]]:
-    """Each comment, the node that it belongs to, and which of its comments it is."""
+    """For each comment, the node that it belongs to, and the field of `Comments` that holds it."""
     scan = _scan(text)
     bodies: list[tuple[syntax.Fragment | syntax.Graph, tuple[syntax.Assignment, ...]]] = []
     bodies += [(fragment, fragment.body) for fragment in document.fragments if fragment.body is not None]
     bodies.append((document.graph, document.graph.body))
     starts = [[(assignment.line, assignment.column) for assignment in body] for _, body in bodies]
-    first = _positions(text)(_BEGIN.match(text).end())  # type: ignore[union-attr]  # it matches nothing, too
+    first = _positions(text)(_BEGIN.match(text).end())  # type: ignore[union-attr]  # it matches the empty text, too
     for comment in scan.comments:
         text_, position, kind = comment.text, comment.position, "before" if comment.alone else "beside"
         index = bisect_left(scan.closed, position)

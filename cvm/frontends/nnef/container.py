@@ -1,7 +1,7 @@
 """Containers: a folder, a tar archive, or a single document. NNEF 1.0.1 section 5.1.
 
-Names are keys of what a container lists, never paths that are opened: a folder is searched entry by entry, an archive
-is read as a stream. Nothing is extracted, and no link is followed out of a folder.
+A name is looked up in the listing of a container; it is never opened as a path. A folder is searched entry by entry, an
+archive is read as a stream. Nothing is extracted, and no link is followed out of a folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file of a container: its size and its first bytes, and how to read all of it."""
+    """One file of a container: its size, its first bytes, and a function that reads all of it."""
 
     size: int
     head: bytes
@@ -47,10 +47,10 @@ class Member:
 
 
 class Container(Protocol):
-    """What a loader needs of a container."""
+    """The interface of a container that a loader needs."""
 
     def find(self, name: str) -> Member | None:
-        """The file of a name such as ``"conv1/filter.dat"``, letter case included; None if there is none."""
+        """The file with a name such as ``"conv1/filter.dat"``, in exactly this letter case; None if there is none."""
         ...
 
     def has_data(self) -> bool:
@@ -58,7 +58,7 @@ class Container(Protocol):
         ...
 
     def origin(self, name: str) -> str:
-        """How a message calls a file of the container."""
+        """The name of a file of the container in messages."""
         ...
 
 
@@ -67,9 +67,9 @@ def open_container(
 ) -> Container:
     """The container at ``path``; the path itself may be a link.
 
-    Without ``weights`` an archive is read for its texts and the headers of its tensors only; tensor files of a
-    ``variant`` have that as their further extension. Raises `Malformed`,
-    `Invalid` or `LimitExceeded` for archives that are not in order; `OSError` for files that cannot be read.
+    Without ``weights``, only the texts and the headers of tensors are read from an archive. With ``variant``, tensor
+    files may have that further extension. Raises `Malformed`, `Invalid` or `LimitExceeded` for archives that break a
+    rule; `OSError` for files that cannot be read.
     """
     root = Path(path)
     if "\0" in str(root):
@@ -101,7 +101,9 @@ def open_container(
 
 
 def _data_member(member: ArchiveMember, limits: Limits, weights: bool) -> Member:
-    """A tensor file of an archive; one that is not in order is read no further, its header says what is wrong."""
+    """A tensor file of an archive. Where its header is wrong the rest is not read; the header's
+    error is raised later.
+    """
     head = member.read(HEADER_BYTES)
     try:
         read_header(head, member.size, limits)
@@ -117,7 +119,7 @@ def _in_memory(data: bytes) -> Member:
 
 
 def memory_container(name: str, files: Mapping[str, bytes]) -> Container:
-    """A container that has the given files; messages call it ``name``."""
+    """A container with the given files; messages call it ``name``."""
     return _Archive(name, {key: _in_memory(data) for key, data in files.items()})
 
 
@@ -137,7 +139,7 @@ class _Archive:
 
 
 class _Single:
-    """A document by itself: neither data nor quantisation."""
+    """A single document, with neither data nor quantisation."""
 
     def __init__(self, path: Path, limits: Limits) -> None:
         self._path = path
@@ -212,12 +214,12 @@ class _Folder:
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file for reading; a pipe or a device, which may block or never end, is `Invalid`."""
+    """Open a regular file for reading. Raises `Invalid` for a pipe or a device, which may block or never end."""
     return _regular(os.open(path, _FLAGS), os.path.basename(path))
 
 
 def _open_regular(path: Path, name: str) -> BinaryIO:
-    """Open a file that has just been listed, unless it has become a link or a special file since."""
+    """Open a file that has just been listed. Raises `Invalid` if it has become a link or a special file since."""
     return _regular(os.open(path, _FLAGS | _NO_FOLLOW), name)
 
 
@@ -229,7 +231,7 @@ def _regular(descriptor: int, name: str) -> BinaryIO:
 
 
 def read_text_file(path: str | os.PathLike[str], limits: Limits = DEFAULT) -> bytes:
-    """The bytes of a text file, no more than the limit on text."""
+    """The bytes of a text file. Raises `LimitExceeded` where they exceed the limit on text."""
     with open_file(path) as file:
         data = file.read(limits.text_bytes + 1)
     require("text_bytes", len(data), limits.text_bytes, f"bytes of {Path(path).name}")

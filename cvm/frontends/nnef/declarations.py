@@ -1,7 +1,7 @@
-"""Declarations of operations: the standard library and the fragments of a document, and the rules they obey.
+"""Declarations of operations: the standard library, the fragments of a document, and the rules for both.
 
 Source: NNEF 1.0.1 section 3.3.2 (Declarations); chapter 4 for the standard library, in ``stdlib.nnef``; the current
-Khronos tools for what ``khronos.nnef`` adds.
+Khronos tools for the additions in ``khronos.nnef``.
 """
 
 from __future__ import annotations
@@ -48,19 +48,21 @@ def _read(name: str) -> Mapping[str, syntax.Fragment]:
 
 @lru_cache(maxsize=1)
 def standard_library() -> Mapping[str, syntax.Fragment]:
-    """The declarations of all operations of chapter 4, by name; the compound ones have a body."""
+    """The declarations of all operations of chapter 4, by name; compound operations have a body."""
     return MappingProxyType(_read("stdlib.nnef"))
 
 
 @lru_cache(maxsize=1)
 def khronos_library() -> Mapping[str, syntax.Fragment]:
-    """The standard library with what the dialect "khronos" adds to it: operations, and attributes with defaults."""
+    """The standard library with the additions of the dialect "khronos": operations, and attributes with defaults."""
     return MappingProxyType({**standard_library(), **_read("khronos.nnef")})
 
 
 @lru_cache(maxsize=1)
 def sections() -> Mapping[str, str]:
-    """The section of chapter 4 that each operation of `khronos_library` belongs to, e.g. "4.3.1", as the files say."""
+    """The section of chapter 4 that each operation of `khronos_library` belongs to, e.g. "4.3.1", from the library
+    files.
+    """
     found: dict[str, str] = {}
     for name in ("stdlib.nnef", "khronos.nnef"):
         section = "4.1"
@@ -73,21 +75,21 @@ def sections() -> Mapping[str, str]:
 
 
 def is_library(declaration: syntax.Fragment) -> bool:
-    """Whether a declaration is of one of the libraries, not of a document."""
+    """Whether a declaration belongs to one of the libraries, and not to a document."""
     name = declaration.name
     return khronos_library().get(name) is declaration or standard_library().get(name) is declaration
 
 
 def compound_operations() -> tuple[str, ...]:
-    """The operations of the libraries that can be expanded into others, in alphabetical order."""
+    """The operations of the libraries that can be expanded into other operations, in alphabetical order."""
     return tuple(sorted(name for name, declared in khronos_library().items() if declared.body is not None))
 
 
 def declare(fragments: Sequence[syntax.Fragment]) -> Mapping[str, syntax.Fragment]:
-    """The libraries and a document's own fragments together, each declaration checked and unique.
+    """The libraries together with a document's own fragments; each declaration is checked and unique.
 
-    A document may have a fragment of its own under a name that only the dialect "khronos" knows; it comes first. What
-    of the dialect a document uses, and whether it may, is told by `cvm.frontends.nnef.dialects`.
+    A document may have a fragment under a name that only the dialect "khronos" defines; then the fragment applies.
+    `cvm.frontends.nnef.dialects` decides which additions of the dialect a document uses, and whether it may use them.
     """
     declarations = dict(khronos_library())
     own: set[str] = set()
@@ -143,7 +145,7 @@ def _check_type(type_: Type, where: syntax.SyntaxNode) -> None:
 
 
 def check_declaration(fragment: syntax.Fragment) -> None:
-    """The criteria of a valid declaration; raises `Invalid` naming the one that is broken."""
+    """Check the criteria of a valid declaration. Raises `Invalid` with the one that is broken."""
     names: set[str] = set()
     attributes = False
     formals: tuple[syntax.Parameter | syntax.Result, ...] = (*fragment.parameters, *fragment.results)
@@ -191,7 +193,9 @@ def _check_default(parameter: syntax.Parameter) -> None:
 
 
 def _generic_default_matches(found: Type, formal: Type) -> bool:
-    """Whether a default fits a type with ``?``, which admits all primitive types. Invocations are checked later."""
+    """Whether a default value fits a type with ``?``, which accepts all primitive types.
+    Invocations are checked later.
+    """
     match formal, found:
         case Primitive("?") | TensorType("?"), Primitive():
             return True

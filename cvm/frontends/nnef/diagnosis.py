@@ -1,4 +1,4 @@
-"""What is told about an error, to a person and to a program: its kind, its rule, its position, and how it was reached.
+"""The report on an error, for people and for programs: its kind, its rule, its position, and the invocations before it.
 
 Source: the kinds are the causes of rejection of NNEF 1.0.1 chapter 6.
 """
@@ -27,20 +27,20 @@ PROVISIONAL_SECTIONS: Mapping[str, str] = MappingProxyType(
         "types": "3.3.2",
     }
 )
-"""Verdict classes and the sections of the provisional specification."""
+"""For each verdict class, the section of the provisional specification."""
 
 _WIDTH = 100
-"""Characters of a source line that an excerpt shows."""
+"""The most characters of a source line in an excerpt."""
 _TRACE = 8
-"""Invocations of fragments that a person is shown."""
+"""The most invocations of fragments that are shown to a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One error, with all that is known about it.
+    """One error, with everything that is known about it.
 
-    ``kind`` is the cause of rejection of chapter 6 and ``class_`` what it is more closely: for a semantic error one of
-    its four sub-kinds. ``excerpt`` is the source line with a caret below the position; ``trace`` are the invocations of
+    ``kind`` is the cause of rejection of chapter 6, and ``class_`` a narrower class: for a semantic error one of its
+    four sub-kinds. ``excerpt`` is the source line with a caret below the position; ``trace`` holds the invocations of
     fragments that led there, innermost first.
     """
 
@@ -73,7 +73,7 @@ class Diagnosis:
 
     @property
     def rule(self) -> str:
-        """The kind and the class of the error, and the section that has the rule."""
+        """The kind and the class of the error, and the section with the rule."""
         what = self.kind if self.kind == self.class_ else f"{self.kind}, {self.class_}"
         return f"{what}, section {self.section}" if self.section else what
 
@@ -93,7 +93,7 @@ class Diagnosis:
 
 
 def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, str] = SECTIONS) -> Diagnosis:
-    """All about one error; ``text`` is the contents of the file that the error is in."""
+    """The diagnosis of one error; ``text`` is the contents of the file with the error."""
     class_ = verdict_class(error)
     where = error.location
     kind: Kind = KINDS.get(class_, "other")
@@ -119,9 +119,9 @@ def diagnose(error: CvmError, text: str | None = None, sections: Mapping[str, st
 
 
 def _steps(error: CvmError) -> Iterator[str]:
-    """The invocations that led to an error; one that is repeated, as a recursion does, is a single step.
+    """The invocations that led to an error; a repeated invocation, as of a recursion, is listed once with a count.
 
-    An error in a definition that is not of the document is at the invocation of that, which need not be said twice.
+    An error inside of a library definition is reported at the invocation of that definition, which is not listed again.
     """
     trace, where = error.trace, error.location
     if trace and (trace[0].line, trace[0].column) == (where.line, where.column):
@@ -135,7 +135,7 @@ def _steps(error: CvmError) -> Iterator[str]:
 
 @contextmanager
 def explained(text: str, sections: Mapping[str, str] = SECTIONS) -> Iterator[None]:
-    """Give errors in a text a note (`BaseException.add_note`) with the rule, the excerpt and the invocations."""
+    """Add a note (`BaseException.add_note`) to errors in a text: the rule, the excerpt and the invocations."""
     try:
         yield
     except CvmError as error:
@@ -150,7 +150,7 @@ def explained(text: str, sections: Mapping[str, str] = SECTIONS) -> Iterator[Non
 
 
 def _section(error: CvmError, class_: str, sections: Mapping[str, str]) -> str | None:
-    """The section of the rule that an error cites: of the rule itself, of its operation, or of its class."""
+    """The section of the rule that an error cites: that of the rule, of the operation, or of the class."""
     if error.code in RULE_SECTIONS and error.location.op not in RULES:
         return RULE_SECTIONS[error.code]
     if class_ in ("argument-validity", "shapes") and error.location.op in RULES:
@@ -159,7 +159,7 @@ def _section(error: CvmError, class_: str, sections: Mapping[str, str]) -> str |
 
 
 def excerpt(text: str, line: int, column: int) -> str | None:
-    """A line of a text, numbered, and a caret below one of its columns; a long line is cut around it."""
+    """A line of a text with its number, and a caret below one of its columns; a long line is shortened around it."""
     begin = 0
     for _ in range(line - 1):
         begin = text.find("\n", begin) + 1

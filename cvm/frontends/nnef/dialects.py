@@ -1,8 +1,8 @@
-"""Dialects: what a document needs beyond NNEF 1.0.1, and whether it may.
+"""Dialects: what a document needs beyond NNEF 1.0.1, and whether it may use it.
 
-The dialect "khronos" is what the current tools of Khronos read and write: operations and attributes of
-``khronos.nnef``, two quantisation algorithms, four item types of tensor files. It contains 1.0.1, so a document is
-checked with the declarations of both; the rule of this module is that 1.0.1 admits none of the additions.
+The dialect "khronos" is what the current Khronos tools read and write: operations and attributes of ``khronos.nnef``,
+two quantisation algorithms, four item types of tensor files. It contains 1.0.1, so a document is checked against the
+declarations of both; this module then refuses every addition where only 1.0.1 is allowed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LEAVES = (syntax.Identifier, syntax.Literal, PlainArray)
 def required_dialect(document: syntax.Document, allowed: Dialect = "auto") -> NeededDialect:
     """The dialect that a document is written in.
 
-    Raises `Invalid` where ``allowed`` does not admit it: an addition under "1.0.1", or, under "khronos", a fragment
-    with the name of an operation that the dialect has.
+    Raises `Invalid` where ``allowed`` excludes it: an addition under "1.0.1", or, under "khronos", a fragment with the
+    name of an operation of the dialect.
     """
     if allowed == "khronos":
         for fragment in document.fragments:
@@ -43,7 +43,7 @@ def required_dialect(document: syntax.Document, allowed: Dialect = "auto") -> Ne
 
 
 def additions(document: syntax.Document) -> Iterator[tuple[syntax.SyntaxNode, str]]:
-    """Each use of the dialect "khronos" in the text: the invocation or the argument, and what it is called."""
+    """Each use of the dialect "khronos" in the text: the invocation or the argument, and its name for messages."""
     standard, khronos = standard_library(), khronos_library()
     own = {fragment.name for fragment in document.fragments}
     for invocation in _invocations(document):
@@ -61,7 +61,7 @@ def additions(document: syntax.Document) -> Iterator[tuple[syntax.SyntaxNode, st
 
 
 def _invocations(document: syntax.Document) -> Iterator[syntax.Invocation]:
-    """All invocations in the order of the text, those of fragments first."""
+    """All invocations in the order of the text, with those in fragments first."""
     bodies = [*(fragment.body or () for fragment in document.fragments), document.graph.body]
     for body in bodies:
         for assignment in body:
@@ -106,9 +106,10 @@ def _present(nodes: Iterable[syntax.Expression | None]) -> list[syntax.Expressio
 def standard_form(
     declaration: syntax.Fragment, arguments: Mapping[str, Value], shapes: Results | tuple[Any, ...]
 ) -> tuple[syntax.Fragment, Mapping[str, Value]]:
-    """The same operation as one of 1.0.1, where it is one: further attributes at their defaults, or any reshape.
+    """The same operation in terms of 1.0.1 where that is possible: with additional attributes at their defaults, or a
+    reshape.
 
-    ``shapes`` are those of the results. An operation that 1.0.1 cannot say is given back as it is.
+    ``shapes`` holds the shapes of the results. An operation that 1.0.1 cannot express is returned unchanged.
     """
     standard = standard_library().get(declaration.name)
     if standard is None or standard is declaration:

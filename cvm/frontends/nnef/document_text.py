@@ -1,7 +1,7 @@
-"""Documents from graphs: NNEF 1.0.1 section 3.2.1, flat, every argument written out.
+"""Documents from graphs: flat text as in NNEF 1.0.1 section 3.2.1, with every argument written.
 
-The text is made from the declarations of operations: they say which results are arrays, which attributes are tuples,
-and what a literal stands for.
+The text follows the declarations of operations, which say which results are arrays, which attributes are tuples, and
+what a literal stands for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["document_text"]
 
 
 def document_text(graph: QuantizedGraph) -> str:
-    """The document of a graph, tensors in order. Raises `Unsupported` for an operation that NNEF does not have."""
+    """The document of a graph, with tensors in order. Raises `Unsupported` for an operation that NNEF does not have."""
     return _Writer(graph).text()
 
 
@@ -63,7 +63,7 @@ class _Writer:
         return f"{head}({shape}, value = [{', '.join(self._contents(tensor))}])"
 
     def _contents(self, tensor: GraphTensor) -> Iterator[str]:
-        """The values of a constant, one where all are equal and stored once."""
+        """The values of a constant, or a single value where all are equal."""
         data = tensor.data
         if data is None:
             raise invalid("writer.tensor", "a constant has no contents").at(tensor=tensor.name)
@@ -100,7 +100,7 @@ class _Writer:
         return f"{_results(fragment, outputs)} = {operation.name}{generic}({', '.join(arguments)})"
 
     def _operand(self, operand: Operand, type_: Type) -> str:
-        """A tensor, a literal of the data-type that the parameter has, or an array of them."""
+        """The text of an operand: a tensor, a literal of the parameter's data type, or an array of these."""
         match operand, type_:
             case str(), _:
                 return operand
@@ -140,9 +140,9 @@ def _string(value: str) -> str:
 
 
 def _declared(operation: GraphOperation) -> syntax.Fragment:
-    """The declaration of NNEF that has just the parameters of an operation, but for those that only graphs have.
+    """The NNEF declaration whose parameters are those of an operation, apart from parameters that only graphs have.
 
-    These must have their default values, which are what NNEF means.
+    Parameters that only graphs have must have their default values, which express the meaning of NNEF.
     """
     found = [
         library[operation.name] for library in (standard_library(), khronos_library()) if operation.name in library
@@ -158,7 +158,7 @@ def _declared(operation: GraphOperation) -> syntax.Fragment:
 
 
 def _results(declaration: syntax.Fragment, outputs: list[str]) -> str:
-    """The left side of an assignment: results in a row, of which one may be an array of all that the others leave."""
+    """The left-hand side of an assignment: results in a row, of which one may be an array of all remaining names."""
     singles = sum(not isinstance(result.type, ArrayType) for result in declaration.results)
     parts: list[str] = []
     for result in declaration.results:

@@ -1,7 +1,7 @@
-"""Exact numbers of compile-time expressions: from decimal text, through operators, back to decimal text.
+"""Exact numbers of compile-time expressions: parsing, arithmetic and printing.
 
-Integers are unbounded Python integers and scalars are fractions, both held to `NUMBER_BITS`; every operation estimates
-the size of its result before computing it.
+Integers are unbounded Python integers and scalars are fractions, both limited to `NUMBER_BITS`; every operation
+estimates the size of its result before it computes it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from cvm.quantization.roots import exact_root
 __all__ = ["NUMBER_BITS", "arithmetic", "decimal_text", "is_decimal", "number_text", "parse_number"]
 
 NUMBER_BITS = 4096
-"""Bits of an integer, and of a scalar's numerator and denominator: all of float64 and far beyond it."""
+"""The most bits of an integer, and of a scalar's numerator and denominator: float64 needs far fewer."""
 
-_DIGITS = 1200  # decimal digits, or powers of ten, that stay below NUMBER_BITS
+_DIGITS = 1200  # decimal digits, or powers of ten, that surely fit NUMBER_BITS
 
 
 def parse_number(text: str, at: Placed | None = None) -> int | Fraction:
-    """The value of a numeric literal, exact; an integer unless it has a point or an exponent (section 3.3.1)."""
+    """The exact value of a numeric literal: an integer, or a scalar if it has a point or an
+    exponent (section 3.3.1).
+    """
     mantissa, _, exponent = text.replace("E", "e").partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")
@@ -65,7 +67,7 @@ def _power(x: int | Fraction, y: int | Fraction, at: Placed | None) -> int | Fra
     degree = y.denominator
     if degree != 1 and x not in (0, 1):
         if x < 0:
-            raise invalid("argument-validity.power", "a fractional power of a negative number", at)
+            raise invalid("argument-validity.power", "a negative number has no fractional power", at)
         roots = exact_root(x.numerator, degree), exact_root(x.denominator, degree)
         if roots[0] is None or roots[1] is None:
             message = f"{x} ^ ({y}) is not rational; compile-time numbers are exact"
@@ -102,7 +104,7 @@ def arithmetic(symbol: str, x: int | Fraction, y: int | Fraction, at: Placed | N
 
 
 def decimal_text(value: Fraction) -> str | None:
-    """The scalar literal of a fraction, sign included; None if it has no finite decimal expansion."""
+    """The scalar literal of a fraction, with its sign; None if it has no finite decimal expansion."""
     twos = fives = 0
     rest = value.denominator
     while rest % 2 == 0:
@@ -126,7 +128,7 @@ def decimal_text(value: Fraction) -> str | None:
 
 
 def is_decimal(value: Fraction) -> bool:
-    """Whether a fraction has a literal of reasonable length."""
+    """Whether a fraction has a decimal literal of reasonable length."""
     denominator = value.denominator
     for prime in (2, 5):
         while denominator % prime == 0:
@@ -135,7 +137,7 @@ def is_decimal(value: Fraction) -> bool:
 
 
 def number_text(value: Fraction) -> str:
-    """A compile-time expression of a fraction: its literal, or a quotient of two."""
+    """A compile-time expression for a fraction: its literal, or a quotient of two literals."""
     if is_decimal(value):
         return decimal_text(value) or ""
     return f"{value.numerator}.0 / {value.denominator}.0"

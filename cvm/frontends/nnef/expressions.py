@@ -1,8 +1,8 @@
 """Evaluation of expressions: NNEF 1.0.1 section 3.3.3.
 
-Types have been checked before (`cvm.frontends.nnef.inference`); what remains here are values: indices, lengths,
-divisions and casts of strings. Numbers are exact. What expressions multiply - items of arrays, characters, steps of
-loops - is counted against the limits before it is made.
+Types have been checked before (`cvm.frontends.nnef.inference`); this module checks values: indices, lengths, divisions
+and casts of strings. Numbers are exact. Everything that expressions can multiply - elements of arrays, characters,
+steps of loops - is counted against the limits before it is made.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from cvm.limits import DEFAULT, Limits
 __all__ = ["PADDED_SHAPE_OF", "Environment", "Evaluator", "Operations"]
 
 PADDED_SHAPE_OF = "shape_of at least two extents"
-"""The built-in function ``shape_of`` of the provisional specification; no text has it under this name."""
+"""The built-in function ``shape_of`` of the provisional specification; a document cannot contain this name."""
 
-_MAX_DEPTH = 240  # expressions under evaluation at one time, over all fragments; two frames of Python's stack each
-_STEPS_PER_ITEM = 16  # evaluation steps in fragments and loops, per item that the expansion limit admits
+_MAX_DEPTH = 240  # expressions under evaluation at a time, at most; each takes two frames of Python's stack
+_STEPS_PER_ITEM = 16  # the most evaluation steps in fragments and loops, per item that the expansion limit admits
 
 
 class Environment:
-    """The names that an expression may use, and what ``?`` stands for."""
+    """The names that an expression may use, and the data type that ``?`` stands for."""
 
     __slots__ = ("body", "generic", "names", "repeated")
 
@@ -50,36 +50,36 @@ class Environment:
         self.repeated = repeated
         """Whether this is the inside of a fragment or loop, where text is evaluated more than once."""
         self.body = body or object()
-        """Stands for one expansion of a body; the loops in it share it."""
+        """The identity of one expansion of a body; the loops in the body share it."""
 
 
 class Operations(Protocol):
-    """What an evaluator does with the operations that it meets."""
+    """The operations that an evaluator invokes."""
 
     def invoke(self, node: syntax.Invocation, environment: Environment, lengths: tuple[int | None, ...]) -> Value:
-        """Invoke an operation as it is written; ``lengths`` are those of the array results, where known."""
+        """Invoke an operation as written; ``lengths`` holds the lengths of array results, where known."""
         ...
 
     def apply(self, name: str, operands: tuple[Value, ...], node: syntax.SyntaxNode) -> Value:
-        """Apply an operation that an operator stands for."""
+        """Apply the operation that an operator stands for."""
         ...
 
 
 class Evaluator:
-    """Evaluates expressions; every method is one step of the walk, so a level of nesting costs one call."""
+    """Evaluates expressions. Each method is one step of the walk, so a level of nesting costs one call."""
 
     def __init__(self, operations: Operations, limits: Limits = DEFAULT) -> None:
         self._operations = operations
         self._limits = limits
         self._depth = 0
         self._steps = limits.expansion * _STEPS_PER_ITEM
-        self._body: object = None  # the one in which an expression was evaluated last
-        self._error: CvmError | None = None  # the one that an inner invocation has seen
+        self._body: object = None  # the body of the expression that was evaluated last
+        self._error: CvmError | None = None  # the last error that an inner invocation passed on
 
     def evaluate(
         self, node: syntax.Expression, environment: Environment, lengths: tuple[int | None, ...] = ()
     ) -> Value:
-        """The value of an expression; ``lengths`` are passed on to an invocation in tail position."""
+        """The value of an expression; ``lengths`` is passed on to an invocation in tail position."""
         if type(node) is syntax.Literal or type(node) is PlainArray:
             return node.value
         if self._depth >= _MAX_DEPTH:
@@ -160,7 +160,7 @@ class Evaluator:
         return arithmetic(symbol, left, right, node)
 
     def _sequence(self, symbol: str, left: Array | str, right: Value, node: syntax.Expression) -> Value:
-        """An operator whose left side is an array or a string."""
+        """The value of an operator whose left operand is an array or a string."""
         size = len(left) if isinstance(left, str) else max(leaves(left), len(left))
         match symbol, left, right:
             case "+", Array(), Array():
@@ -171,9 +171,13 @@ class Evaluator:
                 return left + right
             case "*", _, int(times):
                 if times < 0:
-                    raise invalid("argument-validity.repetition", f"{times} repetitions", node)
+                    raise invalid(
+                        "argument-validity.repetition",
+                        f"the number of repetitions must not be negative, found {times}",
+                        node,
+                    )
                 self._count(size * times, node, "an array" if isinstance(left, Array) else "a string")
-                times = times if left else 0  # Python multiplies nothing by less than 2^63 only
+                times = times if left else 0  # Python cannot multiply even an empty sequence by 2^63 or more
                 return Array(tuple(left) * times) if isinstance(left, Array) else left * times
             case "in", _, Array():
                 return left in right
@@ -248,7 +252,8 @@ class Evaluator:
         except CvmError as error:
             here = (error.location.line, error.location.column) == (node.line, node.column)
             if self._body is not environment.body and (self._error is error or not here):
-                error.trace = (*error.trace, location_of(node, node.name))  # found in the fragment that is invoked here
+                # The error occurred in the fragment that is invoked here.
+                error.trace = (*error.trace, location_of(node, node.name))
             self._body, self._error = environment.body, error
             raise
         self._body = environment.body
@@ -264,7 +269,7 @@ def _shape_of(value: Value, node: syntax.Builtin) -> tuple[int, ...]:
 
 
 def _is_written(node: syntax.Expression) -> bool:
-    """Whether a value is written out in the text, whose size has its own limit."""
+    """Whether a value is written literally in the text, whose size has its own limit."""
     if isinstance(node, syntax.Unary):
         node = node.operand
     if isinstance(node, syntax.ArrayExpression | syntax.TupleExpression):

@@ -1,7 +1,7 @@
-"""How this front end words its errors.
+"""Construction of the errors of this front end.
 
 The code of an error is ``nnef.<class>.<rule>``; the class is one of the verdict classes below, each of which belongs
-to a section of NNEF 1.0.1 and to one of the kinds of chapter 6. Sections of argument rules are those of their
+to a section of NNEF 1.0.1 and to one of the kinds of chapter 6. Rules about arguments belong to the sections of their
 operations.
 """
 
@@ -46,7 +46,7 @@ SECTIONS = MappingProxyType(
         "quantization": "5.3",
     }
 )
-"""Verdict classes and the section of NNEF 1.0.1 that each belongs to."""
+"""For each verdict class, the section of NNEF 1.0.1 that it belongs to."""
 
 Kind = Literal["syntax", "semantic", "argument", "data", "limit", "unsupported", "other"]
 
@@ -66,10 +66,12 @@ KINDS: MappingProxyType[str, Kind] = MappingProxyType(
         "quantization": "data",
     }
 )
-"""The four causes of rejection of chapter 6, by verdict class; the four classes of "semantic" are its sub-kinds."""
+"""For each verdict class, one of the four causes of rejection of chapter 6; "semantic" has four
+classes as sub-kinds.
+"""
 
 MAX_ERRORS = 20
-"""Independent errors of one document that are reported together."""
+"""The most independent errors of one document that are reported together."""
 
 _EXPRESSIONS = {
     "types": (
@@ -89,11 +91,11 @@ RULE_SECTIONS = MappingProxyType(
     {f"nnef.{name}.{rule}": "3.3.3" for name, rules in _EXPRESSIONS.items() for rule in rules}
     | {"nnef.shapes.count": "3.3.2"}
 )
-"""The sections of the rules that are not in the section of their class, by code."""
+"""The sections of rules that differ from the section of their class, by code."""
 
 
 class Placed(Protocol):
-    """Anything with a line and a column: a token or a node of the syntax tree."""
+    """An object with a line and a column: a token, or a node of the syntax tree."""
 
     @property
     def line(self) -> int | None: ...
@@ -102,14 +104,14 @@ class Placed(Protocol):
 
 
 def location_of(at: Placed | None, op: str | None = None, tensor: str | None = None) -> Location:
-    """The location of a node; the file is filled in by whoever knows it."""
+    """The location of a node; the caller that knows the file fills it in."""
     if at is None:
         return Location(op=op, tensor=tensor)
     return Location(line=at.line, column=at.column, op=op, tensor=tensor)
 
 
 def malformed(rule: str, message: str, at: Placed | None = None, expected: Sequence[str] = ()) -> Malformed:
-    """A `Malformed` error with code ``nnef.<rule>``; ``expected`` is what could have stood there."""
+    """A `Malformed` error with code ``nnef.<rule>``; ``expected`` lists what the grammar admits at this position."""
     error = Malformed(f"nnef.{rule}", message, location_of(at))
     error.expected = tuple(expected)
     return error
@@ -131,7 +133,7 @@ def too_large(limit: str, message: str, at: Placed | None = None) -> LimitExceed
 
 
 def collected(errors: Sequence[CvmError]) -> CvmError:
-    """Independent errors as one: the first, which knows the others."""
+    """Several independent errors as one: the first error, which carries the others."""
     first, *others = errors
     first.others = tuple(others)
     return first
@@ -149,9 +151,9 @@ def verdict_class(error: CvmError) -> str:
 
 @contextmanager
 def exhaustion(file: str) -> Iterator[None]:
-    """Turn what the machine may run out of into errors of cvm, and name the file in every error that names none.
+    """Convert the exhaustion of memory or stack to errors of cvm, and name the file in every error that names none.
 
-    All sizes are checked before; this is for machines smaller than the limits, and callers deep in their own stack.
+    All sizes are checked before; this is for machines smaller than the limits, and for callers deep in their own stack.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """Flattening: from a checked document to its operations with concrete arguments.
 
-Source: NNEF 1.0.1 chapter 6. Fragments of the document are expanded, operations of chapter 4 and custom operations are
-kept whole, but for the compound operations that the caller names. Shapes are propagated on the way, since ``shape_of``
-may ask for them. Operations of the dialect "khronos" that 1.0.1 can say are made operations of 1.0.1.
+Source: NNEF 1.0.1 chapter 6. Fragments of the document are expanded; operations of chapter 4 and custom operations stay
+whole, except the compound operations that the caller names. Shapes are inferred on the way, since ``shape_of`` may need
+them. Operations of the dialect "khronos" that 1.0.1 can express become operations of 1.0.1.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def flatten_document(
 ) -> FlatGraph:
     """The flat form of a document that `cvm.frontends.nnef.checker.check_document` has accepted.
 
-    The compound operations named in ``lower`` are expanded by their definitions, wherever they occur; their lines and
-    columns are those of the invocation in the document. So are those of the fragments named in ``supplied``, which are
-    among the ``declarations`` and not of the document. Raises `Invalid` for arguments and shapes, and for a name in
-    ``lower`` that is not a compound operation; `LimitExceeded` for expansions, `Unsupported` where the shape of a
-    custom operation's result is asked for.
+    Compound operations named in ``lower`` are expanded by their definitions, wherever they occur; their lines and
+    columns are those of the invocation in the document. The same holds for fragments named in ``supplied``, which are
+    among the ``declarations`` but not in the document. Raises `Invalid` for arguments and shapes, and for a name in
+    ``lower`` that is not a compound operation; `LimitExceeded` for expansions; `Unsupported` where an expression needs
+    the shape of a custom operation's result.
     """
     for name in lower:
         if name not in compound_operations():
@@ -63,7 +63,7 @@ class _Flattener:
         self._lower = lower
         self._supplied = supplied
         self._site: syntax.Invocation | None = None
-        """The invocation in the document, while a definition that is not of the document is expanded."""
+        """The invocation in the document, while a definition from outside of the document is expanded; else None."""
         self._limits = limits
         self._evaluator = Evaluator(self, limits)
         self._operations: list[FlatOperation] = []
@@ -133,7 +133,7 @@ class _Flattener:
     ) -> Value:
         """Expand a definition of a library, with the declarations that are in force there.
 
-        Positions in it mean nothing to the document.
+        Its lines and columns do not refer to the document, so errors are located at the invocation.
         """
         outer = self._declarations, self._site
         self._declarations, self._site = declarations, self._site or node
@@ -180,7 +180,9 @@ class _Flattener:
         return results[0] if len(results) == 1 else results
 
     def _unpack(self, assignment: syntax.Assignment, value: Value, names: dict[str, Value]) -> None:
-        """Assign the items of a value to the identifiers on the left, which has its structure (section 3.3.2)."""
+        """Assign the items of a value to the identifiers on the left-hand side, which has the same structure (section
+        3.3.2).
+        """
         pending: list[tuple[syntax.Expression, Value]] = [(assignment.target, value)]
         while pending:
             target, part = pending.pop()
@@ -192,7 +194,7 @@ class _Flattener:
             if len(target.items) != len(part):
                 source = assignment.value
                 op = source.name if isinstance(source, syntax.Invocation) else None
-                message = f"{len(part)} values for {len(target.items)} identifiers"
+                message = f"{len(part)} values cannot be assigned to {len(target.items)} identifiers"
                 raise invalid("shapes.count", message, target, op)
             pending.extend(zip(target.items, part, strict=True))
 
@@ -235,7 +237,7 @@ class _Flattener:
     def _shapes(
         self, declaration: syntax.Fragment, arguments: Mapping[str, Value], lengths: tuple[int | None, ...]
     ) -> Results | tuple[list[None] | None, ...]:
-        """Shapes of the results; None where they are not known because of a custom operation."""
+        """The shapes of the results; None where a custom operation makes them unknown."""
         shapes: dict[str, Any] = {}
         attributes: dict[str, Any] = {}
         known = is_library(declaration)
@@ -260,7 +262,7 @@ class _Flattener:
         return tuple(unknown)
 
     def _check_label(self, arguments: Mapping[str, Value], generic: DataType | None, node: syntax.SyntaxNode) -> None:
-        """Section 4.1.3: variables of one label, letter case aside, share their data and must have one shape."""
+        """Section 4.1.3: variables with one label, in any letter case, share their data and must have one shape."""
         path = label_path(str(arguments["label"])) or ()
         key = "/".join(path).lower()
         found = concrete(arguments["shape"]), generic or "scalar"
@@ -269,7 +271,7 @@ class _Flattener:
             raise invalid("argument-validity.label", message, node, "variable")
 
     def _check_update(self, variable: Value, node: syntax.SyntaxNode) -> None:
-        """Section 4.8: a variable, and nothing else, is updated at most once in a cycle."""
+        """Section 4.8: only a variable can be updated, and at most once in a cycle."""
         if not isinstance(variable, FlatTensor) or variable.operation != "variable":
             raise invalid("argument-validity.variable", "only a variable can be updated", node, "update")
         if variable in self._updated:
@@ -278,7 +280,9 @@ class _Flattener:
         self._updated.add(variable)
 
     def _export(self, name: str, value: Value, at: syntax.SyntaxNode) -> FlatTensor:
-        """The tensor of an identifier of the graph: the value itself, a copy of a named one, or a constant."""
+        """The tensor of an identifier of the graph: the value itself, a copy of a tensor that has a name, or a
+        constant.
+        """
         if isinstance(value, FlatTensor) and not value.name:
             value.name = name
             self._exported[name] = value
@@ -296,7 +300,7 @@ class _Flattener:
         return tensor
 
     def _check_external(self, name: str, tensor: FlatTensor, parameters: set[str], at: syntax.SyntaxNode) -> None:
-        """Section 3.3.2: graph parameters and external tensors are one and the same."""
+        """Section 3.3.2: the graph parameters must be exactly the external tensors."""
         external = tensor.operation == "external"
         if external == (name in parameters):
             return
@@ -322,7 +326,7 @@ def _identifiers(target: syntax.Expression) -> list[str]:
 
 
 def _lengths(target: syntax.Expression) -> tuple[int | None, ...]:
-    """How many tensors the left side expects of each result."""
+    """The number of tensors that the left-hand side expects of each result, None for a result that is not an array."""
     items = target.items if isinstance(target, syntax.TupleExpression) else (target,)
     return tuple(len(item.items) if isinstance(item, syntax.ArrayExpression) else None for item in items)
 

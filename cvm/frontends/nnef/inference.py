@@ -1,6 +1,6 @@
 """Types of expressions: NNEF 1.0.1 sections 3.3.1 (types), 3.3.2 (invocations) and 3.3.3 (expressions).
 
-Everything here is static; a fragment is checked once, whether it is invoked or not, with ``?`` standing for itself.
+The check is static; a fragment is checked once, whether it is invoked or not, with ``?`` as a type of its own.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ __all__ = ["CURRENT", "OPERATORS", "Inference", "Language", "Tainted", "bind_arg
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """What an edition of NNEF admits, where the editions differ."""
+    """The rules in which editions of NNEF differ."""
 
     graph_only: Collection[str]
-    """Operations that a fragment must not use."""
+    """The operations that a fragment must not use."""
     mixed_tuples: bool = False
-    """Whether a tuple may hold tensors and attributes."""
+    """Whether a tuple may hold both tensors and attributes."""
     chaining: bool = False
-    """Whether more than a single tensor may be passed from one invocation to another."""
+    """Whether an invocation may pass on more than a single tensor to another one."""
 
 
 CURRENT = Language(graph_only=("external", "variable", "update"))
-"""NNEF 1.0.1, section 3.3.2."""
+"""The rules of NNEF 1.0.1, section 3.3.2."""
 
 
 class Tainted(Exception):
-    """An expression depends on something that is wrong and has been reported already."""
+    """Raised where an expression depends on something wrong that has been reported already."""
 
 
 _SCALARS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "^": "pow"}
@@ -65,7 +65,7 @@ OPERATORS: Mapping[str, tuple[str, DataType, DataType]] = MappingProxyType(
     | {symbol: (name, "scalar", "logical") for symbol, name in _COMPARISONS.items()}
     | {symbol: (name, "logical", "logical") for symbol, name in _LOGICALS.items()}
 )
-"""Binary operators on tensors: the operation, the data-type it takes, the one it gives (section 3.3.3, table 1)."""
+"""Binary operators on tensors: the operation, the data type that it takes, and the one it gives (3.3.3, table 1)."""
 
 _CASTS: Mapping[str, Type] = MappingProxyType(
     {"integer": INTEGER, "scalar": SCALAR, "logical": LOGICAL, "string": STRING}
@@ -75,7 +75,7 @@ _CASTS: Mapping[str, Type] = MappingProxyType(
 def bind_arguments(
     declaration: syntax.Fragment, invocation: syntax.Invocation
 ) -> tuple[tuple[syntax.Parameter, syntax.Expression | None], ...]:
-    """Each formal parameter with its argument, None where the default value is taken (section 3.3.2, Invocations)."""
+    """Each formal parameter with its argument, None where the default value applies (section 3.3.2, Invocations)."""
     parameters = declaration.parameters
     name = invocation.name
     if len(invocation.arguments) > len(parameters):
@@ -109,8 +109,8 @@ def bind_arguments(
 class Inference:
     """Types of the expressions of one body; ``names`` maps each visible identifier to its type.
 
-    The type is None where the definition of an identifier is wrong, and ``broken`` are the fragments whose declaration
-    is: what depends on them raises `Tainted`, so that no error is reported twice.
+    The type is None where the definition of an identifier is wrong; ``broken`` holds the fragments whose declaration is
+    wrong. What depends on either raises `Tainted`, so that no error is reported twice.
     """
 
     def __init__(
@@ -131,7 +131,8 @@ class Inference:
     def infer(self, node: syntax.Expression, tail: bool = False) -> Type:
         """The type of an expression.
 
-        Only in ``tail`` position, where the value is assigned as it is, may an invocation give anything but one tensor.
+        An invocation may give something other than a single tensor only in ``tail`` position, where it is assigned
+        directly.
         """
         rule: Callable[[Inference, Any, bool], Type] = _RULES[type(node)]
         return rule(self, node, tail)
@@ -155,7 +156,9 @@ class Inference:
             found = self.infer(child)
             common = found if item is None else common_type(item, found)
             if common is None:
-                raise invalid("types.array-items", f"array items of types {item} and {found}", child)
+                raise invalid(
+                    "types.array-items", f"the items of an array must have one type, found {item} and {found}", child
+                )
             item = common
         return ArrayType(item)
 
@@ -227,7 +230,7 @@ class Inference:
                 raise invalid("types.tuple-subscript", "a tuple subscript must be an integer literal", node.index)
             index = int(node.index.value)
             if index >= len(sequence.items):
-                message = f"subscript {index} of a tuple of {len(sequence.items)}"
+                message = f"subscript {index} is outside of a tuple of {len(sequence.items)} items"
                 raise invalid("argument-validity.subscript", message, node.index)
             return sequence.items[index]
         self._integer(node.index)
@@ -295,17 +298,17 @@ class Inference:
     def bind(
         self, node: syntax.Invocation, declaration: syntax.Fragment
     ) -> tuple[tuple[syntax.Parameter, syntax.Expression | None], ...]:
-        """Each formal parameter with its argument; editions may differ."""
+        """Each formal parameter with its argument. Editions may override this."""
         return bind_arguments(declaration, node)
 
     def specialise(
         self, node: syntax.Invocation, declaration: syntax.Fragment, types: Mapping[str, Type | None]
     ) -> syntax.Fragment:
-        """The declaration that an invocation with arguments of these types refers to; editions may differ."""
+        """The declaration that an invocation with arguments of these types refers to. Editions may override this."""
         return declaration
 
     def declared(self, type_: Type, found: Type) -> Type:
-        """The type of a declared result to which a value is assigned; editions may differ."""
+        """The type of a declared result that gets a value of type ``found``. Editions may override this."""
         return type_
 
     def must_be_unpacked(self, type_: Type) -> bool:
@@ -317,7 +320,7 @@ class Inference:
     def _generic(
         self, node: syntax.Invocation, declaration: syntax.Fragment, types: Mapping[str, Type | None]
     ) -> DataType | None:
-        """What ``?`` stands for in one invocation; None when the operation is not generic."""
+        """The data type that ``?`` stands for in one invocation; None where the operation is not generic."""
         if not declaration.generic:
             if node.generic is not None:
                 raise invalid("invocation.generic", f"{node.name} is not generic", node, node.name)
@@ -340,7 +343,7 @@ class Inference:
 
 
 def _tensor_like(type_: Type) -> bool:
-    """Whether a type is a tensor or can be cast to one, so that a tuple may mix it with tensors."""
+    """Whether a type is a tensor or can be cast to one, so that a tuple may hold it together with tensors."""
     return isinstance(type_, TensorType | Primitive)
 
 
@@ -351,7 +354,7 @@ def _membership(item: Type, array: Type) -> Type | None:
 
 
 def _binary(symbol: str, left: Type, right: Type) -> Type | None:
-    """The type of ``left symbol right``, None where the operator does not apply."""
+    """The type of ``left symbol right``; None where the operator does not apply."""
     _, takes, gives = OPERATORS[symbol]
     match left, right:
         case (TensorType(), (TensorType() | Primitive())) | (Primitive(), TensorType()):

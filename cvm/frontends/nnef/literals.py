@@ -1,12 +1,12 @@
 """Arrays of plain numbers, read as one token.
 
-A weight tensor that is written out in a document has a million literals, and to a parser that has an entry, a
-reduction and a node for each of them most of the time goes there. `PLAIN_ARRAY` is a pattern for arrays whose items are
-numbers, or tuples of numbers, and for nothing else; `plain_array` makes the node of such an array from its text.
+A weight tensor that is written in a document has a million literals. A parser that makes a token, a reduction and a
+node for each of them spends most of its time there. `PLAIN_ARRAY` is a pattern for arrays whose items are numbers, or
+tuples of numbers, and nothing else; `plain_array` makes the node of such an array from its text.
 
-How a grammar uses it: one terminal with the text of the pattern and a priority above ``"["``, one more alternative
-wherever an array literal may stand, one method that calls `plain_array` with the token. An array with anything else in
-it - a name, an operator, a mistake - does not match, and is parsed and complained about item by item as ever.
+A grammar uses it as one terminal with the text of the pattern and a priority above ``"["``, one more alternative
+wherever an array literal may stand, and one method that calls `plain_array` with the token. An array with anything else
+in it - a name, an operator, a mistake - does not match; it is parsed, and refused, item by item.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _NUMBER = r"[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
 _ITEM = rf"(?:-{_SPACE})?+{_NUMBER}{_SPACE}"
 _TUPLE = rf"\({_SPACE}{_ITEM}(?:,{_SPACE}{_ITEM})++\){_SPACE}"
 PLAIN_ARRAY = rf"\[{_SPACE}(?:{_ITEM}(?:,{_SPACE}{_ITEM})*+|{_TUPLE}(?:,{_SPACE}{_TUPLE})*+)\]"
-"""An array literal of numbers or of tuples of numbers, white space and comments included.
+"""An array literal of numbers or of tuples of numbers, with white space and comments.
 
-Every loop is possessive: a text that does not match is given up in one pass, without positions to go back to. Neither a
-match nor its first character tells anything about the context; the caller must be where an expression may begin.
+Every loop is possessive: matching fails in a single pass, without backtracking. Neither a match nor its first character
+depends on the context, so the caller must be at a position where an expression may begin.
 """
 
 _TOKEN = re.compile(rf"#[^\n\f]*+|{_NUMBER}|[-()\n]")
 _COMMENT = re.compile(r"#[^\n\f]*+")
 _BLANKS = re.compile(r"[ \t\r\n\f\v\[\]]++")
-_LONG = 1000  # digits of an integer that is converted without further checks
+_LONG = 1000  # the most digits of an integer that is converted without further checks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,9 +50,9 @@ class PlainArray(syntax.ArrayExpression):
 def plain_array(text: str, line: int, column: int) -> syntax.ArrayExpression:
     """The node of an array that matches `PLAIN_ARRAY` and begins at a position of the document.
 
-    A `PlainArray` where all items are of one type, which is all that a valid document has; an ordinary array with a
-    node for each item otherwise, so that whoever refuses it can say which item is wrong. Raises `LimitExceeded` with
-    the position of a number that is too large.
+    It is a `PlainArray` where all items have one type, as in every valid document; otherwise an ordinary array with a
+    node for each item, so that an error can name the item. Raises `LimitExceeded` with the position of a number that is
+    too large.
     """
     plain = _COMMENT.sub(" ", text) if "#" in text else text
     if "(" in plain:
@@ -74,7 +74,9 @@ def _integers(numbers: list[str]) -> list[int]:
 
 
 def _scalars(numbers: list[str]) -> list[Fraction]:
-    """The values of scalars. Raises `ValueError` where one is an integer or too large, to be told with its position."""
+    """The values of scalars. Raises `ValueError` where one is an integer or too large; the caller then finds its
+    position.
+    """
     known: dict[str, Fraction] = {}
     for number in set(numbers):
         value = parse_number(number.removeprefix("-"))
@@ -109,7 +111,7 @@ def _value(node: syntax.Expression) -> int | Fraction:
 
 
 def _positioned(text: str, line: int, column: int) -> syntax.ArrayExpression:
-    """The array with a node for every item, at its position."""
+    """The array with a node for every item, with its position."""
     items: list[syntax.Expression] = []
     row: list[syntax.Expression] | None = None
     begin = 1 - column  # the offset of the first character of the line

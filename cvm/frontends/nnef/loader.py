@@ -1,7 +1,7 @@
-"""From a container to a `QuantizedGraph`: the parts of this front end put together.
+"""From a container to a `QuantizedGraph`: the composition of the parts of this front end.
 
-Source: NNEF 1.0.1 chapters 5 to 7. A quantiser of the quantization file is the one of the computation; what a tensor
-file stores is decoded by the file's own parameters first (section 7.1).
+Source: NNEF 1.0.1 chapters 5 to 7. The quantization file defines the quantiser of a computation; the contents of a
+tensor file are first decoded by the parameters in that file (section 7.1).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 Quantization = str | os.PathLike[str] | Literal[False] | None
-"""Which quantization file: the container's own (None), another one (a path), or none (False)."""
+"""The quantization file to use: the container's own (None), another one (a path), or none (False)."""
 
 _INTRODUCING = ("external", "variable", "constant")
 _DTYPES: Mapping[str, Literal["scalar", "integer", "logical"]] = MappingProxyType(
@@ -91,7 +91,7 @@ def read_flat(
 ) -> tuple[FlatGraph, str]:
     """The flattened document of a container, and its text.
 
-    The graph knows the dialect of the document, and the one that is allowed for the whole model.
+    The flat graph records the dialect of the document, and the dialect that is allowed for the whole model.
     """
     with exhaustion(container.origin(DOCUMENT)):
         member = container.find(DOCUMENT)
@@ -107,9 +107,9 @@ def read_flat(
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Keep Python from searching what is built for reference cycles, of which trees and graphs have none.
+    """Disable Python's cyclic garbage collector for a while; trees and graphs contain no reference cycles.
 
-    The search is repeated as they grow, and takes a third of the time of a document of 100,000 operations.
+    Otherwise its search is repeated as they grow, and takes a third of the time of a document of 100,000 operations.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -170,8 +170,8 @@ class _Builder:
         self._files = files
         self._limits = limits
         self._bit_order: BitOrder = bit_order
-        self._stored: dict[str, StoredTensor] = {}  # by file
-        self._shared: dict[str, StoredTensor] = {}  # by label, in lower case
+        self._stored: dict[str, StoredTensor] = {}  # by file name
+        self._shared: dict[str, StoredTensor] = {}  # by label in lower case
 
     def graph(self, digest: str) -> QuantizedGraph:
         tensors: dict[str, GraphTensor] = {}
@@ -211,14 +211,14 @@ class _Builder:
                     kind, label = "variable", str(operation.arguments["label"])
                     data = self._variable(label_of(operation), tensor)
         except CvmError as error:
-            if error.location.file is None:  # of the document, not of a tensor file
+            if error.location.file is None:  # the error is in the document, and not in a tensor file
                 error.at(line=operation.location.line, column=operation.location.column, op=operation.name)
             raise error.at(tensor=tensor.name) from None
         quantizer = self._quantizers.get(tensor.name)
         return GraphTensor(tensor.name, tensor.shape, kind, dtype, quantizer, data, label, tensor.location)
 
     def _variable(self, label: str, tensor: FlatTensor) -> TensorData | None:
-        """The stored contents of a variable, of the data-type that the document says."""
+        """The stored contents of a variable, in the data type of the document."""
         file = self._files.get(label)
         if file is None:
             return None
@@ -226,13 +226,13 @@ class _Builder:
             stored = self._read(file)
             shared = self._shared.setdefault(label.lower(), stored)
             if stored is not shared and not _equal(stored, shared):
-                message = "it is not the file of the same label in other letters, whose data it shares"
+                message = "it differs from the file of the same label in another letter case, but both share their data"
                 raise invalid("container.shared", message)
             values, item = stored.data.values, stored.header.item
             if values.shape != tensor.shape:
                 raise invalid("tensor-file.shape", "the file has changed while it was read")
             if values.dtype.kind == "f" and not np.isfinite(values).all():
-                raise invalid("tensor-file.finite", "an item is not a finite number")
+                raise invalid("tensor-file.finite", "every item must be a finite number")
             if tensor.dtype == "logical" and (values.dtype.kind == "f" or values.min() < 0 or values.max() > 1):
                 raise invalid("tensor-file.data-type", "the items of a logical variable must be 0 or 1")
             if tensor.dtype == "integer" and item not in (ItemType.INTEGER, ItemType.SIGNED):
@@ -249,7 +249,7 @@ class _Builder:
         return self._stored[file.name]
 
     def _code_quantizer(self, name: str, codes: npt.NDArray[Any]) -> LinearQuantizer:
-        """The quantiser that stored codes belong to, which the quantization file gives."""
+        """The quantiser of stored codes, which the quantization file must give."""
         quantizer = self._quantizers.get(name)
         if quantizer is None:
             message = f"the file holds codes, but {QUANTIZATION} does not say what they stand for"
@@ -263,7 +263,7 @@ class _Builder:
 
 
 def _equal(first: StoredTensor, second: StoredTensor) -> bool:
-    """Whether two tensor files hold the same."""
+    """Whether two tensor files have equal headers and contents."""
     return first.header == second.header and first.data.values.tobytes() == second.data.values.tobytes()
 
 
@@ -278,7 +278,7 @@ def _flat_tensors(results: tuple[Value, ...]) -> list[FlatTensor]:
 
 
 def _operation(operation: FlatOperation) -> GraphOperation:
-    """An operation with every parameter, tensors and literals apart from attributes."""
+    """The graph operation with every parameter; tensors and literals are inputs, the rest attributes."""
     inputs: dict[str, Operand] = {}
     attributes: dict[str, Any] = {}
     parameter: syntax.Parameter
@@ -309,7 +309,9 @@ def _operand(value: Value) -> Operand:
 
 
 def _constant(values: tuple[Any, ...], shape: tuple[int, ...]) -> TensorData:
-    """The contents of a constant, exactly: in float64 where every value is one, else over a common denominator."""
+    """The contents of a constant, exactly: in float64 where every value is a float64, else over a
+    common denominator.
+    """
     quantizer = None
     if isinstance(values[0], Fraction):
         floats = [_float(value) for value in values]
@@ -327,7 +329,7 @@ def _constant(values: tuple[Any, ...], shape: tuple[int, ...]) -> TensorData:
 
 
 def _float(value: Fraction) -> float | None:
-    """The float64 that equals a fraction; None if none does."""
+    """The float64 that equals a fraction; None if there is none."""
     try:
         nearest = float(value)
     except OverflowError:

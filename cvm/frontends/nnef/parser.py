@@ -1,7 +1,7 @@
 """From text to syntax tree: NNEF 1.0.1 sections 3.1, 3.2 and 5.3.
 
-The parser and the construction of the tree are iterative; brackets are counted before parsing and the height of every
-expression after it, so that no later walk can run out of stack.
+The parser and the construction of the tree are iterative. Brackets are counted before parsing, and the height of every
+expression is checked after it, so that no later walk can exhaust the stack.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _SKIPPED = r"""#[^\n\f]*|'(?:[^'\\\n]++|\\.)*+'|"(?:[^"\\\n]++|\\.)*+\""""
 _SPACE = r"(?:[ \t\r\n\f\v]++|#[^\n\f]*+)"
 _PROVISIONAL = re.compile(rf"{_SPACE}*+version{_SPACE}++[0-9][0-9.eE+-]*+{_SPACE}*+(?:fragment|graph)(?![A-Za-z0-9_])")
 _WORD = re.compile(r"[A-Za-z0-9_.]+")
-_NAMED = re.compile(r"[A-Za-z_]+\s++[A-Za-z_]")  # a keyword before a name is a keyword that is meant to be one
+_NAMED = re.compile(r"[A-Za-z_]+\s++[A-Za-z_]")  # a word before a name was meant as a keyword
 
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """A language of structure descriptions: its half of the grammar, what can be parsed by it, and into what."""
+    """An edition of the language: its part of the grammar, the rules to parse by, and the builder of its tree."""
 
     package: str
     starts: tuple[str, ...]
@@ -69,7 +69,7 @@ def _grammar(edition: Edition) -> Lark:
 
 
 def decode(data: bytes, limits: Limits = DEFAULT) -> str:
-    """The text of a document; comments may hold any UTF-8, everything else is ASCII by the grammar."""
+    """The text of a document. Comments may hold any UTF-8; everything else is ASCII by the grammar."""
     require("text_bytes", len(data), limits.text_bytes, "bytes of text")
     try:
         return data.decode("utf-8")
@@ -82,7 +82,7 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> str:
 
 @lru_cache(maxsize=4)
 def _scanner(name_bytes: int) -> re.Pattern[str]:
-    """Comments and strings, names longer than the limit, and brackets."""
+    """A pattern that finds comments, strings, names longer than the limit, and brackets."""
     name = f"(?<![A-Za-z0-9_])[A-Za-z_][A-Za-z0-9_]{{{name_bytes},}}+"
     return re.compile(rf"{_SKIPPED}|{name}|[()\[\]]")
 
@@ -120,7 +120,7 @@ def _fragment_roots(fragment: syntax.Fragment) -> Iterable[syntax.Expression | N
 
 
 def _readable(terminal: str, grammar: Lark) -> str:
-    """A terminal of the grammar as a person would write it."""
+    """The name of a terminal of the grammar in messages."""
     names = {"IDENTIFIER": "an identifier", "NUMBER": "a number", "TEXT": "a string", "$END": "the end of the file"}
     definition = next((t.pattern for t in grammar.terminals if t.name == terminal), None)
     if terminal in names or definition is None:
@@ -133,17 +133,17 @@ _STARTS = frozenset(
     {"'('", "'['", "'+'", "'-'", "'!'", "'true'", "'false'", "a number", "a string", "an identifier"}
     | {"'shape_of'", "'length_of'", "'range_of'", "'integer'", "'extent'", "'scalar'", "'logical'", "'string'"}
 )
-"""What an expression may begin with."""
+"""The names in messages of all terminals that an expression may begin with."""
 
 
 def _acceptable(error: UnexpectedInput, grammar: Lark) -> list[str]:
-    """The terminals that the grammar admits at the error."""
+    """The names of the terminals that the grammar admits at the error."""
     accepted = error.accepts or error.expected if isinstance(error, UnexpectedToken) else error.allowed  # type: ignore[attr-defined]
     return sorted({_readable(name, grammar) for name in accepted or ()})
 
 
 def _summary(words: list[str]) -> list[str]:
-    """The same list, shortened: "an operator" and "an expression" replace the terminals where all of them fit."""
+    """The list, shortened: "an operator" and "an expression" replace terminals where all of theirs are in the list."""
     operators = {f"'{symbol}'" for level in BINARY_OPERATORS for symbol in level}
     if operators <= set(words):
         words = [*(word for word in words if word not in operators), "an operator"]
@@ -153,7 +153,7 @@ def _summary(words: list[str]) -> list[str]:
 
 
 def _refuse(error: UnexpectedInput, text: str, grammar: Lark) -> NoReturn:
-    """Raise `Malformed` with the position, what was found there and what the grammar expects."""
+    """Raise `Malformed` with the position, the text that was found there, and what the grammar expects."""
     acceptable = _acceptable(error, grammar)
     expected = _summary(acceptable)
     hint = f"; expected {' or '.join(expected)}" if 0 < len(expected) <= 8 else ""
@@ -194,9 +194,9 @@ def parse_text(
     limits: Limits = DEFAULT,
     edition: Edition = _CURRENT,
 ) -> Any:
-    """The tree of a text by one rule of the grammar of an edition; ``roots`` are the expressions in it.
+    """The tree of a text, by one rule of the grammar of an edition; ``roots`` gives the expressions in the tree.
 
-    Raises `Malformed` for what the grammar does not admit, `LimitExceeded` for text, nesting and numbers.
+    Raises `Malformed` for a text that the grammar does not admit, `LimitExceeded` for text, nesting and numbers.
     """
     require("text_bytes", len(text), limits.text_bytes, "characters of text")
     try:
@@ -209,7 +209,7 @@ def parse_text(
 
 
 def document_roots(document: syntax.Document) -> Iterable[syntax.Expression | None]:
-    """The expressions of a document, None where a default value is missing."""
+    """The expressions of a document; None for a default value that is missing."""
     for fragment in document.fragments:
         yield from _fragment_roots(fragment)
     for assignment in document.graph.body:
@@ -217,14 +217,14 @@ def document_roots(document: syntax.Document) -> Iterable[syntax.Expression | No
 
 
 def is_provisional(text: str) -> bool:
-    """Whether a document is one of the provisional specification: its version line does not end in a semicolon."""
+    """Whether a document is of the provisional specification: its version line does not end in a semicolon."""
     return _PROVISIONAL.match(text) is not None
 
 
 def parse_document(text: str, limits: Limits = DEFAULT) -> syntax.Document:
     """The syntax tree of a structure description (section 3.2.4).
 
-    Raises `Malformed` for what the grammar does not admit, `LimitExceeded` for text, nesting and numbers.
+    Raises `Malformed` for a text that the grammar does not admit, `LimitExceeded` for text, nesting and numbers.
     """
     try:
         document: syntax.Document = parse_text(text, "document", document_roots, limits)
@@ -236,7 +236,7 @@ def parse_document(text: str, limits: Limits = DEFAULT) -> syntax.Document:
 
 
 def parse_library(text: str) -> tuple[syntax.Fragment, ...]:
-    """The fragments of a file that holds nothing else (our standard library)."""
+    """The fragments of a library file, which holds nothing else."""
     library: tuple[syntax.Fragment, ...] = _parse(text, "library")
     return library
 

@@ -1,4 +1,4 @@
-"""The text of a flat document: NNEF 1.0.1 section 3.2.1, every argument written out."""
+"""The text of a flat document: NNEF 1.0.1 section 3.2.1, with every argument written."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["print_graph"]
 
 
 def print_graph(graph: FlatGraph) -> str:
-    """A document that denotes ``graph``, by itself, with tensors by position and all attributes by name.
+    """A complete document that denotes ``graph``, with tensors by position and all attributes by name.
 
-    It is flat but for what flat syntax cannot say: custom operations are declared, and a scalar without a finite
-    decimal expansion is written as a quotient.
+    It is flat, with two exceptions that flat syntax cannot express: custom operations are declared, and a scalar
+    without a finite decimal expansion is a quotient.
     """
     lines = [_operation(operation) for operation in graph.operations]
     extensions = []

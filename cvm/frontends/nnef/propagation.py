@@ -1,4 +1,5 @@
-"""All independent errors of a document: static semantics, then arguments and shapes as far as they can be evaluated.
+"""All independent errors of a document: static errors, then errors of arguments and shapes as far as these can be
+evaluated.
 
 Source: NNEF 1.0.1 chapter 6, steps 2 and 3.
 """
@@ -21,16 +22,16 @@ from cvm.limits import DEFAULT, Limits
 
 __all__ = ["dependent", "evaluated", "propagate"]
 
-_EVALUATIONS = 8  # how often a document is evaluated in search of further errors
+_EVALUATIONS = 8  # how many times a document is evaluated in search of further errors
 
 
 def propagate(
     document: syntax.Document, findings: Findings, limits: Limits = DEFAULT, dialect: Dialect = "auto"
 ) -> FlatGraph:
-    """The flat form of what is right in a document; what is wrong is added to ``findings``.
+    """The flat form of the correct part of a document; errors are added to ``findings``.
 
-    A statement of the graph that is wrong, and what depends on it, is left out and the rest evaluated again. Nothing is
-    raised but what no statement is to blame for.
+    A wrong statement of the graph, and all statements that depend on it, are left out, and the rest is evaluated again.
+    An error is raised only where no statement is the cause.
     """
     found = survey(document)
     skipped = dependent(document, found.skipped, found.unsound)
@@ -62,10 +63,10 @@ def evaluated(
     findings: Findings,
     evaluate: Callable[[tuple[syntax.Assignment, ...]], Evaluation],
 ) -> Evaluation | None:
-    """What ``evaluate`` makes of the statements of a graph that are right; None where nothing can be made of them.
+    """The result of ``evaluate`` for the correct statements of a graph; None where none is left.
 
-    ``skipped`` are the indices of those that are known to be wrong or to depend on such; those that prove to be wrong
-    are left out as well, and what is wrong with them is added to ``findings``.
+    ``skipped`` holds the indices of statements that are known to be wrong or to depend on a wrong one. Statements that
+    prove wrong are left out as well, and their errors are added to ``findings``.
     """
     for _ in range(_EVALUATIONS):
         try:
@@ -82,7 +83,7 @@ def evaluated(
 
 
 def _same(error: CvmError, other: CvmError) -> bool:
-    """Whether two errors are the same one, reached through two invocations of a fragment."""
+    """Whether two errors are the same error, reached through two invocations of a fragment."""
     same = error.location.line, error.location.column
     return error.code == other.code and same == (other.location.line, other.location.column)
 
@@ -90,7 +91,7 @@ def _same(error: CvmError, other: CvmError) -> bool:
 def dependent(document: syntax.Document, skipped: Collection[int], unsound: Collection[str]) -> set[int]:
     """The indices of all statements of the graph that cannot be evaluated.
 
-    They are those that are ``skipped`` and those that need a fragment that is ``unsound``, directly or not.
+    These are the ``skipped`` ones, and those that need an ``unsound`` fragment, directly or indirectly.
     """
     unsound, skipped = set(unsound), set(skipped)
     invoked = {
@@ -112,7 +113,7 @@ def _invocations(assignment: syntax.Assignment) -> set[str]:
 
 
 def _add_dependents(body: Collection[syntax.Assignment], skipped: set[int]) -> None:
-    """Add the statements that use a result of one that is skipped."""
+    """Add the statements that use a result of a skipped one."""
     if not skipped:
         return
     missing: set[str] = set()
@@ -126,7 +127,7 @@ def _add_dependents(body: Collection[syntax.Assignment], skipped: set[int]) -> N
 
 
 def _statement(body: tuple[syntax.Assignment, ...], error: CvmError) -> int | None:
-    """The statement of the graph whose evaluation led to an error."""
+    """The index of the statement of the graph whose evaluation led to an error; None where there is none."""
     where = error.trace[-1] if error.trace else error.location
     if where.line is None or where.column is None:
         return None

@@ -1,10 +1,10 @@
 """Quantization files: NNEF 1.0.1 section 5.3, and the algorithms of the current Khronos tools.
 
-Lexical rules, comments included, are those of the structure description (section 3.1), and arguments may be
-compile-time expressions whether or not the document enables them: section 5.3 allows them without a condition.
-An algorithm may be a fragment of the document (`cvm.frontends.nnef.quantizer_fragments`).
-Arguments of ``zero_point_linear_quantize`` and ``min_max_linear_quantize`` may be lists with an item per channel; a
-list of one item is that item.
+Lexical rules, also those for comments, are those of the structure description (section 3.1). Arguments may be
+compile-time expressions whether or not the document enables them: section 5.3 allows them without a condition. An
+algorithm may be a fragment of the document (`cvm.frontends.nnef.quantizer_fragments`). Arguments of
+``zero_point_linear_quantize`` and ``min_max_linear_quantize`` may be lists with an item per channel; a list of one item
+counts as that item.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ __all__ = ["QuantizationInfo", "read_quantization"]
 
 @dataclass(frozen=True, slots=True)
 class QuantizationInfo:
-    """What a quantization file says of the tensors that it names, and the dialect that it is written in."""
+    """The contents of a quantization file: quantisers by tensor, and the dialect that the file is written in."""
 
     quantizers: Mapping[str, Quantizer] = field(default_factory=lambda: MappingProxyType({}))
     dialect: NeededDialect = "1.0.1"
     expansions: Mapping[str, Expansion] = field(default_factory=lambda: MappingProxyType({}))
-    """The operations that come before the quantisers of some tensors, from fragments of the document."""
+    """The operations to insert before the quantisers of some tensors, which come from fragments of the document."""
 
 
 def read_quantization(text: str, graph: FlatGraph, limits: Limits = DEFAULT) -> QuantizationInfo:
-    """The quantisers of a quantization file for the exported tensors of a graph.
+    """The quantisers of a quantization file, for the exported tensors of a graph.
 
     Raises `Malformed`, `Invalid` or `LimitExceeded` with line and column; `Invalid` also for an algorithm that
-    ``graph.allowed`` does not admit. The error of the first wrong entry knows those of the others.
+    ``graph.allowed`` excludes. The error of the first wrong entry carries those of the others.
     """
     channels = ChannelAxes(graph)
     quantizers: dict[str, Quantizer] = {}
@@ -78,7 +78,7 @@ def read_quantization(text: str, graph: FlatGraph, limits: Limits = DEFAULT) -> 
 
 
 def _tensor(entry: syntax.Entry, graph: FlatGraph) -> FlatTensor:
-    """The tensor of an entry, which its algorithm may quantise."""
+    """The tensor of an entry, after a check that the algorithm may quantise it."""
     tensor = graph.exported.get(entry.tensor)
     if tensor is None:
         raise invalid("quantization.unknown-tensor", f"{entry.tensor[:80]!r} is not a tensor of the graph", entry)
@@ -100,7 +100,7 @@ def _tensor(entry: syntax.Entry, graph: FlatGraph) -> FlatTensor:
 
 
 def _own_fragment(entry: syntax.Entry, graph: FlatGraph) -> syntax.Fragment | None:
-    """The fragment of the document that an entry names as its algorithm, if it does."""
+    """The fragment of the document that an entry names as its algorithm; None for a library algorithm."""
     fragment = graph.fragments.get(entry.algorithm)
     if fragment is None or is_library(fragment) or not is_algorithm(fragment):
         return None
@@ -108,7 +108,7 @@ def _own_fragment(entry: syntax.Entry, graph: FlatGraph) -> syntax.Fragment | No
 
 
 class _NoOperations:
-    """Compile-time expressions of a quantization file have no tensors, so no operation can be applied."""
+    """The operations of compile-time expressions in a quantization file: there are none, so each raises `Invalid`."""
 
     def invoke(self, node: syntax.Invocation, environment: Environment, lengths: tuple[int | None, ...]) -> NoReturn:
         raise invalid("quantization.expression", "arguments must be compile-time expressions", node)
@@ -118,7 +118,7 @@ class _NoOperations:
 
 
 class _Reader:
-    """Reads one entry; errors of the quantiser are located at the argument that causes them."""
+    """Reads one entry; an error of the quantiser is located at the argument that causes it."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _Reader:
             raise invalid(f"quantization.{rule}", error.message, at) from None
 
     def read_arguments(self) -> None:
-        """The values of all parameters of the algorithm but its first, which is the tensor itself."""
+        """Evaluate all parameters of the algorithm except the first, which is the tensor itself."""
         entry = self._entry
         parameters = {parameter.name: parameter for parameter in self._declaration.parameters[1:]}
         inference, evaluator = Inference(khronos_library(), None), Evaluator(_NoOperations(), self._limits)
@@ -178,7 +178,7 @@ class _Reader:
         raise invalid("quantization.type", message, argument.value)
 
     def per_channel(self, *names: str) -> tuple[list[tuple[Any, ...]], int | None]:
-        """Values that may be lists, all with the same number of items, and the axis that the items belong to."""
+        """Arguments that may be lists, all with the same number of items, and the axis that the items belong to."""
         lists: list[tuple[Any, ...]] = []
         for name in names:
             value = self.values[name]
@@ -198,7 +198,7 @@ class _Reader:
 _CAUSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"bits": ("bits",), "range": ("min", "max"), "scale": ("scale",), "codes": ("bits",)}
 )
-"""The arguments that break a rule of quantisers, in the order in which they are blamed."""
+"""For each rule of quantisers, the arguments that may break it; the error is located at the first that is given."""
 
 
 def _linear(entry: _Reader) -> Quantizer:

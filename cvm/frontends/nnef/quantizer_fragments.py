@@ -1,15 +1,15 @@
 """Fragments of a document as algorithms of its quantization file (NNEF 1.0.1 section 5.3).
 
-A line may name any operation that takes the tensor first and gives one tensor; a fragment of the document says what it
-computes. The fragment is expanded, and followed for an unknown real number x through two forms:
+An entry may name any operation that takes the tensor first and gives one tensor; the definition of a fragment says what
+it computes. The fragment is expanded, and evaluated symbolically for an unknown real number x in two forms:
 
-* min(max(slope * x + intercept, low), high): what sums with literals, products, ``min`` and ``max`` make of x;
+* min(max(slope * x + intercept, low), high): the result of sums with literals, products, ``min`` and ``max``;
 * the same of the integer floor(p * x + q + 1/2), which ``round``, ``floor`` and ``ceil`` make of the first form.
 
-A fragment that ends in the second form is a quantiser where it gives each number near itself (slope * p = 1, intercept
-= -slope * q). Otherwise, and where a further function turns the integer into other rational numbers, all numbers that
-the fragment gives are tabulated; if they lie on a grid, its operations become a part of the graph, and a quantiser with
-the codes of that grid, which rounds nothing, stands for the result.
+A fragment that ends in the second form is a quantiser if it maps each number to the nearest of its values
+(slope * p = 1, intercept = -slope * q). Otherwise, and where a further function maps the integer to other rational
+numbers, all values of the fragment are tabulated. If they lie on a grid, the operations of the fragment become part of
+the graph, and their result gets a quantiser with the codes of that grid, which rounds nothing.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from cvm.quantization.reals import FUNCTIONS, Undecided, Undefined, power, ratio
 __all__ = ["Expansion", "expand_algorithm", "is_algorithm", "with_expansions"]
 
 _MOST_LEVELS = 2**16
-"""Numbers that a fragment gives, at most: a tensor has codes of at most 16 bits."""
+"""The most values that a fragment may give: a tensor has codes of at most 16 bits."""
 _HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The operations of a fragment that are to be applied to a tensor.
+    """The operations of a fragment that must be applied to a tensor.
 
-    The operations begin with an ``external`` that stands for the tensor; the last result is what it becomes.
+    They begin with an ``external`` that stands for the tensor; the last result replaces the tensor.
     """
 
     operations: tuple[FlatOperation, ...]
 
 
 def is_algorithm(fragment: syntax.Fragment | None) -> bool:
-    """Whether a fragment maps one tensor of scalars to another, with anything but tensors of a graph besides."""
+    """Whether a fragment maps a scalar tensor to a scalar tensor and has no other tensor parameters."""
     if fragment is None or fragment.body is None or fragment.generic or len(fragment.results) != 1:
         return False
     first = fragment.parameters[0].type if fragment.parameters else None
@@ -61,9 +61,9 @@ def is_algorithm(fragment: syntax.Fragment | None) -> bool:
 def expand_algorithm(
     entry: syntax.Entry, tensor: FlatTensor, graph: FlatGraph, limits: Limits
 ) -> tuple[LinearQuantizer, Expansion | None]:
-    """The quantiser that an entry with a fragment stands for, and the operations to apply before it, if any.
+    """The quantiser for an entry with a fragment, and the operations to apply before it, if any.
 
-    Raises `Unsupported` for a fragment that gives other than finitely many numbers on a grid, and what
+    Raises `Unsupported` for a fragment whose values are not finitely many numbers on a grid, and what
     `flatten_document` raises for its arguments.
     """
     operations = _flattened(entry, tensor, graph, limits)
@@ -90,7 +90,9 @@ def expand_algorithm(
 
 
 def with_expansions(graph: FlatGraph, expansions: Mapping[str, Expansion]) -> FlatGraph:
-    """The graph in which the operations of fragments follow the tensors, whose names their results take over."""
+    """The graph with the operations of fragments after their tensors; the results of these take over the tensors'
+    names.
+    """
     if not expansions:
         return graph
     names = {tensor.name for operation in graph.operations for tensor in _tensors(operation.results)}
@@ -110,7 +112,7 @@ def with_expansions(graph: FlatGraph, expansions: Mapping[str, Expansion]) -> Fl
 
 
 def _applied(expansion: Expansion, tensor: FlatTensor, names: set[str]) -> list[FlatOperation]:
-    """The operations of a fragment with a tensor of the graph as their first; all but the last get new names."""
+    """The operations of a fragment, applied to a tensor of the graph; all but the last get new names."""
     placeholder, *operations = expansion.operations
     name, tensor.name = tensor.name, _unused(f"{tensor.name}_unrounded", names)
     moved = dict(zip(_tensors(placeholder.results), (tensor,), strict=True))
@@ -135,7 +137,7 @@ def _unused(name: str, names: set[str]) -> str:
 
 
 def _with_arguments(operation: FlatOperation, moved: Mapping[FlatTensor, FlatTensor]) -> FlatOperation:
-    """The operation with its tensors replaced by those that stand for them now."""
+    """The operation with its tensors replaced through ``moved``."""
 
     def followed(value: Value) -> Value:
         if isinstance(value, FlatTensor):
@@ -160,7 +162,7 @@ def _tensors(value: Value) -> Iterator[FlatTensor]:
 
 
 def _flattened(entry: syntax.Entry, tensor: FlatTensor, graph: FlatGraph, limits: Limits) -> tuple[FlatOperation, ...]:
-    """The operations of a graph that does nothing but apply the fragment to a tensor of that shape."""
+    """The operations of a graph that only applies the fragment to a tensor of that shape."""
     at = entry.line, entry.column
     given, result = syntax.Identifier(*at, "tensor"), syntax.Identifier(*at, "rounded")
     shape = PlainArray(*at, (), type=ArrayType(INTEGER), value=Array.of_literals(tensor.shape or ()))
@@ -173,7 +175,7 @@ def _flattened(entry: syntax.Entry, tensor: FlatTensor, graph: FlatGraph, limits
     return flatten_document(document, graph.fragments, limits, lower, own).operations
 
 
-# Forms: what is known of a number that a fragment computes from x
+# Forms: the symbolic values of a fragment as functions of x
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +189,13 @@ class _Line:
     rounding: tuple[Fraction, Fraction] | None = None
 
     def scaled(self, factor: Fraction) -> _Line:
-        """The product with a number other than zero."""
+        """The form multiplied by a number other than zero."""
         ends = [None if end is None else end * factor for end in (self.low, self.high)]
         low, high = ends if factor > 0 else reversed(ends)
         return replace(self, slope=self.slope * factor, intercept=self.intercept * factor, low=low, high=high)
 
     def moved(self, by: Fraction) -> _Line:
-        """The sum with a number."""
+        """The form plus a number."""
         low, high = (None if end is None else end + by for end in (self.low, self.high))
         return replace(self, intercept=self.intercept + by, low=low, high=high)
 
@@ -207,7 +209,9 @@ class _Line:
         return self.scaled(Fraction(-1)).at_least(-bound).scaled(Fraction(-1))
 
     def rounded(self) -> _Line | None:
-        """floor(.. + 1/2); None where two roundings follow each other and the first does not give integers."""
+        """The form rounded to integers; None where two roundings follow each other and the first does not give
+        integers.
+        """
         ends = [None if end is None else Fraction(math.floor(end + _HALF)) for end in (self.low, self.high)]
         if self.rounding is None:
             return _Line(low=ends[0], high=ends[1], rounding=(self.slope, self.intercept))
@@ -215,7 +219,9 @@ class _Line:
         return replace(self, low=ends[0], high=ends[1]) if integers else None
 
     def indices(self) -> range | None:
-        """All r between the ends, and one beyond at each; None without ends, or with too many between them."""
+        """All r from the lower to the upper bound, rounded outward; None without bounds, or with too many r between
+        them.
+        """
         if self.rounding is None or self.low is None or self.high is None:
             return None
         first, last = sorted((end - self.intercept) / self.slope for end in (self.low, self.high))
@@ -223,7 +229,7 @@ class _Line:
         return found if len(found) <= _MOST_LEVELS else None
 
     def levels(self) -> _Levels | None:
-        """The numbers for all r."""
+        """The values of the form for all r; None where they cannot be listed."""
         indices = self.indices()
         if indices is None or self.low is None or self.high is None:
             return None
@@ -231,7 +237,7 @@ class _Line:
         return _Levels(tuple(min(max(number, self.low), self.high) for number in numbers))
 
     def quantizer(self) -> LinearQuantizer | None:
-        """The quantiser that gives each number the same one of its codes; None where there is none."""
+        """The quantiser that maps each number to the same value as the form; None where there is none."""
         indices = self.indices()
         if indices is None or self.rounding is None or len(indices) < 2 or self.slope <= 0:
             return None
@@ -239,13 +245,13 @@ class _Line:
             return None
         ends = self.slope * indices[0] + self.intercept, self.slope * indices[-1] + self.intercept
         if ends != (self.low, self.high):
-            return None  # the least or the greatest number is not on the grid of the others
+            return None  # the least or the greatest value is not on the grid of the others
         return _numbered(self.slope, self.intercept, indices[0], indices[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Levels:
-    """A number for each value of one integer that was rounded from x."""
+    """The value for each of the consecutive integers that x was rounded to."""
 
     values: tuple[Fraction, ...]
 
@@ -260,20 +266,22 @@ def _levels(form: _Form) -> _Levels | None:
 
 
 def _grid(values: tuple[Fraction, ...]) -> LinearQuantizer | None:
-    """The quantiser of all multiples of the widest step that reaches the values, from the least to the greatest."""
+    """The quantiser of the coarsest grid that contains all values, from the least to the greatest; None for a single
+    value.
+    """
     least, greatest = min(values), max(values)
     if least == greatest:
         return None
     denominator = math.lcm(*(value.denominator for value in values))
     step = Fraction(math.gcd(*(int((value - least) * denominator) for value in values)), denominator)
-    # Codes count from zero where zero is on the grid, else from the least number.
+    # Codes count from zero if zero is on the grid, else from the least value.
     offset = Fraction(0) if (least / step).denominator == 1 else least
     lo, hi = int((least - offset) / step), int((greatest - offset) / step)
     return _numbered(step, offset, lo, hi) if hi - lo < _MOST_LEVELS else None
 
 
 def _numbered(scale: Fraction, offset: Fraction, lo: int, hi: int) -> LinearQuantizer:
-    """The quantiser of offset + scale * code; codes that need a bit more than their number count from 0 instead."""
+    """The quantiser offset + scale * code for lo .. hi; the codes count from 0 where that saves a bit."""
     bits = (hi - lo).bit_length()
     if 0 <= lo <= hi < 2**bits or -(2 ** (bits - 1)) <= lo <= hi < 2 ** (bits - 1):
         return LinearQuantizer((scale,), (offset,), lo, hi)
@@ -281,7 +289,7 @@ def _numbered(scale: Fraction, offset: Fraction, lo: int, hi: int) -> LinearQuan
 
 
 def _followed(operation: FlatOperation, forms: Mapping[FlatTensor, _Form], entry: syntax.Entry) -> _Form:
-    """The form of the result of one operation."""
+    """The form of the result of one operation. Raises `Unsupported` where it has none."""
     if operation.name == "external":
         return _Line()
     operands: list[_Form] = []
@@ -298,7 +306,7 @@ def _followed(operation: FlatOperation, forms: Mapping[FlatTensor, _Form], entry
             found = None
     if found is None:
         message = f"{operation.name!r} in {entry.algorithm!r} cannot be followed exactly. Use sums, products, min and"
-        message += " max with literals, round, floor and ceil; other functions only of what is rounded"
+        message += " max with literals, round, floor and ceil; other functions only after a rounding"
         raise _refused(message, entry)
     return found
 
@@ -342,7 +350,7 @@ _ROUNDINGS: Mapping[str, Callable[[_Line], _Line | None]] = MappingProxyType(
 
 
 def _mapped(name: str, form: _Levels | Fraction | None) -> _Levels | Fraction | None:
-    """Apply a unary operation to rational numbers; None where a result is not rational."""
+    """A unary operation applied to each value; None where a result is not rational."""
     if form is None or name not in FUNCTIONS:
         return None
     values = form.values if isinstance(form, _Levels) else (form,)
@@ -371,7 +379,7 @@ _BINARY: Mapping[str, Callable[[Fraction, Fraction], Fraction | None]] = Mapping
 
 
 def _binary(name: str, left: _Form, right: _Form) -> _Form | None:
-    """An operation of two operands, one of which at most depends on x."""
+    """The form of an operation with two operands, of which at most one depends on x."""
     if isinstance(left, Fraction) and isinstance(right, Fraction):
         return _BINARY[name](left, right)
     if isinstance(left, _Line) and isinstance(right, Fraction):
@@ -404,7 +412,7 @@ def _linear(name: str, line: _Line, number: Fraction) -> _Form | None:
 
 
 def _pairwise(name: str, left: _Form, right: _Form) -> _Form | None:
-    """An operation of the numbers of one operand with a literal, one by one."""
+    """An operation between each value of one operand and a literal."""
     forms = [form if isinstance(form, Fraction) else _levels(form) for form in (left, right)]
     if None in forms or not any(isinstance(form, Fraction) for form in forms):
         return None

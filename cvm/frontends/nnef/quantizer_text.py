@@ -12,13 +12,13 @@ from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 
 __all__ = ["algorithm_text", "quantization_text"]
 
-_SHORT = 64  # powers of two that are written out
+_SHORT = 64  # the greatest exponent of a power of two that is written as a number
 
 
 def quantization_text(graph: QuantizedGraph) -> str:
-    """The quantization file of a graph, empty without any quantiser.
+    """The quantization file of a graph; empty without any quantiser.
 
-    Raises `Unsupported` for a quantiser that none of the algorithms gives.
+    Raises `Unsupported` for a quantiser that none of the algorithms can express.
     """
     lines: list[str] = []
     for tensor in graph.tensors.values():
@@ -37,7 +37,7 @@ def _described(quantizer: Quantizer) -> str:
 
 
 def algorithm_text(quantizer: Quantizer) -> str | None:
-    """The algorithm with its arguments, one of 1.0.1 where it will do; None if there is none."""
+    """The algorithm with its arguments, one of 1.0.1 where possible; None if there is none."""
     if isinstance(quantizer, LogarithmicQuantizer):
         power = number_text(Fraction(2) ** quantizer.top) if abs(quantizer.top) < _SHORT else f"2.0 ^ {quantizer.top}.0"
         return f"logarithmic_quantize(max = {power}, bits = {quantizer.bits})"
@@ -61,7 +61,7 @@ def algorithm_text(quantizer: Quantizer) -> str | None:
 
 
 def _code_ranges(quantizer: LinearQuantizer) -> Iterator[tuple[int, bool, bool]]:
-    """The bits, sign and symmetry whose codes are those of the quantiser."""
+    """The combinations of bits, sign and symmetry that have the codes of the quantiser."""
     bits = quantizer.hi.bit_length()
     if 1 <= bits <= 32 and (quantizer.lo, quantizer.hi) == (0, 2**bits - 1):
         yield bits, False, False

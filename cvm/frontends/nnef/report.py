@@ -1,7 +1,7 @@
 """Verdicts on documents, models and the files of models: NNEF 1.0.1 chapter 6.
 
-What a file is, is decided by its name and its first bytes: a folder or an archive is a model, ``.dat`` a tensor file,
-``.quant`` a quantization file, anything else a document. A document says itself which edition of NNEF it is of.
+The name and the first bytes of a file determine its kind: a folder or an archive is a model, ``.dat`` a tensor file,
+``.quant`` a quantization file, anything else a document. The document itself states its edition of NNEF.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _NEEDS: Mapping[tuple[Edition | None, NeededDialect | None], str] = MappingProxy
         ("provisional", None): "provisional NNEF 1.0",
     }
 )
-"""What a reader must know, by edition and dialect."""
+"""The description of what a reader must support, by edition and dialect."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What `cvm.frontends.nnef.check` found.
+    """The result of `cvm.frontends.nnef.check`.
 
-    When ``valid`` is false, ``class_`` names the kind of violation, ``section`` the section of NNEF 1.0.1 that has the
-    rule, and ``error`` is the whole error; these are of the first of ``errors``. ``shapes`` has the tensors of the
-    graph body whose shapes are known. ``edition`` is that of the document; for a provisional document sections are
-    those of the provisional specification. ``dialect`` is the one that a model, or a file of a model, needs.
+    When ``valid`` is false, ``class_`` names the kind of violation, ``section`` the section of NNEF 1.0.1 with the
+    rule, and ``error`` is the error itself; all three belong to the first of ``errors``. ``shapes`` holds the tensors
+    of the graph body whose shapes are known. ``edition`` is that of the document; for a provisional document, sections
+    are those of the provisional specification. ``dialect`` is the one that the model, or the file of a model, needs.
     """
 
     path: str
@@ -105,7 +105,7 @@ class CheckReports:
         return all(report.valid for report in self.results)
 
     def to_json(self) -> dict[str, Any]:
-        """The document of ``cvm nnef check --json``, but for its version."""
+        """The document of ``cvm nnef check --json``, without its version."""
         return {"results": [report.to_json() for report in self.results]}
 
     def __iter__(self) -> Iterator[CheckReport]:
@@ -116,7 +116,7 @@ class CheckReports:
 
 
 def read_document(path: str | os.PathLike[str], limits: Limits) -> tuple[str, str]:
-    """The text of the document of a model, and how a message calls the file that it is in."""
+    """The text of the document of a model, and the name of its file in messages."""
     with exhaustion(str(path)):
         return _document(open_container(path, limits, weights=False), limits)
 
@@ -159,7 +159,7 @@ def _examine(examination: _Examination, path: str | os.PathLike[str], quant: Qua
 
 
 def _kind(path: Path) -> Callable[[_Examination, Path], None] | None:
-    """How a file that is not a model is examined; None for a model."""
+    """The method that examines a file that is not a model; None for a model."""
     if "\0" in str(path):
         raise invalid("container.name", "the path has a NUL character")
     if path.is_dir():
@@ -174,7 +174,7 @@ def _kind(path: Path) -> Callable[[_Examination, Path], None] | None:
 
 
 class _AnyExtent(int):
-    """The extent of an unknown tensor, which equals the length of every list of channels."""
+    """The extent of an unknown tensor; it equals the length of every list of channels."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -184,7 +184,7 @@ class _AnyExtent(int):
 
 
 class _AnyTensor(Mapping[str, FlatTensor]):
-    """The tensors of a document that nobody has: whatever a quantization file names is a tensor of scalars."""
+    """The tensors of an unknown document: every name in a quantization file is a scalar tensor."""
 
     def __getitem__(self, name: str) -> FlatTensor:
         return FlatTensor("scalar", (_AnyExtent(),), "external", Location(), name)
@@ -200,7 +200,7 @@ class _AnyTensor(Mapping[str, FlatTensor]):
 
 
 class _Examination:
-    """Collects what is found at one path."""
+    """Collects the findings at one path."""
 
     def __init__(self, path: str, limits: Limits, dialect: Dialect, bit_order: BitOrder, variant: str | None) -> None:
         self._path = path
@@ -215,7 +215,9 @@ class _Examination:
         self.findings = Findings()
 
     def model(self, container: Container, quant: Quantization) -> None:
-        """A container: its document; and, where that is in order, its quantization and the headers of its tensors."""
+        """Examine a container: its document and, if that is correct, its quantization and the
+        headers of its tensors.
+        """
         text, origin = _document(container, self._limits)
         self._texts[origin] = text
         if provisional.is_provisional(text):
@@ -249,7 +251,7 @@ class _Examination:
         self._needed = needed_dialect(flat, info, files)
 
     def _remember(self, container: Container, quant: Quantization) -> None:
-        """Keep the text of the quantization file for the excerpts of its errors."""
+        """Keep the text of the quantization file, for the excerpts of its errors."""
         try:
             if quant is None:
                 member = container.find(QUANTIZATION)
@@ -258,10 +260,10 @@ class _Examination:
             elif quant is not False:
                 self._texts[str(quant)] = decode(read_text_file(quant, self._limits), self._limits)
         except (CvmError, OSError):
-            return  # to be said by whoever needs it
+            return  # the code that needs the file reports this error
 
     def tensor(self, path: Path) -> None:
-        """A tensor file by itself, items included."""
+        """Examine a tensor file by itself, with its items."""
         with open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
             require("archive_bytes", size, self._limits.archive_bytes, f"bytes of {path.name}")
@@ -270,13 +272,13 @@ class _Examination:
         self._shapes[path.stem] = header.shape
 
     def quantization(self, path: Path) -> None:
-        """A quantization file by itself: all but the names of its tensors."""
+        """Examine a quantization file by itself: everything except the names of its tensors."""
         text = self._texts[str(path)] = decode(read_text_file(path, self._limits), self._limits)
         graph = FlatGraph("", (), (), (), _AnyTensor(), allowed=self._dialect)
         self._edition, self._needed = "1.0.1", read_quantization(text, graph, self._limits).dialect
 
     def report(self) -> CheckReport:
-        """All that was found, the first error first."""
+        """The report with all findings, the first error first."""
         if not self.findings:
             return CheckReport(self._path, True, shapes=self._shapes, edition=self._edition, dialect=self._needed)
         sections = PROVISIONAL_SECTIONS if self._edition == "provisional" else SECTIONS

@@ -43,7 +43,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SyntaxNode:
-    """Something with a position in the text; lines and columns count from 1."""
+    """A node with a position in the text; lines and columns count from 1."""
 
     line: int
     column: int
@@ -211,7 +211,7 @@ class Result(SyntaxNode):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment(SyntaxNode):
-    """A fragment; without a body it is a custom operation, or a primitive one of the standard library."""
+    """A fragment. Without a body it is a custom operation, or a primitive operation of the standard library."""
 
     name: str
     generic: bool

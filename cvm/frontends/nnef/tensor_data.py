@@ -1,4 +1,4 @@
-"""The contents of a tensor as a tensor file: which item type keeps them exactly. NNEF 1.0.1 section 5.2."""
+"""The contents of a tensor as a tensor file, with an item type that keeps them exactly. NNEF 1.0.1 section 5.2."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["tensor_bytes"]
 
 
 def tensor_bytes(tensor: GraphTensor) -> bytes:
-    """The file of a variable, that is read back to the same contents.
+    """The file of a variable; reading it gives the same contents.
 
-    Numbers are stored as they are. Codes are stored as codes: with their range in the file (0x10, 0x11) where they have
-    a quantiser that the file can hold, as items 2 or 3 where it is the tensor's own. Raises `Unsupported` for codes of
-    any other quantiser.
+    Numbers are stored as they are. Codes are stored with their range in the file (0x10, 0x11) if they have a quantiser
+    that the file can hold, or as items 2 or 3 if their quantiser is that of the tensor. Raises `Unsupported` for codes
+    of any other quantiser.
     """
     data = tensor.data
     assert data is not None
@@ -48,7 +48,9 @@ def tensor_bytes(tensor: GraphTensor) -> bytes:
 
 
 def _linear(values: npt.NDArray[Any], quantizer: LinearQuantizer) -> bytes | None:
-    """Items 0x10, for all codes of some width from 0 on and a range of two float32."""
+    """Items 0x10, for codes of some width from 0 on whose range consists of two float32 numbers;
+    None for other codes.
+    """
     bits = quantizer.hi.bit_length()
     if quantizer.axis is not None or quantizer.lo != 0 or quantizer.hi != 2**bits - 1 or values.dtype.kind != "u":
         return None
@@ -71,7 +73,7 @@ def _float32(value: Fraction) -> float | None:
 
 
 def _logarithmic(codes: npt.NDArray[Any], quantizer: LogarithmicQuantizer) -> bytes | None:
-    """Items 0x11, in which zero has no code."""
+    """Items 0x11, which have no code for zero; None for other codes."""
     maximum = _float32(Fraction(2) ** quantizer.top) if abs(quantizer.top) < 200 else None
     if maximum is None or not codes.all():
         return None

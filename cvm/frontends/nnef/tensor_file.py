@@ -3,10 +3,10 @@
 Layout: magic, version, length of the data, rank, eight extents, bits per item, item code and its 32 bytes of
 parameters, zeros up to 128 bytes; then the items, row-major, as a little-endian bit stream.
 
-Decided here, where the text is silent: items fill each byte from its least significant bit (the only order that agrees
-with little-endian items of whole bytes), but single-bit logical items of code 5 from the most significant one, as the
-tools that define the code do; the code field is a little-endian word with the algorithm in its low half; a signed
-logarithmic item has its sign in the most significant bit, where 1 is negative.
+Where the specification is silent, this module decides: items fill each byte from its least significant bit (the only
+order that agrees with little-endian items of whole bytes), but single-bit logical items of code 5 from the most
+significant bit, as the tools that define the code do; the code field is a little-endian word with the algorithm in its
+low half; a signed logarithmic item has its sign in the most significant bit, where 1 is negative.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ __all__ = [
 HEADER_BYTES = 128
 _MAGIC = b"N\xef"
 _LAYOUT = struct.Struct("<2sBBII8III32s44s")
-_LEAST_EXPONENT, _GREATEST_EXPONENT = -1074, 1023  # of the powers of two that float64 has
-_LOGARITHMIC_BITS = 16  # of a `LogarithmicQuantizer`
-_CHUNK = 1 << 16  # items unpacked at a time; a multiple of 8, so that chunks begin at bytes
+_LEAST_EXPONENT, _GREATEST_EXPONENT = -1074, 1023  # the exponents of the powers of two that are float64 numbers
+_LOGARITHMIC_BITS = 16  # the most bits of a `LogarithmicQuantizer`
+_CHUNK = 1 << 16  # the number of items unpacked at a time; a multiple of 8, so that chunks begin at byte boundaries
 
 BitOrder = Literal["lsb", "msb"]
 _LITTLE_OR_BIG: dict[BitOrder, Literal["little", "big"]] = {"lsb": "little", "msb": "big"}
 
 
 class ItemType(IntEnum):
-    """What the items of a tensor file are."""
+    """The type of the items of a tensor file."""
 
     FLOAT = 0x00
     INTEGER = 0x01
@@ -63,7 +63,7 @@ class ItemType(IntEnum):
 
     @property
     def added(self) -> bool:
-        """Whether the item type is not of NNEF 1.0.1, but of the dialect "khronos"."""
+        """Whether the item type belongs to the dialect "khronos", and not to NNEF 1.0.1."""
         return ItemType.INTEGER < self < ItemType.LINEAR
 
 
@@ -78,12 +78,12 @@ class TensorHeader:
 
     @property
     def count(self) -> int:
-        """Number of items."""
+        """The number of items."""
         return math.prod(self.shape)
 
     @property
     def data_bytes(self) -> int:
-        """Bytes after the header."""
+        """The number of bytes after the header."""
         return (self.count * self.bits + 7) // 8
 
     @property
@@ -105,7 +105,7 @@ class TensorHeader:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StoredTensor:
-    """A tensor as stored. With ``codes`` its items are codes of a quantiser that the file does not have."""
+    """A tensor as stored. With ``codes``, its items are codes of a quantiser that the file does not contain."""
 
     header: TensorHeader
     data: TensorData
@@ -115,9 +115,9 @@ class StoredTensor:
 def read_header(head: bytes, size: int, limits: Limits = DEFAULT, dialect: Dialect = "auto") -> TensorHeader:
     """The header in the first bytes ``head`` of a file of ``size`` bytes.
 
-    Raises `Malformed` for what is not a tensor file, `Invalid` for one that breaks a rule or that ``dialect`` does not
-    admit, `Unsupported` for other versions, vendors and algorithms, `LimitExceeded` for a tensor larger than
-    ``limits``. Nothing is allocated.
+    Raises `Malformed` for bytes that are not a tensor file, `Invalid` for a header that breaks a rule or that
+    ``dialect`` excludes, `Unsupported` for other versions, vendors and algorithms, `LimitExceeded` for a tensor larger
+    than ``limits``. Nothing is allocated.
     """
     if head[:2] != _MAGIC[: len(head[:2])] or not head:
         raise malformed("tensor-file.magic", "this is not a tensor file")
@@ -127,14 +127,14 @@ def read_header(head: bytes, size: int, limits: Limits = DEFAULT, dialect: Diale
     if (major, minor) != (1, 0):
         raise unsupported("tensor-file.version", f"version {major}.{minor} is not known; this is a reader of 1.0")
     if rank > MAX_RANK:
-        raise malformed("tensor-file.rank", f"a rank of {rank}; at most {MAX_RANK}")
+        raise malformed("tensor-file.rank", f"the rank must be at most {MAX_RANK}, found {rank}")
     if any(extents[rank:]):
         raise malformed("tensor-file.extents", f"extents beyond the rank of {rank} are not zero")
     if any(reserved):
         raise malformed("tensor-file.reserved", "reserved bytes of the header are not zero")
     shape = tuple(extents[:rank])
     if 0 in shape:
-        raise invalid("tensor-file.extents", f"an extent of zero in {list(shape)}")
+        raise invalid("tensor-file.extents", f"extents must be positive, found {list(shape)}")
     elements(shape, limits, "tensor file")
     header = TensorHeader(shape, bits, _item_type(code), parameters)
     if header.item.added and dialect == "1.0.1":
@@ -149,7 +149,10 @@ def read_header(head: bytes, size: int, limits: Limits = DEFAULT, dialect: Diale
 
 def _item_type(code: int) -> ItemType:
     if code >> 16:
-        raise unsupported("tensor-file.vendor", f"item code 0x{code & 0xFFFF:x} of vendor 0x{code >> 16:x}")
+        raise unsupported(
+            "tensor-file.vendor",
+            f"item code 0x{code & 0xFFFF:x} belongs to vendor 0x{code >> 16:x}, whose items are not known",
+        )
     try:
         return ItemType(code)
     except ValueError:
@@ -157,14 +160,14 @@ def _item_type(code: int) -> ItemType:
 
 
 def _check_items(header: TensorHeader) -> None:
-    """Bits per item and parameters that the item type admits."""
+    """Check that the item type admits the bits per item and the parameters."""
     bits = header.bits
     if not 1 <= bits <= 64:
-        raise invalid("tensor-file.bits", f"{bits} bits per item; 1 to 64 are possible")
+        raise invalid("tensor-file.bits", f"an item must have 1 to 64 bits, found {bits}")
     if header.item is ItemType.FLOAT and bits not in (16, 32, 64):
-        raise invalid("tensor-file.bits", f"a float of {bits} bits; 16, 32 and 64 are possible")
+        raise invalid("tensor-file.bits", f"a float must have 16, 32 or 64 bits, found {bits}")
     if header.item is ItemType.LOGICAL and bits not in (1, 8):
-        raise invalid("tensor-file.bits", f"a logical item of {bits} bits; 1 and 8 are possible")
+        raise invalid("tensor-file.bits", f"a logical item must have 1 or 8 bits, found {bits}")
     if header.item not in (ItemType.LINEAR, ItemType.LOGARITHMIC):
         return
     minimum, maximum = header.range
@@ -185,10 +188,10 @@ def read_tensor(
 ) -> StoredTensor:
     """The tensor in the bytes of a file; see `read_header` for the errors.
 
-    ``bit_order`` says from which end of a byte items are filled in that do not fill whole bytes. Linear items become
-    codes with the exact quantiser of the header. Logarithmic items become the powers of two that they are, in float64
-    where that holds all of them, otherwise codes of a `LogarithmicQuantizer` (`Unsupported` where they have more than
-    16 bits beside the sign, the most that it has).
+    ``bit_order`` is the end of a byte from which items are filled in that are not whole bytes. Linear items become
+    codes with the exact quantiser of the header. Logarithmic items become the powers of two that they stand for:
+    float64 numbers where float64 holds all of them, otherwise codes of a `LogarithmicQuantizer`. Raises `Unsupported`
+    for logarithmic items that need such codes and have more than 16 bits without the sign.
     """
     header = read_header(data[:HEADER_BYTES], len(data), limits, dialect)
     if header.item is ItemType.LOGICAL and header.bits == 1:
@@ -246,7 +249,7 @@ def _powers(items: npt.NDArray[Any], header: TensorHeader) -> TensorData:
     steps = 2**magnitude_bits - 1
     magnitudes = items & items.dtype.type(steps)
     negative = (items >> items.dtype.type(magnitude_bits)).astype(np.bool_) if header.signed else np.False_
-    below = items.dtype.type(steps) - magnitudes  # how many powers below the greatest one
+    below = items.dtype.type(steps) - magnitudes  # the number of powers between an item and the greatest power
     if top - int(below.max()) >= _LEAST_EXPONENT and top <= _GREATEST_EXPONENT:
         powers = np.ldexp(1.0, top - below.astype(np.int32))
         return TensorData(np.where(negative, -powers, powers))

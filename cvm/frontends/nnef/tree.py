@@ -1,6 +1,6 @@
-"""The construction of the syntax tree from what the grammar recognises: NNEF 1.0.1 section 3.2.
+"""The construction of the syntax tree from the parser's rules: NNEF 1.0.1 section 3.2.
 
-It happens while the text is parsed, one node per rule, without recursion. The methods have the names of the rules.
+It happens during parsing, one node per rule, without recursion. The methods have the names of the grammar's rules.
 """
 
 # ruff: noqa: D102
@@ -34,7 +34,7 @@ def depth_above(children: Iterable[Any]) -> int:
 
 
 def position_of(children: Sequence[Any]) -> tuple[int, int]:
-    """Where a rule begins: its first child is a token or a node."""
+    """The position at which a rule begins: that of its first child, a token or a node."""
     return children[0].line, children[0].column
 
 
@@ -47,14 +47,16 @@ def _types(children: Iterable[Any]) -> tuple[Type, ...]:
 
 
 def _shallow(type_: Type, at: Token) -> Type:
-    """A type within the limit on nesting, checked at each level so that no walk over it is deep."""
+    """A type within the limit on nesting; each level is checked as it is made, so that no walk over
+    the type is deep.
+    """
     if depth_of(type_) > DEFAULT.nesting:
         raise too_large("nesting", f"a type is nested deeper than {DEFAULT.nesting}", at)
     return type_
 
 
 class TreeBuilder(Transformer[Token, Any]):
-    """Makes a node of each rule; every token is kept, so that the first child of a rule is its position."""
+    """Makes a node for each rule; every token is kept, so that the first child of a rule gives its position."""
 
     # types
 
@@ -209,11 +211,13 @@ class TreeBuilder(Transformer[Token, Any]):
 
 
 BINARY_OPERATORS = (("&&", "||"), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*", "/"), ("^",))
-"""Binary operators but ``in``, from the lowest precedence to the highest (section 3.3.3)."""
+"""The binary operators except ``in``, from the lowest precedence to the highest (section 3.3.3)."""
 
 
 def _group(items: list[Any], level: int) -> syntax.Expression:
-    """The expression of operands and operators that alternate, none of which is below a level of precedence."""
+    """The expression for alternating operands and operators, all of which have at least the given
+    level of precedence.
+    """
     if len(items) == 1:
         operand: syntax.Expression = items[0]
         return operand
@@ -231,7 +235,7 @@ def _unescape(token: Token) -> str:
 
 
 def _check_version(token: Token) -> None:
-    """Section 3.2.4: a major and a minor version separated by a dot; this is a processor of 1.0."""
+    """Section 3.2.4: a major and a minor version separated by a dot. This reader accepts 1.0."""
     if not re.fullmatch(r"\d+\.\d+", token):
         raise malformed("syntax.version", f"the version must be <major>.<minor>, found {token[:40]}", token)
     if [part.lstrip("0") for part in token.split(".")] != ["1", ""]:

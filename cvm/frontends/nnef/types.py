@@ -55,7 +55,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """``item[]``; the empty-array-type, which has no notation, when ``item`` is None."""
+    """``item[]``; where ``item`` is None, the type of the empty array, which has no notation."""
 
     item: Type | None
 
@@ -94,9 +94,9 @@ def castable(source: Type, target: Type) -> bool:
 
 
 def common_type(first: Type, second: Type) -> Type | None:
-    """The one of the two types that the other can be cast to; None if there is none.
+    """The one of two types to which the other can be cast; None if there is none.
 
-    Arrays and tuples are compared item by item, so that ``([], [1])`` and ``([1], [])`` have one.
+    Arrays and tuples are compared item by item, so ``([], [1])`` and ``([1], [])`` have a common type.
     """
     match first, second:
         case ArrayType(None), ArrayType():
@@ -127,7 +127,7 @@ def has_tensor(type_: Type) -> bool:
 
 
 def depth_of(type_: Type) -> int:
-    """How deep arrays and tuples are nested in a type; 1 for a primitive or a tensor."""
+    """The depth to which arrays and tuples are nested in a type; 1 for a primitive or a tensor."""
     match type_:
         case ArrayType(item) if item is not None:
             return 1 + depth_of(item)
@@ -179,7 +179,7 @@ def substitute(type_: Type, name: DataType) -> Type:
 
 
 def candidates(formal: Type, actual: Type) -> set[DataType]:
-    """The data-types that ``?`` may stand for when an expression of type ``actual`` is given for ``formal``."""
+    """The data types that ``?`` may stand for when an expression of type ``actual`` is given for ``formal``."""
     match formal, actual:
         case Primitive("?"), Primitive(name):
             return {name}

@@ -1,7 +1,7 @@
 """The text of a syntax tree: NNEF 1.0.1 section 3.2, the inverse of the parser.
 
-Parentheses are where the tree has them, so a tree that a parser made is printed as it was written, but for white space;
-comments are no part of the tree, and can be given with it.
+Parentheses are printed where the tree has them, so a parsed tree is printed as it was written, apart from white space.
+Comments are not part of the tree; the caller can pass them separately.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WIDTH = 120
 
 
 def unparse(document: syntax.Document, comments: Mapping[int, Comments] = MappingProxyType({})) -> str:
-    """The text of a document of version 1.0, with the comments of its parts by the identity of their node."""
+    """The text of a document of version 1.0, with the comments of its parts, by the identity of their node."""
     own = comments.get(id(document), NO_COMMENTS)
     lines = _commented(["version 1.0;"], own)
     lines += [f"extension {extension.name};" for extension in document.extensions]
@@ -37,7 +37,9 @@ def unparse(document: syntax.Document, comments: Mapping[int, Comments] = Mappin
 
 
 def _commented(lines: list[str], comments: Comments) -> list[str]:
-    """Lines with the comments before them and the one beside the last of them; several go before."""
+    """Lines with the comments before them, and a comment beside the last line; several such comments go before the
+    lines.
+    """
     if len(comments.beside) > 1:
         comments = comments.above()
     last = "".join([lines[-1], *(f"  {comment}" for comment in comments.beside)])
@@ -106,7 +108,7 @@ def _items(items: tuple[syntax.Expression, ...]) -> str:
 
 
 def _value(value: Value) -> str:
-    """An array of numbers, a tuple of them, or one."""
+    """The text of a number, a tuple of numbers, or an array of these."""
     match value:
         case Array():
             return f"[{', '.join(map(_value, value))}]"

@@ -1,7 +1,7 @@
 """Values of compile-time expressions, and the tensors and operations of a flat document.
 
 A value is an integer, an exact scalar, a logical, a string, an `Array`, a tuple, or a `FlatTensor`. A primitive value
-that stands where a tensor is declared remains a literal.
+given for a tensor parameter stays a literal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Array(tuple["Value", ...]):
-    """An array; ``leaves`` counts the primitive values and tensors in it, repetitions included."""
+    """An array; ``leaves`` is the number of primitive values and tensors in it, with repetitions."""
 
     leaves: int
 
@@ -42,7 +42,7 @@ class Array(tuple["Value", ...]):
 
     @classmethod
     def of_literals(cls, items: Iterable[Value]) -> Array:
-        """An array of primitive values, which need not be looked at to be counted."""
+        """An array of primitive values, whose leaves need no counting."""
         array = super().__new__(cls, items)
         array.leaves = len(array)
         return array
@@ -50,9 +50,9 @@ class Array(tuple["Value", ...]):
 
 @dataclass(eq=False, slots=True)
 class FlatTensor:
-    """A tensor of the flat document; its name is given when it is assigned to an identifier of the graph.
+    """A tensor of the flat document; it gets its name when it is assigned to an identifier of the graph.
 
-    ``shape`` is None after a custom operation, whose shapes nobody knows.
+    ``shape`` is None for the result of a custom operation, and where it depends on one.
     """
 
     dtype: DataType
@@ -63,7 +63,7 @@ class FlatTensor:
 
 
 Dialect: TypeAlias = Literal["auto", "1.0.1", "khronos"]
-"""What a reader admits: what NNEF 1.0.1 has, that and what the Khronos tools add, or whichever a model needs."""
+"""The dialects that a reader accepts: 1.0.1 alone, 1.0.1 with the Khronos additions, or whichever a model needs."""
 
 NeededDialect: TypeAlias = Literal["1.0.1", "khronos"]
 """The dialect that a model is written in."""
@@ -91,9 +91,9 @@ class FlatOperation:
 class FlatGraph:
     """A flattened graph: external, constant, variable and all other operations in execution order.
 
-    ``exported`` are the tensors that have an identifier in the graph body, by name (section 3.3.4). ``dialect`` is the
-    smaller of the two dialects that the document is written in, ``allowed`` what its reader admits. ``fragments`` are
-    all declarations in force, those of the document and of the library.
+    ``exported`` holds the tensors that have an identifier in the graph body, by name (section 3.3.4). ``dialect`` is
+    the smaller of the two dialects that suffices for the document, ``allowed`` what its reader accepts. ``fragments``
+    holds all declarations in force, of the document and of the library.
     """
 
     name: str
@@ -107,7 +107,7 @@ class FlatGraph:
 
 
 def leaves(value: Any) -> int:
-    """How many primitive values and tensors a value holds."""
+    """The number of primitive values and tensors in a value."""
     if isinstance(value, Array):
         return value.leaves
     return sum(map(leaves, value)) if isinstance(value, tuple) else 1
@@ -121,7 +121,7 @@ def concrete(value: Value) -> Any:
 
 
 def data_type(value: Value) -> DataType | None:
-    """The data-type of a tensor or literal; for an array that of the first one in it, None if there is none."""
+    """The data type of a tensor or literal; for an array, of its first element with one; None if there is none."""
     match value:
         case FlatTensor(dtype=dtype):
             return dtype

@@ -1,4 +1,4 @@
-"""Walks over syntax trees: what an expression consists of, and the same expression with other parts."""
+"""Walks over syntax trees: the parts of an expression, and the same expression with other parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Visit = Callable[[syntax.Expression], syntax.Expression]
 
 
 def children(node: syntax.Expression) -> tuple[syntax.Expression, ...]:
-    """The expressions directly inside an expression, in the order of the text; iterators are not among them."""
+    """The expressions directly inside of an expression, in the order of the text; iterators are not among them."""
     match node:
         case syntax.ArrayExpression(items=items) | syntax.TupleExpression(items=items):
             return items
@@ -37,7 +37,7 @@ def children(node: syntax.Expression) -> tuple[syntax.Expression, ...]:
 
 
 def descendants(root: syntax.Expression) -> Iterator[syntax.Expression]:
-    """An expression and all expressions inside it."""
+    """An expression and all expressions inside of it."""
     pending = [root]
     while pending:
         node = pending.pop()
@@ -46,7 +46,7 @@ def descendants(root: syntax.Expression) -> Iterator[syntax.Expression]:
 
 
 def rebuild(node: syntax.Expression, visit: Visit) -> syntax.Expression:
-    """The same expression with ``visit`` applied to the expressions directly inside it."""
+    """The same expression with ``visit`` applied to each expression directly inside of it."""
 
     def maybe(part: syntax.Expression | None) -> syntax.Expression | None:
         return None if part is None else visit(part)

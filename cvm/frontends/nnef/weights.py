@@ -1,7 +1,7 @@
 """The tensor files of a document's variables: NNEF 1.0.1 sections 4.1.3 and 5.1.
 
-A label is the name of a file without its extension. Labels that differ in letter case only share their data; a
-container may have the file under any of their spellings, or the same file under several.
+A label is the name of a file without its extension. Labels that differ only in letter case share their data; a
+container may have the file under any of the spellings, or equal files under several.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["TensorFile", "find_tensor_files", "label_of"]
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """A tensor file whose header is in order; its items are not read yet."""
+    """A tensor file with a checked header; its items have not been read."""
 
     name: str
     member: Member
@@ -38,11 +38,11 @@ def label_of(operation: FlatOperation) -> str:
 def find_tensor_files(
     container: Container, flat: FlatGraph, limits: Limits = DEFAULT, variant: str | None = None
 ) -> Mapping[str, TensorFile]:
-    """The tensor files of all variables by label, each of the shape that the document says; no items are read.
+    """The tensor files of all variables by label, each with the shape that the document states; no items are read.
 
-    Empty for a container without any tensor file; with one, all are required. With a ``variant``, a variable has the
-    file with that further extension where there is one. Raises the error of the first wrong file, which knows those of
-    the others.
+    The result is empty for a container without any tensor file; if it has one, every variable needs a file. With a
+    ``variant``, a variable uses the file with that further extension where there is one. Raises the error of the first
+    wrong file, which carries those of the others.
     """
     variables = [operation for operation in flat.operations if operation.name == "variable"]
     if not variables or (variant is None and not container.has_data()):
@@ -77,7 +77,7 @@ def _file(
     limits: Limits,
     flat: FlatGraph,
 ) -> TensorFile:
-    """The file of one variable, under the first of its labels that has one."""
+    """The file of one variable, under the first of its labels that has a file."""
     extensions = (".dat",) if variant is None else (f".dat.{variant}", ".dat")
     for name in (label + extension for extension in extensions for label in labels):
         with exhaustion(container.origin(DOCUMENT)):

@@ -1,8 +1,8 @@
 """Models on disk from graphs: the document, the quantization file and the tensor files. NNEF 1.0.1 chapters 3 and 5.
 
-What is written is read back to the same graph: names, shapes, operations, exact contents, quantisers. What a model in
-this format cannot say - a quantiser that no algorithm gives, codes that no item type stores - is refused before
-anything is on disk; the texts are read back before as well, so that a list of scales is sure to find its axis.
+Reading a written model gives the same graph: names, shapes, operations, exact contents, quantisers. A graph that the
+format cannot express - a quantiser that no algorithm gives, codes that no item type stores - is refused before anything
+is written; the texts are also read back first, so that every list of scales is sure to find its axis.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _ARCHIVES = {".tar": False, ".tgz": True, ".tar.gz": True}
 def save(graph: QuantizedGraph, path: str | os.PathLike[str]) -> None:
     """Write a graph as a model: a tar archive where ``path`` ends in .tar, .tgz or .tar.gz, a new folder otherwise.
 
-    The same graph gives the same bytes. Raises `Invalid` for a graph that is not in order and a path that exists
-    already, `Unsupported` for what NNEF cannot say.
+    The same graph gives the same bytes. Raises `Invalid` for a graph that breaks a rule and for a path that exists,
+    `Unsupported` for a graph that NNEF cannot express.
     """
     target = Path(path)
     try:
@@ -62,7 +62,7 @@ def save(graph: QuantizedGraph, path: str | os.PathLike[str]) -> None:
 def checked_texts(graph: QuantizedGraph) -> dict[str, str]:
     """The document and, if there is a quantiser, the quantization file, both read back and compared with the graph.
 
-    Raises `Invalid` for a graph that is not in order, `Unsupported` for what NNEF cannot say.
+    Raises `Invalid` for a graph that breaks a rule, `Unsupported` for one that NNEF cannot express.
     """
     texts = {DOCUMENT: document_text(graph)}
     quantization = quantization_text(graph)
@@ -87,7 +87,7 @@ def _archive(files: Mapping[str, bytes], compressed: bool) -> bytes:
 
 
 def _data_files(graph: QuantizedGraph) -> dict[str, bytes]:
-    """The tensor files; all variables have contents, or none has, as in a bare document."""
+    """The tensor files. Either all variables have contents, or none has, as in a bare document."""
     variables = [tensor for tensor in graph.tensors.values() if tensor.kind == "variable"]
     if all(tensor.data is None for tensor in variables):
         return {}
@@ -123,7 +123,7 @@ def _check(graph: QuantizedGraph, files: Mapping[str, bytes]) -> None:
 
 
 def _same(found: Quantizer | None, wanted: Quantizer | None) -> bool:
-    """Whether two quantisers are equal. Their axes do not count where the list has one item."""
+    """Whether two quantisers are equal. Their axes do not count where the list of scales has one item."""
     if isinstance(found, LinearQuantizer) and isinstance(wanted, LinearQuantizer) and len(wanted.scale) == 1:
         return (found.scale, found.offset, found.lo, found.hi) == (wanted.scale, wanted.offset, wanted.lo, wanted.hi)
     return found == wanted

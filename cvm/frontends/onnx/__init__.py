@@ -1,6 +1,6 @@
-"""Models of ONNX: quantised ones (QDQ and QLinear) and those of integers, read as quantised graphs.
+"""The front end for ONNX: it reads quantised models (QDQ and QLinear) and integer models as quantised graphs.
 
-`load` reads a file, `loads` the bytes of one. docs/onnx.md says which operators are read and what they mean.
+`load` reads a file, `loads` the bytes of a file. docs/onnx.md lists the operators that are read and their meaning.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Loaded", "Settings", "load", "loads"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Loaded:
-    """The graph of a model, and the node that each of its tensors serves."""
+    """The graph of a model, and the node of the model that each tensor of the graph belongs to."""
 
     graph: QuantizedGraph
     nodes: Mapping[str, OnnxNode]
 
     def explained(self, error: CvmError) -> CvmError:
-        """An error of lowering in the words of the model: the node, and what to do."""
+        """Rewrite an error of lowering in the terms of the model: it names the node and says what to do."""
         node = self.nodes.get(error.location.tensor or "")
         message = error.message.split("; `cvm quantize")[0].replace(" in graph.quant", "")
         if not isinstance(error, Unsupported):
@@ -39,7 +39,7 @@ class Loaded:
         advice = _ADVICE.get(error.code, "")
         operator = "" if node is None else (node.origin or node).op
         if node is not None and operator in _RECURRENT and error.code == _UNQUANTIZED:
-            message = f"the file has no quantiser for what this reads, and ONNX has no place for one in {operator}"
+            message = f"the file has no quantiser for a tensor that this reads, and {operator} cannot have one in ONNX"
             return refusal(node, message, _CALIBRATED + "; what the file quantises stays as it is", error.code)
         if node is None:
             return Unsupported(error.code, f"{message}; {advice}" if advice else message, error.location)
@@ -69,10 +69,10 @@ def loads(
     folder: str | None = None,
     limits: Limits = DEFAULT,
 ) -> Loaded:
-    """The graph of a model, from the bytes of its file; data in further files are read within ``folder`` alone.
+    """The graph of a model, from the bytes of its file; external data is read from files within ``folder`` alone.
 
-    Raises `Malformed` for bytes that are no model, `Invalid` for a model that breaks a rule, `Unsupported` for one that
-    the integer machine does not run, and `LimitExceeded`.
+    Raises `Malformed` for bytes that are not a model, `Invalid` for a model that breaks a rule, `Unsupported` for a
+    model that the integer machine cannot run, and `LimitExceeded`.
     """
     return _translated(read_model(data, folder, limits), settings, limits)
 
@@ -92,12 +92,13 @@ def load(
     floats: bool = False,
     states: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """The graph of a model, from its file. Raises as `loads`, with the file.
+    """The graph of a model, from its file. Raises what `loads` raises, with the path in the location.
 
-    ``shapes`` are those of inputs that the model leaves open (1 for a leading extent otherwise); ``ranges`` promise
-    that an integer input stays within [lo, hi], which every run checks. With ``floats``, real inputs and outputs may be
-    without QuantizeLinear (`cvm.calibration.complete` finds quantisers for them). ``states`` are inputs that the
-    program keeps: zero before the first run, and what the named output was after each.
+    ``shapes`` gives the shapes of inputs that the model leaves open (an open leading extent is 1 otherwise); ``ranges``
+    promises that an integer input stays within [lo, hi], which every run checks. With ``floats``, real inputs and
+    outputs need no QuantizeLinear (`cvm.calibration.complete` finds quantisers for them). ``states`` maps inputs to
+    outputs: the program keeps such an input as state, which is zero before the first run and becomes the named output
+    after each run.
     """
     file = os.fspath(path)
     try:
@@ -105,7 +106,7 @@ def load(
         require("onnx_bytes", len(data), limits.archive_bytes, "bytes of a model of ONNX")
         settings = Settings(shapes or {}, ranges or {}, overflow, floats, states or {})
         model = read_model(data, os.path.dirname(file) or ".", limits)
-        del data  # large, and the model has what it holds
+        del data  # large, and the model holds its contents
         return _translated(model, settings, limits)
     except CvmError as error:
         raise error.at(file=file) from None

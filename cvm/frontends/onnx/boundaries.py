@@ -1,4 +1,4 @@
-"""Where a model begins and ends: the nodes that its outputs need, and the grids that real outputs are of."""
+"""The boundaries of a model: the nodes that its outputs need, and the quantisation grids of its real outputs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MOVES = {
     "Identity", "Reshape", "Transpose", "Slice", "Expand", "Tile", "Split", "Gather", "Concat", "Flatten", "Squeeze",
     "Unsqueeze", "DepthToSpace", "SpaceToDepth", "Dropout",
 }  # fmt: skip
-"""Operators that only move: their results are of the grid of what they read."""
+"""Operators that only move elements: each result has the grid of the operand."""
 _CHOOSES = {"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Relu"}
-"""Operators whose results are among what they read, or zero, which every grid has."""
+"""Operators whose results are elements of their operands, or zero, which every grid contains."""
 
 
 def grid_of_output(calls: Mapping[str, OnnxCall], operand: Operand) -> Grid | None:
-    """The grid of the DequantizeLinear that a real tensor was moved or chosen from; its numbers are exactly of it.
+    """The grid of the DequantizeLinear that a real tensor comes from through moves and choices, or None.
 
-    ``calls`` are those that compute the tensors of the model.
+    Every element of the tensor is exactly a number of this grid. ``calls`` holds the call that computes each tensor.
     """
     seen: list[Grid] = []
     pending, done = [operand.name], {operand.name}
@@ -52,7 +52,7 @@ def grid_of_output(calls: Mapping[str, OnnxCall], operand: Operand) -> Grid | No
 
 
 def live(nodes: Sequence[OnnxNode], outputs: Sequence[Value]) -> list[OnnxNode]:
-    """The nodes that the outputs need, in order."""
+    """The nodes that the outputs depend on, in the order of the model."""
     wanted = {value.name for value in outputs}
     found = []
     for node in reversed(nodes):

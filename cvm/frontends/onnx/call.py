@@ -1,4 +1,4 @@
-"""One node while it is translated: its operands and attributes, each read by the rule of its operator."""
+"""One node during its translation: typed access to its operands and attributes, with the errors of its operator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ __all__ = ["Made", "OnnxCall", "Operand"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Operand:
-    """A tensor of the model: ``values`` where they are known, ``node`` if one computes it."""
+    """A tensor of the model. ``values`` holds its contents where they are known; ``node`` is the node that computes it,
+    if any.
+    """
 
     name: str
     data_type: str
@@ -30,17 +32,17 @@ class Operand:
 
     @property
     def rank(self) -> int:
-        """The number of axes."""
+        """The number of axes of the tensor."""
         return len(self.shape)
 
     @property
     def real(self) -> bool:
-        """Whether its items are real numbers, not integers or truth values."""
+        """Whether the elements are real numbers, and not integers or truth values."""
         return is_float(self.data_type)
 
 
 class Made(NamedTuple):
-    """A result: the tensor of the graph, its shape and data type."""
+    """A result of a rule: the name of its tensor in the graph, its shape and its data type."""
 
     name: str
     shape: Shape
@@ -49,7 +51,7 @@ class Made(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class OnnxCall:
-    """A node, its operands (None for those left out), and the version of its operator."""
+    """A node with its operands (None for an operand that is left out) and the version of its operator."""
 
     node: OnnxNode
     operands: Sequence[Operand | None]
@@ -59,18 +61,18 @@ class OnnxCall:
     # Operands
 
     def optional(self, index: int) -> Operand | None:
-        """An operand that may be left out."""
+        """The operand at an index, or None where the node leaves it out."""
         return self.operands[index] if index < len(self.operands) else None
 
     def operand(self, index: int = 0) -> Operand:
-        """An operand that must be there."""
+        """The operand at an index. Raises `Invalid` where the node leaves it out."""
         found = self.optional(index)
         if found is None:
             raise self.invalid("inputs", f"input {index} is missing")
         return found
 
     def every(self) -> list[Operand]:
-        """All operands, at least one, none left out."""
+        """All operands, at least one. Raises `Invalid` where one is left out."""
         return [self.operand(index) for index in range(max(len(self.operands), 1))]
 
     def constant(self, index: int, what: str) -> npt.NDArray[Any]:
@@ -82,7 +84,7 @@ class OnnxCall:
         return operand.values
 
     def constant_integers(self, index: int, what: str) -> tuple[int, ...] | None:
-        """The items of a constant operand of integers; None where it is left out."""
+        """The elements of a constant operand of integers; None where the node leaves it out."""
         operand = self.optional(index)
         if operand is None:
             return None
@@ -91,21 +93,23 @@ class OnnxCall:
         return tuple(int(item) for item in self.constant(index, what).ravel())
 
     def constant_integer(self, index: int, what: str) -> int:
-        """The only item of a constant operand, as an integer; the fraction of a float is left out."""
+        """The single element of a constant operand as an integer; a float is truncated. Raises `Invalid` for more
+        elements.
+        """
         found = self.constant(index, what)
         if found.size != 1 or not np.isfinite(found).all():
             raise self.invalid("shape", f"{what} must be one integer, found {found.dtype} {list(found.shape)}")
         return int(found.ravel()[0])
 
     def same_type(self, *operands: Operand) -> str:
-        """The data type that all operands have."""
+        """The data type that all operands share. Raises `Invalid` where they differ."""
         types = list(dict.fromkeys(operand.data_type for operand in operands))
         if len(types) > 1:
             raise self.invalid("type", f"all operands must have one data type, found {' and '.join(types)}")
         return types[0]
 
     def broadcast(self, *operands: Operand) -> Shape:
-        """The shape that the operands broadcast to, as NumPy does."""
+        """The shape that the operands broadcast to by NumPy's rule. Raises `Invalid` where they do not."""
         found = broadcast(*(operand.shape for operand in operands))
         if found is None:
             shapes = ", ".join(f"{operand.name!r} {list(operand.shape)}" for operand in operands)
@@ -113,13 +117,13 @@ class OnnxCall:
         return found
 
     def axis(self, value: int, rank: int, what: str = "axis") -> int:
-        """An axis, counted from the end where it is negative."""
+        """The index of an axis; a negative one counts from the end. Raises `Invalid` outside of the rank."""
         if not -rank <= value < rank:
             raise self.invalid("axis", f"{what} {value} is not in {-rank}..{rank - 1}")
         return value % rank
 
     def axes(self, values: Sequence[int], rank: int) -> tuple[int, ...]:
-        """Distinct axes."""
+        """The indices of distinct axes. Raises `Invalid` where two are equal."""
         found = tuple(self.axis(value, rank, "axes") for value in values)
         if len(set(found)) != len(found):
             raise self.invalid("axis", f"axes {list(values)} name an axis twice")
@@ -128,7 +132,7 @@ class OnnxCall:
     # Attributes
 
     def has(self, name: str) -> bool:
-        """Whether an attribute is given."""
+        """Whether the node has an attribute."""
         return name in self.node.attributes
 
     def _attribute(self, name: str, kinds: tuple[type, ...], what: str) -> Any:
@@ -137,32 +141,32 @@ class OnnxCall:
         if found is None:
             return None
         if isinstance(found, Refused):
-            raise refusal(self.node, f"attribute {name} holds {found.kind}, which is not read", "leave it out")
+            raise refusal(self.node, f"attribute {name} holds {found.kind}, which is not supported", "leave it out")
         if not isinstance(found, kinds):
             raise self.invalid("attribute", f"attribute {name} must be {what}")
         return found
 
     def integer(self, name: str, default: int) -> int:
-        """An integer attribute."""
+        """The value of an integer attribute."""
         found = self._attribute(name, (int,), "an integer")
         return default if found is None else int(found)
 
     def flag(self, name: str, default: bool) -> bool:
-        """An integer attribute that is 0 or 1."""
+        """The value of an integer attribute that must be 0 or 1."""
         found = self.integer(name, int(default))
         if found not in (0, 1):
             raise self.invalid("attribute", f"attribute {name} must be 0 or 1, found {found}")
         return bool(found)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """A list of integers."""
+        """The value of an attribute that is a list of integers, or None."""
         found = self._attribute(name, (tuple,), "a list of integers")
         if found is not None and not all(isinstance(item, int) for item in found):
             raise self.invalid("attribute", f"attribute {name} must be a list of integers")
         return found  # type: ignore[no-any-return]
 
     def number(self, name: str, default: Fraction | None) -> Fraction:
-        """A float attribute, as the rational that its 32 bits are."""
+        """The value of a float attribute as the exact rational of its float32."""
         found = self._attribute(name, (float,), "a float")
         if found is None:
             if default is None:
@@ -171,14 +175,14 @@ class OnnxCall:
         return exact(found, self.node, name)
 
     def numbers(self, name: str) -> tuple[float, ...] | None:
-        """A list of floats."""
+        """The value of an attribute that is a list of floats, or None."""
         found = self._attribute(name, (tuple,), "a list of floats")
         if found is not None and not all(isinstance(item, float) for item in found):
             raise self.invalid("attribute", f"attribute {name} must be a list of floats")
         return found  # type: ignore[no-any-return]
 
     def text(self, name: str, default: str, *words: str) -> str:
-        """A string attribute, one of ``words`` if there are any."""
+        """The value of a string attribute; where ``words`` are given, it must be one of them."""
         found = self._attribute(name, (str,), "a string")
         found = default if found is None else str(found)
         if words and found not in words:
@@ -186,14 +190,14 @@ class OnnxCall:
         return found
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """A list of strings."""
+        """The value of an attribute that is a list of strings, or None."""
         found = self._attribute(name, (tuple,), "a list of strings")
         if found is not None and not all(isinstance(item, str) for item in found):
             raise self.invalid("attribute", f"attribute {name} must be a list of strings")
         return found  # type: ignore[no-any-return]
 
     def tensor(self, name: str) -> Tensor | None:
-        """A tensor attribute."""
+        """The value of a tensor attribute, or None."""
         found: Tensor | None = self._attribute(name, (Tensor,), "a tensor")
         return found
 
@@ -202,7 +206,7 @@ class OnnxCall:
         self._read.update(names)
 
     def finish(self) -> None:
-        """Raise `Unsupported` where an attribute was not read: it could mean anything."""
+        """Raise `Unsupported` where an attribute was not read: it might change the meaning of the node."""
         unknown = sorted(set(self.node.attributes) - self._read)
         if unknown:
             raise refusal(
@@ -211,18 +215,20 @@ class OnnxCall:
                 "leave it out, or convert the model to an opset that has it",
             )
 
-    # What goes wrong
+    # Errors
 
     def invalid(self, rule: str, message: str) -> Invalid:
-        """The breach of a rule of ONNX."""
+        """The error for a node that breaks a rule of ONNX; ``rule`` ends the code."""
         return invalid(self.node, rule, message)
 
     def refuse(self, message: str, advice: str = "") -> Unsupported:
-        """The refusal of a valid node."""
+        """The error for a valid node that is not supported; ``advice`` is the next step."""
         return refusal(self.node, message, advice)
 
     def sized(self, what: str, values: Sequence[Any] | None, count: int, default: int) -> tuple[int, ...]:
-        """A list of ``count`` integers, all ``default`` where it is not given."""
+        """A list of ``count`` integers; where it is not given, each is ``default``. Raises
+        `Invalid` for another count.
+        """
         if values is None:
             return (default,) * count
         if len(values) != count:

@@ -1,7 +1,7 @@
-"""What each operator is, which data types it takes here, and what it is refused for.
+"""The declaration of each operator: its kind, the data types that it accepts here, and the reason of a refusal.
 
-`OPERATORS` is the one source of validation and of the tables of ``docs/onnx.md``. An operator that is not among them is
-refused as unknown here. ``docs/onnx.md`` says what the kinds mean.
+`OPERATORS` is the single source of validation and of the tables of ``docs/onnx.md``. An operator that it does not hold
+is refused as unknown. ``docs/onnx.md`` explains the kinds.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from cvm.frontends.onnx.model import LEARNING, MICROSOFT, STANDARD
 __all__ = ["FIRST", "LAST", "OPERATORS", "RUNTIME", "TYPES", "Kind", "Operator", "functions"]
 
 FIRST, LAST = 13, 28
-"""The versions of ONNX in which every operator of the table is read; most are read in older ones, too."""
+"""The opset versions in which every operator of the table is read; most operators are read in older versions, too."""
 
 RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
-"""Operators that ONNX Runtime has in the domain of ONNX, where it had or has none of the name."""
+"""Operators that ONNX Runtime implements in the domain of ONNX although ONNX does not define them there (any more)."""
 
 Kind: TypeAlias = Literal["integer", "real", "boundary", "written out", "folded", "refused"]
 
@@ -43,9 +43,9 @@ TYPES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator: kind, the data types of its first operand, and a remark for the reader of the table.
+    """An operator: its kind, the data types of its first operand, and a remark for the reader of the table.
 
-    ``since`` is the version from which on its rules are those that are implemented.
+    ``since`` is the first version whose rules are implemented here.
     """
 
     kind: Kind
@@ -53,11 +53,11 @@ class Operator:
     note: str = ""
     since: int = FIRST
     advice: str = ""
-    """What to do where it is refused, if the remark does not say it."""
+    """What a user can do where the operator is refused, if the remark does not say it."""
 
 
 OPERATORS: dict[tuple[str, str], Operator] = {}
-"""Every operator by domain and name."""
+"""Every operator, by domain and name."""
 
 
 def _enter(
@@ -250,17 +250,17 @@ _SINCE = {
     11: "BitShift CumSum Range Round GatherElements GatherND ScatterElements ScatterND",
     12: "Celu GreaterOrEqual LessOrEqual Einsum",
 }
-"""Operators that are read in versions before 13: those that have not changed since, but for data types, and those whose
-older forms `cvm.frontends.onnx.expansions.versions` writes anew."""
+"""The operators that are read in versions before 13, by version: either the operator has not changed since, apart from
+data types, or `cvm.frontends.onnx.expansions.versions` rewrites the older form as the newest one."""
 for _version, _names in _SINCE.items():
     for _name in _names.split():
         OPERATORS[STANDARD, _name] = replace(OPERATORS[STANDARD, _name], since=_version)
 
 
 def functions() -> dict[str, str]:
-    """Functions of one real number without attributes, by operator: the operation of the graph.
+    """Functions of one real number without attributes: from the operator to the operation of the graph.
 
-    What lowering learns is one line here, and one in the declarations above.
+    A function that lowering learns needs one line here and one in the declarations above.
     """
     return {
         "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",

@@ -1,7 +1,8 @@
-"""Values that are known when compiling: shapes of tensors, and what exporters compute from them.
+"""Constant folding of what exporters compute at compile time: shapes of tensors and numbers derived from them.
 
-Integers and truth values are folded in NumPy, where 64-bit ones must not overflow; floats only moved, or computed where
-the result is a float64 exactly. What is not folded is no constant to the rules, but lowering may still know it.
+Integers and truth values are folded in NumPy, where 64-bit integers must not overflow. Floats are folded where they
+are only moved, or where the result is exactly a float64. A tensor that is not folded is no constant to the rules;
+lowering may still find it constant.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _FOLDS: dict[str, _Fold] = {}
 
 
 def fold(call: OnnxCall) -> list[tuple[Array, str]] | None:
-    """The results of a node as values and data types; None where it is to be computed.
+    """The results of a node as values and data types; None where the node is not folded.
 
-    Raises `CvmError` for what breaks a rule.
+    Raises `CvmError` for a node that breaks a rule.
     """
     found = _FOLDS.get(call.node.op)
     shape_alone = call.node.op in ("Shape", "Size", "EyeLike")
@@ -70,7 +71,7 @@ def _list(call: OnnxCall, index: int, what: str) -> tuple[int, ...]:
     return call.constant_integers(index, what) or ()
 
 
-# What has no operands, or needs their shapes alone
+# Nodes without operands, and nodes that need only the shapes of their operands
 
 
 @_fold("Constant")
@@ -104,7 +105,9 @@ def _size(call: OnnxCall) -> Folded:
 def _constant_of_shape(call: OnnxCall) -> Folded:
     shape, item = _list(call, 0, "the shape"), call.tensor("value") or Tensor(np.zeros(1, np.float32), "float32")
     if any(extent < 0 for extent in shape) or item.values.size != 1:
-        raise call.invalid("shape", f"no constant of the shape {list(shape)}")
+        raise call.invalid(
+            "shape", f"a constant needs extents of 0 or more and a single value, found the shape {list(shape)}"
+        )
     elements(shape, DEFAULT, call.node.label)
     return np.full(shape, item.values.ravel()[0]), item.data_type
 
@@ -141,7 +144,7 @@ def _numpy(data_type: str) -> str:
 
 
 def _exactly(items: Array, data_type: str) -> tuple[Array, str] | None:
-    """Integers of a data type from Python integers or rationals, or None where floats would round."""
+    """Python integers or rationals as values of a data type, or None where a float would be rounded."""
     if is_float(data_type):
         floats = np.array([float(item) for item in items.ravel().tolist()]).reshape(items.shape)
         exact = all(
@@ -157,11 +160,11 @@ def _exactly(items: Array, data_type: str) -> tuple[Array, str] | None:
 
 
 _MOST_COMPUTED = 2**16
-"""Items of one constant that are computed with here: exporters compute shapes."""
+"""The most elements of a constant that folding computes with: exporters compute shapes, which are short."""
 
 
 def _numbers(operand: Operand) -> Array:
-    """Items as Python integers, or rationals."""
+    """The elements as Python integers, or rationals for floats."""
     flat = _values(operand).ravel().tolist()
     made = np.empty(len(flat), dtype=object)
     made[:] = [Fraction(item) for item in flat] if operand.real else [int(item) for item in flat]
@@ -256,7 +259,7 @@ def _reduced(call: OnnxCall) -> Folded | None:
     return _exactly(np.asarray(found, dtype=object), source.data_type)
 
 
-# Movement, of any items
+# Movement of elements of any type
 
 
 @_fold("Identity")
@@ -292,7 +295,9 @@ def _slice(call: OnnxCall) -> Folded:
 
 
 def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int | None, int]:
-    """Start, end and step as Python has them, for ONNX's, which clamp; an end before the first item is None."""
+    """Start, end and step as Python slices have them, from those of ONNX, which clamp; an end
+    before index 0 is None.
+    """
     if step == 0:
         raise ValueError("a step is 0")
     begin = start + extent if start < 0 else start
@@ -334,7 +339,7 @@ def _tile(call: OnnxCall) -> Folded:
 
 @_fold("Trilu")
 def _triangle(call: OnnxCall) -> Folded | None:
-    """Of infinite items; a product with ones and zeros serves the others."""
+    """Fold Trilu of infinite elements; other elements are multiplied by a triangle of ones."""
     source = call.operand()
     if not source.real or not np.isinf(_values(source)).any():
         return None
@@ -348,7 +353,7 @@ def _triangle(call: OnnxCall) -> Folded | None:
 
 @_fold("GatherElements")
 def _gather_elements(call: OnnxCall) -> Folded | None:
-    """Fold GatherElements of anything but floats: exporters compute shapes with it."""
+    """Fold GatherElements of integers and truth values, which exporters use to compute shapes."""
     source, axis = call.operand(), call.axis(call.integer("axis", 0), call.operand().rank)
     if source.real:
         return None
@@ -357,7 +362,7 @@ def _gather_elements(call: OnnxCall) -> Folded | None:
 
 @_fold("ScatterND")
 def _scatter(call: OnnxCall) -> Folded | None:
-    """Fold ScatterND of anything but floats: exporters compute shapes with it."""
+    """Fold ScatterND of integers and truth values, which exporters use to compute shapes."""
     source, indices, updates = call.every()
     if source.real or call.text("reduction", "none") != "none":
         return None
@@ -389,7 +394,7 @@ def parts_of_split(call: OnnxCall, extent: int) -> Sequence[int]:
         size = -(-extent // number)
         sizes = tuple(min(size, extent - i * size) for i in range(number))
     if sum(sizes) != extent or len(sizes) != len(call.node.outputs) or any(size < 1 for size in sizes):
-        raise call.invalid("shape", f"parts of {list(sizes)} items for {extent} items and {number} results")
+        raise call.invalid("shape", f"parts of {list(sizes)} items do not make {extent} items and {number} results")
     return sizes
 
 

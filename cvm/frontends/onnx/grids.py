@@ -1,4 +1,6 @@
-"""The grids of QuantizeLinear and DequantizeLinear: per tensor, along an axis, or by blocks along an axis."""
+"""The grids of QuantizeLinear and DequantizeLinear: scale and zero point per tensor, per index of an axis, or per
+block.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ from cvm.quantization import LinearQuantizer
 __all__ = ["BIAS", "CODES", "data_type_of_codes", "grid_of", "input_quantizer"]
 
 CODES = ("int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2")
-"""The data types that QuantizeLinear gives."""
+"""The data types of codes that QuantizeLinear may give."""
 
 BIAS = "BiasDequantizeLinear"
-"""The operator that dequantises the bias of QLinearConv and QGemm by the product of two scales; made by `expansion`."""
+"""An operator of our own that dequantises the bias of QLinearConv and QGemm by the product of two scales."""
 
 
 def data_type_of_codes(call: OnnxCall) -> str:
-    """The integers of a QuantizeLinear: those of its zero point, of ``output_dtype``, or uint8."""
+    """The data type of the codes of a QuantizeLinear: that of its zero point, else ``output_dtype``, else uint8."""
     zero = call.optional(2)
     wish = call.integer("output_dtype", 0)
     named = data_type_of(wish, "output_dtype") if wish else None
@@ -37,9 +39,11 @@ def data_type_of_codes(call: OnnxCall) -> str:
 
 
 def grid_of(call: OnnxCall, source: Operand, data_type: str) -> Grid:
-    """The grid of a node for a tensor of the shape of ``source``. Raises `Unsupported` where it is not constant."""
+    """The grid of a node for a tensor of the shape of ``source``. Raises `Unsupported` where the
+    grid is not constant.
+    """
     axis, block = call.integer("axis", 1), call.integer("block_size", 0)
-    call.ignore("saturate", "precision")  # of floats of 8 bits; and of the division, which is exact here
+    call.ignore("saturate", "precision")  # for floats of 8 bits; for the division, which is exact here
     call.integer("output_dtype", 0)
     scale = _scales(call)
     zeros = np.zeros(scale.shape, np.int64)
@@ -57,7 +61,7 @@ def grid_of(call: OnnxCall, source: Operand, data_type: str) -> Grid:
     if scale.ndim == 1 and block == 0:
         axis = call.axis(axis, len(shape))
         if scale.size != shape[axis]:
-            raise call.invalid("shape", f"{scale.size} scales along axis {axis} of {list(shape)}")
+            raise call.invalid("shape", f"{scale.size} scales do not fit axis {axis} of {list(shape)}")
         along = [1] * len(shape)
         along[axis] = scale.size
         return Grid(scale.reshape(along), zeros.reshape(along), data_type)
@@ -66,10 +70,11 @@ def grid_of(call: OnnxCall, source: Operand, data_type: str) -> Grid:
 
 
 def input_quantizer(grid: Grid, rank: int) -> LinearQuantizer | None:
-    """The quantiser of a real input with scales along one axis; None where they differ along several.
+    """The quantiser of a real input with scales along one axis; None where the scales vary along several axes.
 
-    Ties go to the even multiple of the scale, so that codes are moved by 1 where the zero point is odd. There is one
-    code more than integers, at both ends of which what follows clamps.
+    QuantizeLinear rounds ties to the even multiple of the scale, so where the zero point is odd the codes are shifted
+    by 1. The quantiser has one code more than the data type has integers: below them for an even zero point, above them
+    for an odd one. The operation that reads the codes clamps this code.
     """
     stored = grid.stored(rank)
     if stored is None:
@@ -80,7 +85,7 @@ def input_quantizer(grid: Grid, rank: int) -> LinearQuantizer | None:
 
 
 def _scales(call: OnnxCall) -> npt.NDArray[Any]:
-    """Scales as floats; those of a bias as products, which are rationals."""
+    """The scales as floats; the scales of a bias as products of two scales, which are rationals."""
     found = _positive(call, 1)
     if call.node.op != BIAS:
         return found
@@ -93,17 +98,19 @@ def _scales(call: OnnxCall) -> npt.NDArray[Any]:
 
 def _positive(call: OnnxCall, index: int) -> npt.NDArray[Any]:
     if not call.operand(index).real:
-        raise call.invalid("type", f"the scale is of {call.operand(index).data_type}, which are no real numbers")
+        raise call.invalid("type", f"the scale is of {call.operand(index).data_type}; it must be of a float type")
     found = call.constant(index, "the scale")
     if found.size == 0 or not np.isfinite(found).all() or (found <= 0).any():
-        if np.isinf(found).any():  # as quantisers write where they met an infinite constant, a mask for instance
+        if np.isinf(found).any():  # quantisers write this where they met an infinite constant, such as a mask
             raise call.invalid("scale", "a scale is infinite; quantise the model again with finite constants")
-        raise call.invalid("scale", "a scale is not above 0, or there is none")
+        raise call.invalid("scale", "every scale must be above 0, and there must be at least one")
     return found.astype(np.float32) if found.dtype == np.float16 else found
 
 
 def _spread(call: OnnxCall, items: npt.NDArray[Any], shape: Shape, axis: int, block: int) -> npt.NDArray[Any]:
-    """Repeat the item of each block along the axis, up to the extent of the tensor; the last block may be shorter."""
+    """Repeat the element of each block along the axis, up to the extent of the tensor; the last
+    block may be shorter.
+    """
     if items.ndim != len(shape):
         raise call.invalid("shape", f"the scale has shape {list(items.shape)}, the tensor {list(shape)}")
     if block < 0:

@@ -1,4 +1,4 @@
-"""Nodes under other names: calls of the model's functions replaced by their nodes, graphs of control flow taken out."""
+"""Nodes under other names: inlining of the functions of a model, and of the bodies of control flow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Names", "inlined", "renamed"]
 
 
 class Names:
-    """The names that are taken."""
+    """The set of names that are taken in a model."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
@@ -20,7 +20,7 @@ class Names:
 
     @staticmethod
     def of(model: Model) -> Names:
-        """Those of a model's inputs, constants and nodes."""
+        """The names of a model's inputs, constants and node results."""
         names = Names([value.name for value in model.inputs])
         names._taken |= set(model.constants)
         names._taken.update(name for node in model.nodes for name in node.outputs)
@@ -33,7 +33,7 @@ class Names:
         return found
 
     def fresh(self, wish: str) -> str:
-        """The wish, or the wish with a number; taken from now on."""
+        """Take a free name: the wish itself, or the wish with a number."""
         name = wish
         while name in self._taken:
             self._numbers[wish] = self._numbers.get(wish, 1) + 1
@@ -48,9 +48,10 @@ def renamed(
     fresh: Callable[[str], str],
     change: Callable[[OnnxNode], OnnxNode],
 ) -> list[OnnxNode]:
-    """Nodes that read other names and give fresh ones, those of graphs in them as well; ``names`` is completed.
+    """The nodes with every name that they read or give replaced through ``names``, also inside of their bodies.
 
-    A name that ``names`` has not, and no node gives, stays what it is. ``change`` is made of each node first.
+    A result without an entry gets the name ``fresh(name)`` and is entered in ``names``. A name that is neither in
+    ``names`` nor a result of a node stays as it is. ``change`` is applied to each node first.
     """
     found = []
     for item in nodes:
@@ -68,7 +69,9 @@ def renamed(
 def _renamed_body(
     value: Attribute, names: Mapping[str, str], fresh: Callable[[str], str], change: Callable[[OnnxNode], OnnxNode]
 ) -> Attribute:
-    """A graph within the nodes: what it reads from outside under other names; its own names are fresh, too."""
+    """A body with its outer names replaced through ``names`` and with fresh names for its own tensors; others
+    unchanged.
+    """
     if not isinstance(value, Body):
         return value
     inner = dict(names)
@@ -86,7 +89,7 @@ def _renamed_body(
 
 
 def inlined(model: Model, names: Names, limits: Limits) -> list[OnnxNode]:
-    """The nodes of a model, calls of its functions replaced by their nodes, at any depth.
+    """The nodes of a model, with calls of its functions replaced by the nodes of the functions, at any depth.
 
     Raises `Invalid` for a function that calls itself, `LimitExceeded` for more nodes than an expansion may have.
     """
@@ -124,7 +127,7 @@ class _Inliner:
         return replace(node, attributes=attributes)
 
     def _called(self, node: OnnxNode, function: Function) -> list[OnnxNode]:
-        """The nodes of a function under the names of a call."""
+        """The nodes of a function, renamed for one call of it."""
         if len(node.inputs) > len(function.inputs) or len(node.outputs) > len(function.outputs):
             raise invalid(node, "function", "it has more inputs or results than the function that it calls")
         given: dict[str, Attribute] = {**function.defaults, **node.attributes}
@@ -151,7 +154,7 @@ class _Inliner:
         names.update(direct)
         nodes = renamed(function.nodes, names, lambda wish: self._names.fresh(f"{stem}/{wish}"), change)
         for inner, outer in zip(function.outputs, node.outputs, strict=False):
-            if outer and direct.get(inner) != outer:  # an input as it is, or one result under two names
+            if outer and direct.get(inner) != outer:  # an input that is passed through, or one result under two names
                 if not names.get(inner):
                     raise refusal(node, f"its result {outer!r} is an input that is left out")
                 nodes.append(OnnxNode("Identity", "", node.name, (names[inner],), (outer,), {}, node.number, "", None,

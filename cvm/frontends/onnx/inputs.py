@@ -1,4 +1,4 @@
-"""The shapes that the inputs of a model have: as declared, as asked for, or 1 where the leading extent is left open."""
+"""The shapes of the inputs of a model: as declared, as the caller asks, or 1 for a leading extent that is left open."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Settings", "shapes_of_inputs"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a caller says about a model: shapes of inputs, promised ranges of integer inputs, what does not fit.
+    """The choices of the caller for a model: shapes and promised ranges of inputs, and the rule for integer overflow.
 
-    With ``floats``, real inputs and outputs may be without QuantizeLinear: such a graph is for calibration. ``states``
-    are inputs that are state, each with the output that it becomes after a run.
+    With ``floats``, real inputs and outputs need no QuantizeLinear: such a graph is for calibration. ``states`` maps
+    each input that is state to the output that it becomes after a run.
     """
 
     shapes: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
@@ -30,9 +30,9 @@ class Settings:
 
 
 def shapes_of_inputs(model: Model, settings: Settings, limits: Limits) -> dict[str, Shape]:
-    """The shape of every input. An extent that has a name has one size everywhere; the first one is 1 if it is open.
+    """The shape of every input. A named extent has one size everywhere; a leading extent that is open is 1.
 
-    Raises `Invalid` for a wish that does not fit, `Unsupported` for other extents that are open, and `LimitExceeded`.
+    Raises `Invalid` for a wish that does not fit, `Unsupported` for any other open extent, and `LimitExceeded`.
     """
     names = {value.name for value in model.inputs}
     for name in (*settings.shapes, *settings.ranges, *settings.states):
@@ -62,7 +62,7 @@ def _bind(value: Value, wish: Shape, sizes: dict[str, int]) -> None:
 def _shape(value: Value, wish: Shape | None, sizes: Mapping[str, int], limits: Limits) -> Shape:
     if wish is None:
         if value.dims is not None and 0 in value.dims:
-            raise Unsupported("onnx.input", f"{_said(value)} has no items", Location(tensor=value.name))
+            raise Unsupported("onnx.input", f"{_said(value)} has an extent of 0", Location(tensor=value.name))
         if value.dims is None:
             raise _open(value, "its number of axes")
         wish = tuple(_size(value, axis, extent, sizes) for axis, extent in enumerate(value.dims))

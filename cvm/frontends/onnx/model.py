@@ -1,4 +1,4 @@
-"""A model of ONNX as data: values, nodes and constants, checked for what every model must be."""
+"""An ONNX model as data: values, nodes and constants, checked by the rules that hold for every model."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = [
 
 Shape: TypeAlias = tuple[int, ...]
 Dimension: TypeAlias = int | str | None
-"""An extent: a number, the name of an unknown one, or None."""
+"""An extent: a number, the name of an unknown number, or None for an unknown number without a name."""
 
 STANDARD, MICROSOFT, LEARNING = "", "com.microsoft", "ai.onnx.ml"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tensor:
-    """Contents of a constant. Integers narrower than a byte are one in a byte, bfloat16 is float32."""
+    """The contents of a constant. Integers narrower than a byte take one byte each; bfloat16 is stored as float32."""
 
     values: npt.NDArray[Any]
     data_type: str
@@ -34,21 +34,23 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An attribute of a kind that is not read: sparse tensors, types, lists of graphs."""
+    """An attribute of a kind that is not supported: sparse tensors, types, lists of graphs."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An attribute of a node of a function: the one of this name that the function is called with."""
+    """An attribute of a node inside of a function that stands for the attribute of this name in the call of the
+    function.
+    """
 
     name: str
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Body:
-    """A graph that a node of control flow holds. Its nodes read its inputs, its constants and names from outside."""
+    """The graph in an attribute of a control-flow node. Its nodes read its inputs, its constants and outer tensors."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -56,7 +58,7 @@ class Body:
     constants: Mapping[str, Callable[[], Tensor]]
 
     def captured(self) -> list[str]:
-        """The names that its nodes and results read from outside, each once, in order."""
+        """The names of outer tensors that its nodes and results read, each once, in order."""
         inside = {*self.inputs, *self.constants}
         found: dict[str, None] = {}
         for node in self.nodes:
@@ -73,7 +75,7 @@ Attribute: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A declared input or output; ``dims`` is None where the model does not say the rank."""
+    """A declared input or output; ``dims`` is None where the model does not state the rank."""
 
     name: str
     data_type: str
@@ -82,7 +84,7 @@ class Value:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OnnxNode:
-    """One node. An input that is left out is ""."""
+    """One node of the model. The name of an operand that is left out is ""."""
 
     op: str
     domain: str
@@ -93,18 +95,20 @@ class OnnxNode:
     number: int = 0
     overload: str = ""
     opset: int | None = None
-    """The version of its operator, where that is another than the model imports."""
+    """The version of the operator, where it is not the version that the model imports."""
     origin: OnnxNode | None = None
-    """The node of the file that this one is written out from."""
+    """The node of the file that this node was expanded from."""
 
     @property
     def operator(self) -> str:
-        """Its operator with the domain, as messages call it."""
+        """The operator with its domain, as messages name it."""
         return f"{self.domain + '.' if self.domain else ''}{self.op}"
 
     @property
     def label(self) -> str:
-        """How messages call it: by its name, or by its number and what it computes, as the file has it."""
+        """The name of the node in messages: its own name, or its number and its first result; for an expanded node, its
+        origin.
+        """
         if self.origin is not None:
             inner = "" if self.op == self.origin.op else f" (its {self.operator})"
             return f"{self.origin.label}{inner}"
@@ -112,7 +116,7 @@ class OnnxNode:
         return f"node {where}, {self.operator}"
 
     def reads(self) -> list[str]:
-        """The names that it reads, those that its graphs read from outside among them."""
+        """The names that the node reads, with the outer names that its bodies read."""
         found = [name for name in self.inputs if name]
         for attribute in self.attributes.values():
             if isinstance(attribute, Body):
@@ -122,20 +126,20 @@ class OnnxNode:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Function:
-    """A function that a model defines: its nodes read its inputs alone."""
+    """A function that a model defines: its nodes read only its inputs."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: tuple[OnnxNode, ...]
     required: tuple[str, ...]
-    """Attributes that a call must give."""
+    """The attributes that a call must give."""
     defaults: Mapping[str, Attribute]
     opsets: Mapping[str, int]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Model:
-    """A model whose names are defined once, before they are read. ``constants`` are read when they are needed."""
+    """A model in which every name is defined once and before it is read. Constants are read when they are needed."""
 
     name: str
     opsets: Mapping[str, int]
@@ -144,9 +148,9 @@ class Model:
     nodes: tuple[OnnxNode, ...]
     constants: Mapping[str, Callable[[], Tensor]]
     functions: Mapping[tuple[str, str, str], Function]
-    """By domain, name and overload."""
+    """The functions of the model, by domain, name and overload."""
     digest: str
-    """SHA-256 of the file, in hexadecimal."""
+    """The SHA-256 of the file, in hexadecimal."""
 
 
 def _located(node: OnnxNode) -> Location:
@@ -154,17 +158,17 @@ def _located(node: OnnxNode) -> Location:
 
 
 def invalid(node: OnnxNode, rule: str, message: str) -> Invalid:
-    """The breach of a rule of ONNX by a node; ``rule`` ends the code."""
+    """The error for a node that breaks a rule of ONNX; ``rule`` ends the code."""
     return Invalid(f"onnx.node.{rule}", f"{node.label}: {message}", _located(node))
 
 
 def refusal(node: OnnxNode, message: str, advice: str = "", code: str = "onnx.unsupported") -> Unsupported:
-    """The refusal of a valid node: which it is, why, and what to do instead."""
+    """The error for a valid node that is not supported: it names the node, the reason and the next step."""
     return Unsupported(code, f"{node.label}: {message}" + (f"; {advice}" if advice else ""), _located(node))
 
 
 def exact(number: float, node: OnnxNode, name: str) -> Fraction:
-    """An attribute as the rational that it is. Raises `Invalid` for NaN and infinities."""
+    """A float attribute as the exact rational of its value. Raises `Invalid` for NaN and infinities."""
     if not np.isfinite(number):
         raise invalid(node, "attribute", f"{name} must be finite, found {number}")
     return Fraction(number)

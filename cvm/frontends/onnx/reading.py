@@ -1,4 +1,4 @@
-"""From the bytes of a file to a `Model`: the format is read by the package `onnx`, the rules are checked here."""
+"""From the bytes of a file to a `Model`: the package `onnx` parses the format, this module checks the rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["read_model"]
 
 
 def _library() -> Any:
-    """The package that knows the format. Raises `Unsupported` where it is not installed."""
+    """The package `onnx`. Raises `Unsupported` where it is not installed."""
     try:
         import onnx
     except ImportError:
@@ -43,10 +43,10 @@ def _library() -> Any:
 
 
 def read_model(data: bytes, folder: str | None = None, limits: Limits = DEFAULT) -> Model:
-    """The model in ``data``; constants in other files are read within ``folder`` alone.
+    """The model in ``data``; external constants are read from files within ``folder`` alone.
 
-    Raises `Malformed` for bytes that are no model, `Invalid` for one that breaks a rule, `Unsupported` for one with
-    training information or sparse tensors, and `LimitExceeded`.
+    Raises `Malformed` for bytes that are not a model, `Invalid` for a model that breaks a rule, `Unsupported` for one
+    with training information or sparse tensors, and `LimitExceeded`.
     """
     library = _library()
     require_few_messages(data)
@@ -104,7 +104,7 @@ def _opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
 
 
 def _text(text: str | bytes) -> str:
-    """A string of the format; the library gives bytes where it is not UTF-8."""
+    """A string of the model. The library returns bytes where it is not UTF-8. Raises `Malformed` for those."""
     if isinstance(text, bytes):
         raise Malformed("onnx.bytes", f"a string of the model is no UTF-8 text: {text[:40]!r}")
     return text
@@ -132,7 +132,9 @@ def _value(item: ValueInfoProto, limits: Limits) -> Value:
 
 
 def _maps(graph: GraphProto) -> dict[str, Value]:
-    """The scores that ZipMap makes lists of maps of, by the name of its result: the scores are given in its place."""
+    """The score tensors that ZipMap nodes convert to lists of maps, by the name of the ZipMap's result, which they
+    replace.
+    """
     found = {}
     for node in graph.node:
         if (node.op_type, node.domain) == ("ZipMap", LEARNING) and len(node.input) == len(node.output) == 1:
@@ -159,14 +161,14 @@ _KINDS = {9: "tensors", 10: "graphs", 11: "a sparse tensor", 12: "sparse tensors
 
 
 class _Reader:
-    """Reads nodes, constants and the graphs in nodes; what they allocate together is within the limits."""
+    """Reads nodes, constants and the bodies of nodes, and holds all of them together to the limits."""
 
     def __init__(self, folder: str | None, limits: Limits) -> None:
         self._folder, self._limits = folder, limits
         self._bytes = self._nodes = 0
 
     def constants(self, graph: GraphProto) -> dict[str, Callable[[], Tensor]]:
-        """The readers of the constants of a graph, by name."""
+        """For each constant of a graph, by name, a function that reads it."""
         if graph.sparse_initializer:
             name = _text(graph.sparse_initializer[0].values.name)
             message = f"the constant {name!r} is a sparse tensor, which is not read; store it dense"
@@ -192,7 +194,7 @@ class _Reader:
         return tensor
 
     def nodes(self, items: Sequence[NodeProto]) -> tuple[OnnxNode, ...]:
-        """Nodes in order, the graphs in them read, too."""
+        """Read nodes in order, with the bodies in their attributes."""
         self._nodes += len(items)
         require("nodes", self._nodes, self._limits.nodes, "nodes of the model")
         return tuple(self._node(item, number) for number, item in enumerate(items))
@@ -204,7 +206,7 @@ class _Reader:
         attributes: dict[str, Attribute] = {}
         for attribute in item.attribute:
             if not _text(attribute.name) or attribute.name in attributes:
-                raise Invalid("onnx.node.attribute", f"{node.label}: attribute {attribute.name!r} stands there twice")
+                raise Invalid("onnx.node.attribute", f"{node.label}: attribute {attribute.name!r} is given twice")
             try:
                 attributes[attribute.name] = self._attribute(attribute)
             except CvmError as error:
@@ -232,7 +234,7 @@ class _Reader:
         return Body(inputs, outputs, self.nodes(graph.node), constants)
 
     def function(self, item: FunctionProto) -> Function:
-        """A function of the model, whose nodes read its inputs alone."""
+        """Read a function of the model. Its nodes may read only its inputs."""
         label = f"the function {_text(item.name)!r}"
         inputs, outputs = (tuple(_name(name, self._limits) for name in names) for names in (item.input, item.output))
         nodes = self.nodes(item.node)
@@ -254,15 +256,15 @@ def _require_defined(
     outside: Set[str] = frozenset(),
     functions: bool = False,
 ) -> None:
-    """Check that every name is defined once, before it is read; then there is no cycle.
+    """Check that every name is defined once and before it is read; then the graph has no cycle.
 
-    ``outside`` are the names that a graph in a node may read besides; only nodes of functions may hold references.
+    ``outside`` holds the outer names that a body may read as well; only nodes of functions may refer to attributes.
     """
     known: set[str] = set(outside)
 
     def define(name: str, what: str) -> None:
         if name in known:
-            raise Invalid("onnx.name", f"{what} gives {name!r}, which is there already")
+            raise Invalid("onnx.name", f"{what} defines {name!r}, which is defined already")
         known.add(name)
 
     for name in inputs:
@@ -278,7 +280,7 @@ def _require_defined(
                 body = attribute
                 _require_defined(body.inputs, body.constants, body.nodes, body.outputs, known, functions)
             elif isinstance(attribute, Reference) and not functions:
-                message = f"{node.label}: attribute {key!r} refers to one of a function, but this is none"
+                message = f"{node.label}: attribute {key!r} refers to one of a function, but the node is in none"
                 raise Invalid("onnx.node.attribute", message)
         for name in filter(None, node.outputs):
             define(name, node.label)
@@ -289,9 +291,9 @@ def _require_results(outputs: Iterable[str], known: Set[str], inner: bool) -> No
     seen: set[str] = set()
     for name in outputs:
         if name not in known:
-            raise Invalid("onnx.order", f"nothing gives the output {name!r}")
+            raise Invalid("onnx.order", f"no node computes the output {name!r}")
         if name in seen and not inner:
-            raise Invalid("onnx.name", f"the output {name!r} stands there twice")
+            raise Invalid("onnx.name", f"the output {name!r} is listed twice")
         seen.add(name)
     if not seen:
         raise Invalid("onnx.name", "the model has no output")

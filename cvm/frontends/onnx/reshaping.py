@@ -1,4 +1,4 @@
-"""Shapes that operators give by their attributes and constant operands: Reshape, Squeeze, Unsqueeze, Flatten."""
+"""Result shapes that attributes and constant operands determine: Reshape, Squeeze, Unsqueeze, Flatten."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["shape_of_reshape"]
 
 
 def shape_of_reshape(call: OnnxCall) -> Shape:
-    """The shape that a Reshape, Squeeze, Unsqueeze or Flatten gives."""
+    """The shape of the result of a Reshape, Squeeze, Unsqueeze or Flatten."""
     return {"Reshape": _reshape, "Squeeze": _squeeze, "Unsqueeze": _unsqueeze, "Flatten": _flatten}[call.node.op](call)
 
 
@@ -34,7 +34,7 @@ def _reshape(call: OnnxCall) -> Shape:
         found[found.index(-1)] = count // rest
     if -1 in found or math.prod(found) != count:
         raise call.invalid(
-            "shape", f"the input {list(source.shape)} has {count} items, but the shape {list(wish)} has not as many"
+            "shape", f"the input {list(source.shape)} has {count} items, but the shape {list(wish)} does not"
         )
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""The tensors of a model while it is translated: their names, contents and readers, and those that are written out."""
+"""The tensors of a model during its translation: their names, contents and readers, and the expanded nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["OnnxScope"]
 
 
 class OnnxScope(Emission):
-    """A graph that is made of a model, as the writers of nodes see it (`cvm.frontends.onnx.writing.Scope`)."""
+    """The graph during its translation, with the interface that expansions use (`cvm.frontends.onnx.writing.Scope`)."""
 
     def __init__(self, model: Model, overflow: Literal["wrap", "error"], limits: Limits) -> None:
         super().__init__("the reader of ONNX", overflow)
@@ -28,14 +28,14 @@ class OnnxScope(Emission):
         self._operands: dict[str, Operand] = {}
         self._readers: dict[str, list[tuple[OnnxNode, int]]] = {}
         self._written = 0
-        """The nodes that others were written out as."""
+        """The number of nodes that expansions have added."""
         self._bodies: dict[int, tuple[Body, dict[str, str]]] = {}
-        """Graphs of control flow that were taken out, and the names that their constants got."""
+        """For each body that was inlined, the names that its constants got."""
         self._node: OnnxNode | None = None
-        """The node that is translated."""
+        """The node that is being translated."""
 
     def _read(self, name: str) -> Operand | None:
-        """An operand of a node; constants are read here."""
+        """The operand of a node by name, or None for ""; a constant is read here, on first use."""
         if not name:
             return None
         if name not in self._operands:
@@ -45,25 +45,25 @@ class OnnxScope(Emission):
 
     @property
     def limits(self) -> Limits:
-        """The limits that apply."""
+        """The limits on sizes."""
         return self._limits
 
     def read(self, name: str) -> Operand:
-        """The operand of a name."""
+        """The operand of a name, which must not be ""."""
         found = self._read(name)
         assert found is not None
         return found
 
     def free(self, name: str) -> bool:
-        """Whether no tensor of the model has a name; it is taken from now on."""
+        """Take a name; returns whether no tensor of the model had it."""
         return self._taken.free(name)
 
     def define(self, name: str, values: npt.NDArray[Any], data_type: str) -> None:
-        """Enter a constant."""
+        """Add a constant under a name."""
         self._operands[name] = Operand(name, data_type, values.shape, values)
 
     def require_expansion(self, count: int) -> None:
-        """Raise `LimitExceeded` where so many nodes more would be too many."""
+        """Raise `LimitExceeded` where ``count`` further nodes would exceed the limit on expansions."""
         where = self._node.label if self._node else "the model"
         require("expansion", self._written + count, self._limits.expansion, f"{where}: nodes that are written out")
 
@@ -75,12 +75,14 @@ class OnnxScope(Emission):
                 self.keep_real([name], node)
 
     def keep_real(self, names: Sequence[str], node: OnnxNode) -> None:
-        """Say that something that is not written yet reads tensors, so that they keep their real numbers."""
+        """Record that a node whose expansion is not complete reads these tensors, so that they stay real."""
         for name in names:
             self._readers.setdefault(name, []).append((node, -1))
 
     def renamed(self, body: Body, names: dict[str, str]) -> list[OnnxNode]:
-        """The nodes of a graph by other names, its constants entered once however often it is taken out."""
+        """The nodes of a body under other names; the constants of a body are added once, however
+        often it is inlined.
+        """
         if id(body) not in self._bodies:
             fresh = {name: self._taken.fresh(name) for name in body.constants}
             self._bodies[id(body)] = body, fresh

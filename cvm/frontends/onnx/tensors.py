@@ -1,4 +1,4 @@
-"""Stored tensors: constants of a model, in it or in files beside it. Sizes are checked before anything is allocated."""
+"""Stored tensors: constants in the model or in files beside it. Sizes are checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATA_TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
     11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 21: "uint4", 22: "int4", 25: "uint2", 26: "int2",
 }  # fmt: skip
-"""Data types that are read, by their number in the format."""
+"""The data types that are read, by their numbers in the format."""
 _OTHERS = {
     0: "undefined", 8: "string", 14: "complex64", 15: "complex128", 17: "float8e4m3fn", 18: "float8e4m3fnuz",
     19: "float8e5m2", 20: "float8e5m2fnuz", 23: "float4e2m1", 24: "float8e8m0", 27: "float6e2m3", 28: "float6e3m2",
@@ -34,19 +34,19 @@ _CHUNK = 2**20
 
 
 def data_type_of(number: int, what: str) -> str:
-    """The name of a data type. Raises `Unsupported` for those that are not read, `Invalid` for unknown ones."""
+    """The name of a data type. Raises `Unsupported` for a type that is not read, `Invalid` for an unknown number."""
     if number in DATA_TYPES:
         return DATA_TYPES[number]
     if number not in _OTHERS or number == 0:
-        raise Invalid("onnx.data-type", f"{what} has the data type number {number}, which ONNX has not")
+        raise Invalid("onnx.data-type", f"{what} has the data type number {number}, which ONNX does not define")
     raise Unsupported("onnx.data-type", f"{what} is of data type {_OTHERS[number]}, which is not read")
 
 
 def tensor_of(proto: TensorProto, folder: str | None, limits: Limits, what: str) -> Tensor:
-    """The contents of a constant; external data may lie in files within ``folder`` alone (None: nowhere).
+    """The contents of a constant; external data is read from files within ``folder`` alone (None: from no file).
 
-    Raises `Malformed` where the items are not those of the shape, `Unsupported` for strings, complex numbers and floats
-    of 8 bits, `LimitExceeded` for too many items.
+    Raises `Malformed` where the number of elements differs from the shape's, `Unsupported` for strings, complex numbers
+    and floats of 8 bits, `LimitExceeded` for too many elements.
     """
     data_type = data_type_of(proto.data_type, what)
     shape = tuple(proto.dims)
@@ -85,12 +85,12 @@ def _from_bytes(raw: bytes, data_type: str, count: int) -> npt.NDArray[Any]:
 
 
 def _widened(bits: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """The numbers of bfloat16, which are the upper halves of float32."""
+    """Convert bfloat16 to float32: a bfloat16 is the upper half of the bits of a float32."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def unpacked(packed: npt.NDArray[np.uint8], data_type: str, count: int) -> npt.NDArray[Any]:
-    """Items of 2 or 4 bits, the first in the least significant bits of a byte."""
+    """Unpack elements of 2 or 4 bits; the first lies in the least significant bits of a byte."""
     bits = _BITS[data_type]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     items = (packed[:, None] >> shifts & (2**bits - 1)).reshape(-1)[:count].astype(np.int64)
@@ -99,7 +99,7 @@ def unpacked(packed: npt.NDArray[np.uint8], data_type: str, count: int) -> npt.N
 
 
 def _from_fields(proto: TensorProto, data_type: str, count: int, what: str) -> npt.NDArray[Any]:
-    """Items in the fields of their type."""
+    """The elements in the typed field of the message, such as ``float_data``."""
     field = {
         "float32": "float_data", "float64": "double_data", "int64": "int64_data", "uint32": "uint64_data",
         "uint64": "uint64_data",
@@ -130,7 +130,8 @@ def _external(proto: TensorProto, folder: str | None, size: int, what: str) -> b
     entries = {str(entry.key): str(entry.value) for entry in proto.external_data}
     location = entries.get("location", "")
     if folder is None:
-        raise Unsupported("onnx.external", f"{what} lies in the file {location!r}: only a model in a folder has such")
+        message = f"{what} lies in the file {location!r}, but this model was not read from a folder"
+        raise Unsupported("onnx.external", f"{message}; load the model by its path")
     parts = location.replace("\\", "/").split("/")
     if not location or "\0" in location or location.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
         raise Invalid("onnx.external", f"{what} lies in {location!r}, which is no file within the model's folder")

@@ -1,7 +1,7 @@
 """From a model to a `QuantizedGraph`, node by node.
 
-Every tensor is one of real numbers in the graph; those of integers hold integers. Only QuantizeLinear
-rounds: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
+The graph has a real tensor for every tensor of the model; integer tensors hold integers. Only QuantizeLinear rounds: it
+gives its quantiser to the tensor that it reads where no other node reads that tensor, else to a copy.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from cvm.quantization import LinearQuantizer
 __all__ = ["OnnxTranslation", "Rule", "Translated"]
 
 Rule: TypeAlias = "Callable[[OnnxTranslation, OnnxCall], Made | list[Made]]"
-"""Checks a node, says the shape of its result, and emits its operations; returns its result, or each of them."""
+"""A rule checks a node, determines the shape of its result and emits its operations; returns its result or results."""
 
 _QUANTIZE = "let `cvm quantize MODEL.onnx -i DATA -o model.cvm` find scales from data"
 _EXTENDED = {"Max", "Min", "Where", "Add", "Sub", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"}
-"""Operators that an infinite constant has a meaning for: it is beyond every number that it meets."""
+"""Operators for which an infinite constant has a meaning: it is beyond every number that it is compared with."""
 _BEYOND = float(UNBOUNDED)
 _MOVES = ("reshape", "transpose", "slice")
-"""Operations of one node that only move what another one of it computes; nothing else reads that."""
+"""Operations of a node that only move what another operation of the node computes, and which no other node reads."""
 _CODES_ALONE = ("layer_normalization", "softmax")
-"""Operations whose results exist as codes alone, so that a quantiser behind what moves them is theirs."""
+"""Operations whose results exist only as codes: a quantiser that follows a move of the result belongs to them."""
 
 
 @dataclass(slots=True)
 class Translated:
-    """The graph, and the node that each of its tensors serves."""
+    """The graph, and the node of the model that each tensor of the graph belongs to."""
 
     graph: QuantizedGraph
     nodes: dict[str, OnnxNode] = field(default_factory=dict)
 
 
 class OnnxTranslation(OnnxScope):
-    """The graph while it is made. Rules of operators read operands by name and emit operations."""
+    """The graph during its translation. The rules of operators read operands by name and emit operations."""
 
     def __init__(self, model: Model, settings: Settings, limits: Limits, rules: Mapping[str, Rule]) -> None:
-        """``rules`` are `cvm.frontends.onnx.rules.RULES`."""
+        """``rules`` is the table `cvm.frontends.onnx.rules.RULES`."""
         super().__init__(model, settings.overflow, limits)
         self._model, self._settings = model, settings
         self._rules = rules
@@ -76,10 +76,10 @@ class OnnxTranslation(OnnxScope):
         self._output = ""
         self._constant_wish = ""
 
-    # Running
+    # The whole graph
 
     def run(self) -> Translated:
-        """The whole graph. Raises `CvmError` with the node."""
+        """Translate the whole model. Raises `CvmError` that names the node."""
         inputs = self._introduce()
         for node in self._nodes:
             self._translate(node)
@@ -125,16 +125,16 @@ class OnnxTranslation(OnnxScope):
         self._require_results(node)
 
     def _require_results(self, node: OnnxNode) -> None:
-        """Raise `Unsupported` for a result that something reads and nothing computed."""
+        """Raise `Unsupported` where a node reads a result, or the model outputs it, that the rule did not compute."""
         for index, name in enumerate(node.outputs):
             if name and name not in self._operands and (name in self._readers or name in self._results):
                 message = f"its result number {index} ({name!r}) is not computed"
                 raise refusal(node, message, "use only the results before it")
 
-    # Writing out
+    # Expansions
 
     def _write(self, call: OnnxCall, write: Expansion) -> None:
-        """Translate the nodes that a node is written out as."""
+        """Expand a node, and translate the nodes of its expansion."""
         writer = Writer(call, self)
         write(writer)
         call.finish()
@@ -142,7 +142,7 @@ class OnnxTranslation(OnnxScope):
         self._require_results(call.node)
 
     def translate(self, nodes: Sequence[OnnxNode]) -> None:
-        """Translate nodes that another one is written out as."""
+        """Translate the nodes of an expansion."""
         self.require_expansion(len(nodes))
         self._written += len(nodes)
         self._note_readers(nodes)
@@ -151,15 +151,15 @@ class OnnxTranslation(OnnxScope):
 
     @property
     def floats(self) -> bool:
-        """Whether calibration will find the quantisers that are missing."""
+        """Whether calibration will find missing quantisers."""
         return self._settings.floats
 
     def grid(self, name: str) -> Grid | None:
-        """The grid that the numbers of a tensor are exactly of, if there is one."""
+        """The grid that contains every element of a tensor, if there is one."""
         return grid_of_output(self._calls, self.read(name))
 
     def wanted(self, name: str) -> bool:
-        """Whether something reads a tensor, or the model gives it."""
+        """Whether a node reads the tensor, or it is an output of the model."""
         return name in self._readers or name in self._results
 
     def _version(self, node: OnnxNode) -> int:
@@ -182,7 +182,9 @@ class OnnxTranslation(OnnxScope):
         return version
 
     def _declared(self, call: OnnxCall) -> OnnxCall:
-        """The call, if its operator is read in its version and takes its operands. Raises `Unsupported` if not."""
+        """The call, checked against its declaration: version and data type. Raises `Unsupported`
+        where it does not fit.
+        """
         node = call.node
         declared = OPERATORS.get((node.domain, node.op))
         if declared is None:
@@ -226,7 +228,9 @@ class OnnxTranslation(OnnxScope):
         self._attach(name, made, operations)
 
     def _named(self, name: str, made: Made, first: int) -> Made:
-        """The result under the name that the model has for it, where an intermediate tensor of the node took it."""
+        """Make the result bear the name that the model has for it: swap names where an intermediate tensor of the node
+        took it.
+        """
         computed = {output for operation in self._operations[first:] for output in operation.outputs}
         if made.name == name or name not in computed or made.name not in computed:
             return made
@@ -246,7 +250,7 @@ class OnnxTranslation(OnnxScope):
         return made._replace(name=name)
 
     def _attach(self, name: str, made: Made, operations: Sequence[GraphOperation]) -> None:
-        """Give a real result the quantiser of its only readers, QuantizeLinear alike, where it is computed."""
+        """Quantise a real result where it is computed, if all its readers are equal QuantizeLinear nodes."""
         if not is_float(made.data_type) or name in self._results:
             return
         coded = bool(operations) and operations[-1].name in _CODES_ALONE
@@ -256,7 +260,9 @@ class OnnxTranslation(OnnxScope):
             self._quantised.add(name)
 
     def _grid_of_readers(self, name: str, moved: bool) -> Grid | None:
-        """The grid of all that read a tensor, QuantizeLinear alike; with ``moved`` also behind what only moves it."""
+        """The common grid if all readers of a tensor are equal QuantizeLinear nodes, else None; ``moved``: also behind
+        moves.
+        """
         found: Grid | None = None
         pending, seen = [(name, reader) for reader in self._readers.get(name, [])], {name}
         while pending:
@@ -275,17 +281,17 @@ class OnnxTranslation(OnnxScope):
         return found
 
     def _grid_of_moved(self, node: OnnxNode, index: int, name: str) -> Grid | None:
-        """The grid of a QuantizeLinear that reads a tensor in another shape: one scale for all of it."""
+        """The grid of a QuantizeLinear that reads the moved tensor, if it has a single scale; else None."""
         grid = self._grid_of_reader(node, index, name) if node.op == "QuantizeLinear" and index == 0 else None
         return grid if grid is not None and grid.uniform else None
 
     def _grid_of_reader(self, node: OnnxNode, index: int, name: str) -> Grid | None:
-        """The grid of a QuantizeLinear that reads a tensor as what it quantises; None for any other reader."""
+        """The grid of a QuantizeLinear that reads the tensor as its first operand; None for any other reader."""
         if node.op != "QuantizeLinear" or index != 0:
             return None
         try:
             others = [self._operands.get(item) or self._constant(node, item) for item in node.inputs[1:]]
-        except Unsupported:  # which the node itself will say
+        except Unsupported:  # the translation of that node will raise it
             return None
         call = OnnxCall(node, [self._operands[name], *others], FIRST)
         return grid_of(call, self._operands[name], data_type_of_codes(call))
@@ -293,7 +299,7 @@ class OnnxTranslation(OnnxScope):
     # Inputs
 
     def _introduce(self) -> list[str]:
-        """The inputs: integers as they are; real numbers as the codes of the QuantizeLinear that reads them."""
+        """Add the inputs: an integer input as it is, a real input as the codes of the QuantizeLinear that reads it."""
         shapes = shapes_of_inputs(self._model, self._settings, self._limits)
         names = []
         for value in self._model.inputs:
@@ -314,7 +320,7 @@ class OnnxTranslation(OnnxScope):
         return names
 
     def _commit(self, outputs: Mapping[str, str]) -> None:
-        """Emit the update of each state input by its output. Raises `Invalid` where it cannot be that."""
+        """Emit the update of each state by its output. Raises `Invalid` where type or shape do not fit."""
         for name, output in self._settings.states.items():
             where = Location(tensor=name)
             if output not in outputs:
@@ -340,7 +346,7 @@ class OnnxTranslation(OnnxScope):
         return low, high
 
     def _quantizer_or_none(self, value: Value, shape: Shape) -> LinearQuantizer | None:
-        """The quantiser of a real input; None where there is none and calibration is to find it."""
+        """The quantiser of a real input; None where the model has none and calibration is to find it."""
         try:
             return self._quantizer_of_input(value, shape)
         except Unsupported:
@@ -349,7 +355,7 @@ class OnnxTranslation(OnnxScope):
             return None
 
     def _quantizer_of_input(self, value: Value, shape: Shape) -> LinearQuantizer:
-        """That of the QuantizeLinear at the end of every path from a real input, which only moves before."""
+        """The quantiser of the QuantizeLinear that every path from a real input reaches; only moves may precede it."""
         found: list[tuple[OnnxNode, Grid]] = []
         pending, seen = [value.name], {value.name}
         source = Operand(value.name, value.data_type, shape)
@@ -393,7 +399,7 @@ class OnnxTranslation(OnnxScope):
         return grid_of(call, source, data_type_of_codes(call))
 
     def _constant(self, node: OnnxNode, name: str) -> Operand | None:
-        """A constant of the model, also one that a Constant node gives."""
+        """The operand of a constant of the model, or of a Constant node."""
         if not name:
             return None
         if name in self._constants:
@@ -407,7 +413,7 @@ class OnnxTranslation(OnnxScope):
     # Outputs
 
     def _given(self, value: Value) -> str:
-        """An output: integers as they are; real numbers as the codes that DequantizeLinear stands for."""
+        """Return an output: an integer tensor as it is, a real tensor as the codes that its DequantizeLinear reads."""
         operand = self._read(value.name)
         assert operand is not None
         if operand.data_type != value.data_type:
@@ -432,10 +438,10 @@ class OnnxTranslation(OnnxScope):
             raise refusal(operand.node, message, advice, "onnx.float")
         return replace(found, lo=max(found.lo, -INT32_MAX), hi=min(found.hi, INT32_MAX))
 
-    # What rules read
+    # Queries of rules
 
     def name(self, operand: Operand) -> str:
-        """The tensor of the graph that an operand became; a constant becomes one here."""
+        """The tensor of the graph for an operand; a constant is added to the graph on first use."""
         if operand.values is not None:
             self._require_in_machine(operand)
         if operand.name not in self._names:
@@ -454,14 +460,14 @@ class OnnxTranslation(OnnxScope):
         return self._names[operand.name]
 
     def name_of_constant(self) -> str:
-        """The model's own name where calibration will speak of it."""
+        """The model's own name for the constant where calibration will report it."""
         return self._constant_wish or super().name_of_constant()
 
     def _require_in_machine(self, operand: Operand) -> None:
         values = operand.values
         assert values is not None
         if not operand.real and values.size and max(-int(values.min()), int(values.max())) > INT32_MAX:
-            message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which the machine has not"
+            message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), the range of the machine"
             if self._node is None:
                 raise Unsupported("onnx.range", message, Location(tensor=operand.name))
             raise refusal(self._node, message, "use smaller integers")
@@ -473,36 +479,36 @@ class OnnxTranslation(OnnxScope):
             raise refusal(self._node, message)
 
     def aligned_operand(self, operand: Operand, rank: int) -> str:
-        """The tensor of an operand in a higher rank."""
+        """The tensor of an operand, reshaped to a higher rank."""
         return self.aligned(self.name(operand), rank)
 
     def is_quantised(self, operand: Operand) -> bool:
-        """Whether an operand got the quantiser of its readers when it was made."""
+        """Whether the operand was quantised where it was computed, with the quantiser of its readers."""
         return operand.name in self._quantised
 
-    # What rules write
+    # Additions of rules
 
     def transposed(self, name: str, axes: Sequence[int]) -> str:
-        """A tensor with its axes in another order; itself where that is the same."""
+        """A tensor with its axes permuted; the tensor itself where the order does not change."""
         return name if tuple(axes) == tuple(range(len(axes))) else super().transposed(name, axes)
 
     def taken(self, name: str, indices: Indices, axis: int) -> str:
-        """The elements at constant indices along an axis; the tensor itself where these are all in order."""
+        """The elements at constant indices of an axis; the tensor itself where these are all indices in order."""
         extent = self.shape(name)[axis]
         if indices.ndim == 1 and indices.size == extent and (indices == np.arange(extent)).all():
             return name
         return super().taken(name, indices, axis)
 
     def origin(self) -> tuple[str, str]:
-        """The result and the operator of the node that is translated."""
+        """The first result and the operator of the node that is being translated."""
         return (self._node.outputs[0], self._node.op) if self._node else ("", "")
 
     def made(self, name: str) -> None:
-        """Note the node that a result serves."""
+        """Record that a tensor of the graph belongs to the node that is being translated."""
         if self._node:
             self._served[name] = self._node
 
     def _fresh(self, wish: str) -> str:
-        """The names of outputs are kept for the outputs."""
+        """A free name; the names of outputs are reserved for the outputs."""
         kept = wish in self._results and wish != self._output
         return self._numbered(wish) if kept else super()._fresh(wish)

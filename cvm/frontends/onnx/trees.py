@@ -1,4 +1,4 @@
-"""Ensembles of decision trees as tables, from the attributes of a node: checked, and with leaves in exact digits.
+"""Decision-tree ensembles as checked tables, from the attributes of a node; leaf weights are split into exact digits.
 
 Source: ONNX-ML, TreeEnsemble (version 5), TreeEnsembleRegressor and TreeEnsembleClassifier.
 """
@@ -26,10 +26,10 @@ _MOST_NODES = 2**20
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ensemble:
-    """Trees whose branches are numbered 0 to M - 1, leaves from M on.
+    """Trees whose branches have the indices 0 to M - 1 and whose leaves have the indices from M on.
 
-    ``features``, ``thresholds``, ``modes`` and the children ``yes`` and ``no`` are those of branches; ``roots`` has one
-    number for each tree, ``leaves`` a row of weights for each leaf, one for each of the targets.
+    ``features``, ``thresholds``, ``modes`` and the children ``yes`` and ``no`` have one item per branch; ``roots``
+    holds the index of the root of each tree, ``leaves`` a row per leaf with one weight for each target.
     """
 
     features: Integers
@@ -43,7 +43,7 @@ class Ensemble:
 
 
 def features_of(call: OnnxCall) -> int:
-    """The extent of the last axis of the input, which has one or two. Raises `Invalid`."""
+    """The extent of the last axis of the input, which must have one or two axes. Raises `Invalid`."""
     shape = call.operand().shape
     if len(shape) not in (1, 2):
         raise call.invalid("shape", f"the input must have one or two axes, found {list(shape)}")
@@ -51,7 +51,7 @@ def features_of(call: OnnxCall) -> int:
 
 
 def _numbers(call: OnnxCall, name: str) -> npt.NDArray[np.float64] | None:
-    """A list of floats, which may also be given as a tensor."""
+    """A list of floats, given as an attribute of floats or as a tensor."""
     tensor = call.tensor(f"{name}_as_tensor")
     plain = call.numbers(name)
     found = tensor.values.astype(np.float64).ravel() if tensor is not None else plain
@@ -74,7 +74,7 @@ def _integers(call: OnnxCall, name: str, count: int | None = None) -> Integers:
 
 
 def older_ensemble(call: OnnxCall, what: str, targets: int) -> Ensemble:
-    """The ensemble of a TreeEnsembleRegressor (``what`` "target") or a TreeEnsembleClassifier ("class")."""
+    """The ensemble of a TreeEnsembleRegressor (``what`` is "target") or a TreeEnsembleClassifier ("class")."""
     tree = _integers(call, "nodes_treeids")
     count = len(tree)
     node = _integers(call, "nodes_nodeids", count)
@@ -91,13 +91,13 @@ def older_ensemble(call: OnnxCall, what: str, targets: int) -> Ensemble:
     leaves = [i for i in range(count) if texts[i] == _LEAF]
     for order, i in enumerate([*branches, *leaves]):
         if number.setdefault(keys[i], order) != order:
-            raise call.invalid("attribute", f"node {keys[i][1]} of tree {keys[i][0]} is there twice")
+            raise call.invalid("attribute", f"node {keys[i][1]} of tree {keys[i][0]} is given twice")
     children = []
     for name in ("nodes_truenodeids", "nodes_falsenodeids"):
         ids = _integers(call, name, count)
         found = [number.get((int(tree[i]), int(ids[i]))) for i in branches]
         if None in found:
-            raise call.invalid("attribute", f"attribute {name} names a node that its tree has not")
+            raise call.invalid("attribute", f"attribute {name} names a node that its tree does not have")
         children.append(np.array(found, np.int64))
     weights = np.zeros((len(leaves), targets))
     others = [_integers(call, f"{what}_{name}") for name in ("treeids", "nodeids", "ids")]
@@ -112,7 +112,7 @@ def older_ensemble(call: OnnxCall, what: str, targets: int) -> Ensemble:
     inner = set(children[0].tolist()) | set(children[1].tolist())
     roots = [number[keys[i]] for i in range(count) if number[keys[i]] not in inner]
     if len(roots) != len(set(tree.tolist())):
-        raise call.invalid("attribute", "a tree has not exactly one root")
+        raise call.invalid("attribute", "every tree must have exactly one root")
     features = _integers(call, "nodes_featureids", count)[branches]
     return _checked(
         call, features, values[branches], tuple(texts[i] for i in branches), children, sorted(roots), weights
@@ -145,12 +145,12 @@ def newer_ensemble(call: OnnxCall, targets: int) -> Ensemble:
         where = _integers(call, f"nodes_{side}nodeids", count).tolist()
         flags = _integers(call, f"nodes_{side}leafs", count).tolist()
         if any(not 0 <= i < (len(leaves) if leaf else count) for i, leaf in zip(where, flags, strict=True)):
-            raise call.invalid("attribute", f"nodes_{side}nodeids names a node or a leaf that is not there")
+            raise call.invalid("attribute", f"nodes_{side}nodeids names a node or a leaf that does not exist")
         ends = [i + count if leaf else i for i, leaf in zip(where, flags, strict=True)]
         children.append(np.array(ends, np.int64))
     roots = _integers(call, "tree_roots")
     if roots.size == 0 or not 0 <= roots.min() <= roots.max() < count:
-        raise call.invalid("attribute", "tree_roots names a node that is not there")
+        raise call.invalid("attribute", "tree_roots names a node that does not exist")
     values = splits.values.astype(np.float64).ravel()
     return _checked(call, features, values, tuple(MODES[i] for i in numbers), children, roots.tolist(), leaves)
 
@@ -164,11 +164,11 @@ def _checked(
     roots: Sequence[int],
     leaves: npt.NDArray[np.float64],
 ) -> Ensemble:
-    """The ensemble, if its trees end. Raises `Invalid`."""
+    """The ensemble, after a check that every tree ends. Raises `Invalid`, and `Unsupported` for an unknown mode."""
     width = features_of(call)
     unknown = sorted(set(modes) - set(MODES))
     if unknown:
-        raise call.refuse(f"a node of mode {unknown[0]}", "write it as nodes that compare")
+        raise call.refuse(f"a node has the mode {unknown[0]}, which is not computed", "write it as nodes that compare")
     if features.size and not 0 <= features.min() <= features.max() < width:
         raise call.invalid("attribute", f"nodes_featureids names a feature that is none of {width}")
     branches, depth = len(features), 0
@@ -176,13 +176,15 @@ def _checked(
     while (level := level[level < branches]).size:
         depth += 1
         if depth > branches:
-            raise call.invalid("attribute", "a tree leads back to a node above")
+            raise call.invalid("attribute", "a branch of a tree leads back to a node above it")
         level = np.unique(np.concatenate([children[0][level], children[1][level]]))
     return Ensemble(features, thresholds, modes, children[0], children[1], np.array(roots, np.int64), leaves, depth)
 
 
 def digits_of(items: npt.NDArray[Any], bits: int) -> tuple[list[Integers], int]:
-    """Floats as sums of digit * 2^(bits * k - shift) with digits from -2^(bits - 1) to 2^(bits - 1); and the shift."""
+    """Floats as sums of digit * 2^(bits * k - shift), digits in -2^(bits - 1) .. 2^(bits - 1); returns digits and
+    shift.
+    """
     numbers = [Fraction(item) for item in items.ravel().tolist()]
     shift = max([item.denominator.bit_length() - 1 for item in numbers], default=0)
     rest = [int(item * 2**shift) for item in numbers]

@@ -1,6 +1,6 @@
-"""How many messages the bytes of a model hold, counted before a library makes an object of each.
+"""A count of the messages in the bytes of a model, made before a library allocates an object for each message.
 
-A message of two bytes becomes an object of a hundred, so that the size of a file does not bound the memory that it
+A message of two bytes becomes an object of a hundred bytes, so the size of a file does not bound the memory that it
 takes. Only fields that hold messages or strings are followed (protocol buffers, "Encoding"; onnx.proto).
 """
 
@@ -47,7 +47,7 @@ _MODEL = {
     2: {}, 3: {}, 4: {}, 6: {}, 7: _GRAPH, 8: {1: {}}, 14: {1: {}, 2: {}},
     20: {1: _GRAPH, 2: _GRAPH, 3: {}, 4: {}}, 25: _FUNCTION, 26: {},
 }  # fmt: skip
-"""Per field of a message that holds messages or strings, the fields of those."""
+"""For each message type, its fields that hold messages or strings, and the message types of those."""
 
 
 def _malformed(at: int, what: str) -> Malformed:
@@ -63,11 +63,11 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < 128:
             return value, at
         shift += 7
-    raise _malformed(at, "a number ends too late" if shift >= 70 else "a number is cut off")
+    raise _malformed(at, "a number ends too late" if shift >= 70 else "the bytes end within a number")
 
 
 def require_few_messages(data: bytes) -> None:
-    """Raise `Malformed` for bytes that are no messages, `LimitExceeded` for more than 4,000,000 of them."""
+    """Raise `Malformed` for bytes that are not messages, `LimitExceeded` for more than 4,000,000 messages."""
     count = 0
     pending = [(0, len(data), _MODEL, 1)]
     while pending:
@@ -92,4 +92,4 @@ def require_few_messages(data: bytes) -> None:
             else:  # groups have never been part of the format
                 raise _malformed(at, f"wire type {kind}")
             if number == 0 or at > end:
-                raise _malformed(min(at, end), "a field is cut off" if at > end else "field number 0")
+                raise _malformed(min(at, end), "the bytes end within a field" if at > end else "field number 0")

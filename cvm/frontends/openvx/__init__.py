@@ -1,6 +1,6 @@
-"""The OpenVX neural-network extension: objects, nodes, checks, and their translation to a `cvm.graph.QuantizedGraph`.
+"""The OpenVX neural-network extension: objects, nodes, checks, and the translation to a `cvm.graph.QuantizedGraph`.
 
-`cvm.openvx` has the whole interface; this package is its part that knows nothing of programs and executors.
+`cvm.openvx` has the whole interface; this package is the part that knows neither programs nor executors.
 """
 
 from cvm.frontends.openvx.reader import translate

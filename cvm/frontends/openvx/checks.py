@@ -1,6 +1,6 @@
-"""How the tensors of a node fit each other, and what follows from their sizes: checked when a graph is verified.
+"""The checks of a node when its graph is verified: whether its tensors fit each other, and the attributes that follow.
 
-Each check raises `InvalidFormat`, `InvalidDimension` or `InvalidValue` and gives what is derived.
+Each check raises `InvalidFormat`, `InvalidDimension` or `InvalidValue`, and returns the attributes that it derives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ Dims = tuple[int, ...]
 
 
 def check_node(node: OpenvxNode) -> dict[str, int]:
-    """Check the arguments of a node against each other. Returns the attributes that follow from sizes."""
+    """Check the arguments of a node against each other. Returns the attributes that follow from the sizes of its
+    tensors.
+    """
     node.require_complete()
     tensors = node.tensors()
     for parameter, tensor in tensors:
@@ -30,10 +32,10 @@ def check_node(node: OpenvxNode) -> dict[str, int]:
                 "tensor.released", f"{parameter.name} was released", node.location(parameter.name), node.label
             )
         if not tensor.dims:
-            message = f"{parameter.name} is a virtual tensor without dimensions, which do not follow from the node"
+            message = f"{parameter.name} is a virtual tensor without dimensions; give them, they cannot be derived"
             raise InvalidDimension("tensor.dims", message, node.location(parameter.name), node.label)
         if tensor.format is None:
-            message = f"{parameter.name} is a virtual tensor without a data type"
+            message = f"{parameter.name} is a virtual tensor without a data type; give it one"
             raise InvalidFormat("tensor.data_type", message, node.location(parameter.name), node.label)
     first = tensors[0][1]
     for parameter, tensor in tensors:
@@ -176,7 +178,7 @@ def _normalization(node: OpenvxNode) -> dict[str, int]:
 
 
 def divisor_bounds(node: OpenvxNode) -> tuple[Fraction, Fraction]:
-    """Bias and alpha of a normalisation."""
+    """The bias and the alpha of a normalisation, as rationals."""
     bias = node["bias"]
     return Fraction(1) if bias is None else bias, node["alpha"]
 

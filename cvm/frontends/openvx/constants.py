@@ -1,6 +1,6 @@
-"""Enumerations of OpenVX 1.2 and of its neural network extension, under their C names and with their C values.
+"""Enumerations of OpenVX 1.2 and of its neural network extension, with their C names and C values.
 
-Every constant is also found without the prefix ``VX_``.
+Every constant is also available without the prefix ``VX_``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def _base(number: int) -> int:
-    """VX_ENUM_BASE(VX_ID_KHRONOS, number), also VX_KERNEL_BASE."""
+    """VX_ENUM_BASE(VX_ID_KHRONOS, number), which equals VX_KERNEL_BASE."""
     return number << 12
 
 
@@ -62,7 +62,7 @@ class Status(IntEnum):
 
 
 class Type(IntEnum):
-    """vx_type_e, as far as tensors and scalars have them, and vx_nn_type_e."""
+    """vx_type_e, restricted to the types of tensors and scalars, and vx_nn_type_e."""
 
     VX_TYPE_INVALID = 0x000
     VX_TYPE_INT8 = 0x002
@@ -87,7 +87,7 @@ class Type(IntEnum):
 
 
 class EnumType(IntEnum):
-    """vx_enum_e, as far as it is used here, and vx_nn_enum_e."""
+    """vx_enum_e, restricted to the enumerations of this module, and vx_nn_enum_e."""
 
     VX_ENUM_DIRECTION = 0x00
     VX_ENUM_CONVERT_POLICY = 0x0A
@@ -101,7 +101,7 @@ class EnumType(IntEnum):
 
 
 class ConvertPolicy(IntEnum):
-    """vx_convert_policy_e: what happens to results that do not fit the format."""
+    """vx_convert_policy_e: whether results that do not fit the format wrap or saturate."""
 
     VX_CONVERT_POLICY_WRAP = _base(EnumType.VX_ENUM_CONVERT_POLICY)
     VX_CONVERT_POLICY_SATURATE = _base(EnumType.VX_ENUM_CONVERT_POLICY) + 1
@@ -180,7 +180,7 @@ class Activation(IntEnum):
 
 
 class Kernels(IntEnum):
-    """vx_kernel_nn_ext_e; the last is the kernel that OpenVX 1.3 has instead of the fifth."""
+    """vx_kernel_nn_ext_e; the last kernel is the one that OpenVX 1.3 has in place of the fifth."""
 
     VX_KERNEL_CONVOLUTION_LAYER = _base(1)
     VX_KERNEL_FULLY_CONNECTED_LAYER = _base(1) + 1
@@ -211,7 +211,7 @@ for _enumeration in ENUMERATIONS:
 
 
 def constant(name: str) -> IntEnum:
-    """The constant of that C name, with or without the prefix. Raises KeyError."""
+    """The constant with a C name, with or without the prefix. Raises KeyError."""
     return _BY_NAME[name]
 
 

@@ -1,7 +1,7 @@
-"""Which node reads what from which: order, cycles, elements written twice, [static] data, parts of tensors.
+"""The dependencies between the nodes of a graph: order, cycles, elements written twice, [static] data, views.
 
-A node writes a box of a tensor at the root of views. What is read is a box of such a tensor too; it is put together
-from the boxes that were written, and from what the tensor holds otherwise.
+A node writes a box of a root tensor. A node that reads a box of that tensor gets it assembled from the boxes that other
+nodes wrote, and from the previous contents of the tensor elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Piece", "Write", "ordered", "pieces", "require_static", "writes"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Write:
-    """A node writes a box of a tensor."""
+    """One write: a node writes a box of a tensor."""
 
     node: OpenvxNode
     tensor: Tensor
@@ -26,7 +26,7 @@ class Write:
 
 
 def writes(graph: RecordedGraph) -> dict[Tensor, list[Write]]:
-    """What nodes write, by the tensor at the root. Raises `MultipleWriters` where boxes overlap."""
+    """The writes of all nodes, by root tensor. Raises `MultipleWriters` where boxes overlap."""
     found: dict[Tensor, list[Write]] = {}
     for node in graph.nodes:
         for parameter, tensor in node.tensors():
@@ -61,7 +61,7 @@ def require_static(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> 
 
 
 def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[OpenvxNode]:
-    """The nodes, each after those whose results it reads; otherwise as they were made.
+    """The nodes in an order in which each follows the nodes whose results it reads; ties keep the order of creation.
 
     Raises `InvalidGraph` for a cycle, `InvalidScope` for a part of a virtual tensor that no node writes.
     """
@@ -74,7 +74,7 @@ def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[Op
             found = pieces(tensor.box, written.get(tensor.root, []))
             sources += [piece.write.node for piece in found if piece.write]
             if tensor.virtual and any(piece.write is None for piece in found):
-                message = f"{parameter.name} is a virtual tensor that no node writes, or not all of it"
+                message = f"{parameter.name} is a virtual tensor of which nodes write nothing, or only a part"
                 raise InvalidScope("tensor.virtual", message, node.location(parameter.name), node.label)
         needs[node] = sources
     done: dict[OpenvxNode, None] = {}
@@ -91,7 +91,7 @@ def ordered(graph: RecordedGraph, written: dict[Tensor, list[Write]]) -> list[Op
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Piece:
-    """A box that one node wrote, or (None) that no node writes; or two pieces side by side along a dimension."""
+    """A box of a tensor: written by one node, by no node (None), or consisting of two parts along a dimension."""
 
     box: Box
     write: Write | None
@@ -100,7 +100,7 @@ class Piece:
 
 
 def pieces(box: Box, written: Sequence[Write]) -> list[Piece]:
-    """The boxes of which a box consists."""
+    """The pieces of which a box consists, each written by one node or by none."""
     whole = assembled(box, written)
     found, pending = [], [whole]
     while pending:
@@ -113,7 +113,9 @@ def pieces(box: Box, written: Sequence[Write]) -> list[Piece]:
 
 
 def assembled(box: Box, written: Sequence[Write]) -> Piece:
-    """A box from what was written: split in two at the border of some write until each part is of one."""
+    """The piece for a box: it is split in two at the borders of writes until one node, or none, has
+    written each part.
+    """
     inside = [write for write in written if intersection(write.box, box) is not None]
     if not inside:
         return Piece(box, None)
@@ -126,7 +128,7 @@ def assembled(box: Box, written: Sequence[Write]) -> Piece:
                     )
                     first, second = (assembled(side, inside) for side in sides)
                     return Piece(box, None, (first, second), dimension)
-    (write,) = inside  # boxes of writes do not overlap, and none has a border inside
+    (write,) = inside  # the boxes of writes do not overlap, and no border of one lies inside of this box
     return Piece(box, write)
 
 

@@ -1,6 +1,6 @@
-"""The kernels as data: names, numbers, parameters in order, what is [static] and optional, and how each is computed.
+"""The kernels as data: names, numbers, parameters in order with [static] and optional, and the arithmetic of each.
 
-Functions, generic nodes, checks and the page docs/openvx.md read the same declarations. Sections are those of the
+The functions, generic nodes, checks and the page docs/openvx.md all read these declarations. Sections are those of the
 extension's specification.
 """
 
@@ -35,7 +35,7 @@ __all__ = ["KERNELS", "KernelDeclaration", "Parameter"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a kernel; its index in the list is its number."""
+    """One parameter of a kernel; its index in the list is its number in OpenVX."""
 
     name: str
     kind: Literal["tensor", "enum", "float", "size", "structure"] = "tensor"
@@ -43,15 +43,15 @@ class Parameter:
     static: bool = False
     optional: bool = False
     type: Any = None
-    """The enumeration or the structure."""
+    """The enumeration or the structure that the argument must belong to."""
     zero: bool = False
     """Whether a float may be 0."""
     least: int = 1
     choices: tuple[int, ...] = ()
-    """The only sizes that there are."""
+    """The allowed sizes; empty: any."""
 
     def accept(self, value: Any, context: Context) -> Any:
-        """The argument, checked by itself: its kind and its range, not how it fits others."""
+        """The argument after checks of its kind and range; `check_node` checks how arguments fit each other."""
         if isinstance(value, Scalar) and self.kind != "tensor":
             require(value, Scalar, self.name, context)
             value = value.value
@@ -87,7 +87,7 @@ class KernelDeclaration:
     parameters: tuple[Parameter, ...]
     meaning: str
     compat: str
-    """What ``compat="khronos-sample-1.3"`` computes instead; empty: it is not offered."""
+    """The arithmetic of ``compat="khronos-sample-1.3"``; empty: that mode does not offer the kernel."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,6 @@
-"""The exceptions of the OpenVX front end: what a C function returns as a vx_status is raised, with that status."""
+"""The exceptions of the OpenVX front end: where a C function returns a vx_status, Python raises an error with that
+status.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,13 @@ class Error(Invalid, RuntimeError):
 
 
 class NotImplementedKernel(Error):
-    """There is no such kernel."""
+    """OpenVX or its extension has no such kernel."""
 
     status = Status.VX_ERROR_NOT_IMPLEMENTED
 
 
 class NotSupported(Error, Unsupported):
-    """Valid, but not computed here; the message says why."""
+    """The request is valid, but not computed here; the message says why."""
 
     status = Status.VX_ERROR_NOT_SUPPORTED
 

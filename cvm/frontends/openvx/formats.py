@@ -40,11 +40,11 @@ class Format:
 
     @property
     def unit(self) -> Fraction:
-        """What the integer 1 stands for."""
+        """The number that the integer 1 stands for: 2^-position."""
         return Fraction(1, 2**self.position)
 
     def quantizer(self, rounding: Rounding = "half_even") -> LinearQuantizer:
-        """The quantiser whose codes are the integers, which saturate."""
+        """The quantiser whose codes are the raw integers of the format, saturated."""
         return LinearQuantizer((self.unit,), (Fraction(0),), self.lo, self.hi, rounding=rounding)
 
 
@@ -56,4 +56,4 @@ FORMATS = {
         Format("S16", Type.VX_TYPE_INT16, 8, "int16"),
     )
 }
-"""By data type and fixed-point position (section 1.6)."""
+"""The formats by data type and fixed-point position (section 1.6)."""

@@ -1,8 +1,9 @@
 """Tables of the activation functions (vx_nn_activation_function_e): the code of f(x) for every code of x.
 
 Rational results are rounded by arithmetic, irrational ones from enclosures (`cvm.quantization.reals`), half to even;
-they saturate. The monotone functions have few codes beside the number of their arguments: a table is filled by halving
-intervals whose ends differ. Softrelu for x > 0 is x + softrelu(-x), whose first term is a whole number of steps.
+they saturate. A monotone function has few distinct codes compared with the number of its arguments, so its table is
+filled by bisection: an interval whose ends have one code has that code throughout. Softrelu for x > 0 is
+x + softrelu(-x), whose first term is a whole number of steps.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Function = Callable[[Fraction], Real]
 
 
 def activation_codes(function: Activation, a: Fraction, b: Fraction, format: Format) -> tuple[int, ...]:
-    """The codes for the raw integers lo .. hi of a format."""
+    """The codes of the results for the raw integers lo .. hi of a format."""
     uses = _USES.get(function, "")
     return _codes(function, *(item if name in uses else Fraction(0) for item, name in ((a, "a"), (b, "b"))), format)
 
@@ -32,7 +33,7 @@ _USES = {
     Activation.VX_NN_ACTIVATION_BRELU: "a",
     Activation.VX_NN_ACTIVATION_LINEAR: "ab",
 }
-"""The parameters that a function has."""
+"""The parameters that each function has."""
 
 
 @lru_cache(maxsize=64)
@@ -62,7 +63,7 @@ _EXACT: dict[Activation, Callable[[Fraction, Fraction, Fraction], Fraction]] = {
 
 
 def _monotone(raw: range, function: Function, unit: Fraction, quantizer: LinearQuantizer) -> tuple[int, ...]:
-    """The codes of a function that nowhere falls."""
+    """The codes of a non-decreasing function for the arguments ``raw`` * ``unit``."""
     found = [0] * len(raw)
 
     def at(index: int) -> int:
@@ -85,7 +86,7 @@ def _monotone(raw: range, function: Function, unit: Fraction, quantizer: LinearQ
 
 
 def _soft_relu(format: Format) -> tuple[int, ...]:
-    """log(1 + e^x): the codes for x <= 0, and those of x + log(1 + e^-x)."""
+    """The codes of log(1 + e^x); for x > 0 computed as x + log(1 + e^-x)."""
     unit, quantizer = format.unit, format.quantizer()
     least = min(format.lo, -format.hi)
     below = _monotone(range(least, 1), lambda x: FUNCTIONS["softplus"](rational(x)), unit, quantizer)

@@ -1,4 +1,4 @@
-"""Graphs as they are recorded: nodes, kernels by name, and nodes that are made generically."""
+"""Recorded graphs: their nodes, kernels by name, and generic nodes whose parameters are set one by one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMPAT: tuple[Compat, ...] = ("spec", "khronos-sample-1.3")
 
 
 class RecordedGraph(Reference):
-    """A graph (vx_graph) before it is verified: nodes in the order in which they were made."""
+    """A graph (vx_graph) before it is verified: its nodes in the order of their creation."""
 
     kind = Type.VX_TYPE_GRAPH
 
@@ -49,7 +49,7 @@ class RecordedGraph(Reference):
         self.state = GraphState.VX_GRAPH_STATE_UNVERIFIED
 
     def changed(self) -> None:
-        """Something was added or set: what was verified does not hold any more."""
+        """Record that something was added or set, so that the graph must be verified again."""
         self.state = GraphState.VX_GRAPH_STATE_UNVERIFIED
 
 
@@ -66,8 +66,8 @@ class Kernel(Reference):
 class OpenvxNode(Reference):
     """A node (vx_node): a kernel and its parameters.
 
-    ``derived`` holds, once the graph is verified, what follows from sizes: ``skip_x``, ``skip_y``, ``upscale_x``, ..,
-    which are attributes of the node, too.
+    Once the graph is verified, ``derived`` holds the attributes that follow from sizes: ``skip_x``, ``skip_y``,
+    ``upscale_x``, ..; they are attributes of the node, too.
     """
 
     kind = Type.VX_TYPE_NODE
@@ -84,26 +84,26 @@ class OpenvxNode(Reference):
         derived: Mapping[str, int] = self.__dict__.get("derived", {})
         if name not in derived:
             raise AttributeError(
-                f"{type(self).__name__} has no attribute {name!r}: sizes follow when a graph is verified"
+                f"{type(self).__name__} has no attribute {name!r}: derived sizes exist once the graph is verified"
             )
         return derived[name]
 
     @property
     def label(self) -> str:
-        """The name, or kernel and number of a node that has none."""
+        """The name of the node; for a node without one, its kernel and number."""
         return self.name or f"{self.declaration.function}_{self.number}"
 
     def __getitem__(self, parameter: str) -> Any:
-        """The argument of that name, None where an optional one is missing."""
+        """The argument of a parameter; None where an optional one is missing."""
         return self._values.get(parameter)
 
     def tensors(self) -> list[tuple[Parameter, Tensor]]:
-        """The tensors among the arguments, with their parameters."""
+        """The arguments that are tensors, with their parameters."""
         named = ((item, self._values.get(item.name)) for item in self.declaration.parameters if item.kind == "tensor")
         return [(parameter, value) for parameter, value in named if value is not None]
 
     def set(self, index: int, value: Any) -> None:
-        """Set the parameter of that number. Raises as `Parameter.accept`."""
+        """Set the parameter at an index. Raises what `Parameter.accept` raises."""
         parameters = self.declaration.parameters
         if not 0 <= index < len(parameters):
             raise InvalidValue(
@@ -127,17 +127,17 @@ class OpenvxNode(Reference):
                                     self.label)  # fmt: skip
 
     def location(self, parameter: str | None = None) -> Location:
-        """Where an error of this node is."""
+        """The location of errors of this node, optionally of one parameter."""
         return Location(tensor=parameter, op=self.declaration.function)
 
     def fault(self, error: Error, parameter: str | None = None) -> Error:
-        """The same error, of this node."""
+        """The same error, attributed to this node."""
         message = error.message.rsplit(" (VX_", 1)[0]
         return type(error)(error.code.removeprefix("openvx."), message, self.location(parameter), self.label)
 
 
 def add_node(graph: RecordedGraph, kernel: Kernels, arguments: tuple[Any, ...], name: str | None) -> OpenvxNode:
-    """A node of a kernel with all its arguments in order; it joins the graph if all are valid."""
+    """Create a node of a kernel with all its arguments in order, and add it to the graph if all are valid."""
     require(graph, RecordedGraph, "graph")
     node = OpenvxNode(graph, KERNELS[kernel], name)
     for index, value in enumerate(arguments):
@@ -165,7 +165,7 @@ def get_kernel_by_enum(context: Context, kernel: int) -> Kernel:
 
 
 def create_generic_node(graph: RecordedGraph, kernel: Kernel, name: str | None = None) -> OpenvxNode:
-    """vxCreateGenericNode: a node whose parameters are set by `set_parameter_by_index`."""
+    """vxCreateGenericNode: a node whose parameters are then set by `set_parameter_by_index`."""
     require(graph, RecordedGraph, "graph")
     require(kernel, Kernel, "kernel", graph.context)
     node = OpenvxNode(graph, kernel.declaration, name)

@@ -1,8 +1,8 @@
 """The functions that create nodes: those of section 2.1.4, and the normalisation of OpenVX 1.3.
 
-Parameters stand in the order of the specification; the size of a structure in bytes, which Python has not, is left out.
-All raise `InvalidParameters`, `InvalidValue`, `InvalidReference` or `InvalidScope` for arguments that are wrong by
-themselves. How tensors fit each other is checked when the graph is verified.
+Parameters stand in the order of the specification, without the sizes of structures in bytes, which Python does not
+need. All functions raise `InvalidParameters`, `InvalidValue`, `InvalidReference` or `InvalidScope` for an argument that
+is wrong by itself. Whether tensors fit each other is checked when the graph is verified.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def pooling_layer(
     *,
     name: str | None = None,
 ) -> OpenvxNode:
-    """VxPoolingLayer: the greatest or the mean of rectangles of [width, height, IFM, batches]."""
+    """VxPoolingLayer: the maximum or the mean of rectangles of [width, height, IFM, batches]."""
     arguments = (
         inputs, pooling_type, pooling_size_x, pooling_size_y, pooling_padding_x, pooling_padding_y, rounding, outputs
     )  # fmt: skip
@@ -146,5 +146,5 @@ def roi_pooling_layer(
 
 
 def softmax_layer(graph: RecordedGraph, inputs: Tensor, outputs: Tensor, *, name: str | None = None) -> OpenvxNode:
-    """VxSoftmaxLayer: over dimension 0 of tensors of 1 or 2 dimensions, over dimension 2 of 3 or 4."""
+    """VxSoftmaxLayer: over dimension 0 of tensors with 1 or 2 dimensions, over dimension 2 of those with 3 or 4."""
     return add_node(graph, Kernels.VX_KERNEL_SOFTMAX_LAYER, (inputs, outputs), name)

@@ -1,6 +1,6 @@
 """Contexts, tensors and scalars: the data objects of OpenVX, with OpenVX's order of dimensions.
 
-Dimension 0 is the one whose elements are neighbours in memory, so that the NumPy array of a tensor in C order has the
+Dimension 0 is the one whose elements are neighbours in memory. So the NumPy array of a tensor, in C order, has the
 extents in reverse: a tensor of dimensions [width, height, channels] is an array of shape (channels, height, width).
 """
 
@@ -50,11 +50,11 @@ EXTENSIONS = "KHR_NN_8 KHR_NN_16"
 
 Order = Literal["numpy", "vx"]
 Box = tuple[tuple[int, int], ...]
-"""Start and end along every dimension, in OpenVX's order."""
+"""A box: start and end along every dimension, in OpenVX's order."""
 
 
 def integer(value: Any, what: str, least: int = 0, most: int = INT32_MAX) -> int:
-    """An argument that is an integer in [least, most]. Raises `InvalidParameters` or `InvalidValue`."""
+    """An argument that must be an integer in [least, most]. Raises `InvalidParameters` or `InvalidValue`."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidParameters("argument.integer", f"{what} must be an integer, found {value!r}")
     found = int(value.__index__())
@@ -64,7 +64,7 @@ def integer(value: Any, what: str, least: int = 0, most: int = INT32_MAX) -> int
 
 
 class Reference:
-    """An object of a context (vx_reference). It can have a name; the caller releases it when it is done."""
+    """An object of a context (vx_reference). It may have a name; the caller releases it when it is no longer needed."""
 
     kind = Type.VX_TYPE_REFERENCE
 
@@ -77,15 +77,15 @@ class Reference:
 
     @property
     def context(self) -> Context:
-        """The context that it belongs to."""
+        """The context that owns the object."""
         found = self if self._context is None else self._context
         assert isinstance(found, Context)
         return found
 
     def rename(self, name: str) -> None:
-        """Give it a name. Raises `InvalidValue` for a name that is not a string."""
+        """Set the name of the object. Raises `InvalidValue` where it is not a string, or empty."""
         if not isinstance(name, str) or not name:
-            raise InvalidValue("reference.name", f"a name is text, found {name!r}")
+            raise InvalidValue("reference.name", f"a name must be a string that is not empty, found {name!r}")
         self.name = name
 
     def release(self) -> None:
@@ -102,7 +102,7 @@ class Reference:
 
 
 def require(reference: Any, kind: type[Any], what: str, context: Context | None = None) -> None:
-    """Raise `InvalidParameters` for another kind of object, `InvalidReference` for a released or foreign one."""
+    """Raise `InvalidParameters` for an object of another kind, `InvalidReference` for a released or foreign object."""
     if not isinstance(reference, kind):
         message = f"{what} must be a {kind.__name__}, found {type(reference).__name__}"
         raise InvalidParameters("argument.reference", message)
@@ -115,7 +115,7 @@ def require(reference: Any, kind: type[Any], what: str, context: Context | None 
 
 
 class Context(Reference):
-    """A context (vx_context), the owner of all other objects. Made by `create_context`."""
+    """A context (vx_context), the owner of all other objects. `create_context` makes it."""
 
     kind = Type.VX_TYPE_CONTEXT
 
@@ -138,9 +138,10 @@ def _dimensions(dims: Sequence[int]) -> tuple[int, ...]:
 
 
 class Tensor(Reference):
-    """A tensor (vx_tensor), or a view of one. Made by `create_tensor`, `create_virtual_tensor` or from a view.
+    """A tensor (vx_tensor), or a view of one; made by `create_tensor`, `create_virtual_tensor` or
+    `create_tensor_from_view`.
 
-    Elements are raw integers: those of S16 with fixed-point position 8 stand for raw / 256.
+    Elements are raw integers: a raw integer of S16 with fixed-point position 8 stands for raw / 256.
     """
 
     kind = Type.VX_TYPE_TENSOR
@@ -159,22 +160,22 @@ class Tensor(Reference):
         self.dims = dims
         self.format = format
         self.graph = graph
-        """The graph of a virtual tensor."""
+        """The graph that a virtual tensor belongs to; None for any other tensor."""
         self.parent = parent
         self.box: Box = box if box is not None else tuple((0, extent) for extent in dims)
-        """Where a view lies in the tensor at its root."""
+        """The box of a view in its root tensor."""
         self.version = 0
-        """How often the elements have been set; of roots only."""
+        """How many times the elements have been set; only roots count it."""
         self._values: npt.NDArray[Any] | None = None
 
     @property
     def root(self) -> Tensor:
-        """The tensor whose elements these are."""
+        """The tensor that owns the elements: the tensor itself, or the root of a view."""
         return self if self.parent is None else self.parent.root
 
     @property
     def virtual(self) -> bool:
-        """Whether it exists inside of a graph only."""
+        """Whether the tensor exists only inside of a graph."""
         return self.root.graph is not None
 
     @property
@@ -184,12 +185,12 @@ class Tensor(Reference):
 
     @property
     def data_type(self) -> Type:
-        """The data type; VX_TYPE_INVALID for a virtual tensor that was not given one."""
+        """The data type; VX_TYPE_INVALID for a virtual tensor that has none yet."""
         return self.format.data_type if self.format else Type.VX_TYPE_INVALID
 
     @property
     def fixed_point_position(self) -> int:
-        """The number of bits behind the point."""
+        """The number of fraction bits."""
         return self.format.position if self.format else 0
 
     @property
@@ -216,7 +217,9 @@ class Tensor(Reference):
         return root._values[self._whole()]
 
     def store(self, values: npt.NDArray[Any], static: bool = True) -> None:
-        """Replace the elements by an array of the tensor's shape; ``static``: graphs that read them see a change."""
+        """Replace the elements by an array of the tensor's shape; with ``static``, verified graphs that read them must
+        verify again.
+        """
         root = self.root
         if root._values is None:
             assert root.format is not None
@@ -235,10 +238,10 @@ class Tensor(Reference):
         return np.asarray(self.numpy(order) / np.float64(2**format.position))
 
     def copy_from(self, values: npt.ArrayLike, order: Order = "numpy") -> Tensor:
-        """Set the elements: raw integers in the shape of `numpy`. Returns the tensor.
+        """Set the elements to raw integers, an array in the shape of `numpy`. Returns the tensor.
 
-        Raises `InvalidDimension` for another shape, `InvalidFormat` for what are no integers, `InvalidValue` for
-        integers that the data type has not.
+        Raises `InvalidDimension` for another shape, `InvalidFormat` for anything but integers, `InvalidValue` for
+        integers outside of the data type.
         """
         format = self._require_host()
         items = _array(values)
@@ -271,9 +274,9 @@ class Tensor(Reference):
     def from_numpy(
         context: Context, values: npt.NDArray[Any], fixed_point_position: int | None = None, name: str | None = None
     ) -> Tensor:
-        """A tensor with the elements, shape and data type of an array in C order.
+        """Create a tensor with the elements, shape and data type of an array in C order.
 
-        Without ``fixed_point_position`` it is that of the data type: 8 for int16, 0 for uint8 and int8.
+        The default of ``fixed_point_position`` is that of the data type: 8 for int16, 0 for uint8 and int8.
         """
         items = _array(values)
         for (data_type, position), format in FORMATS.items():
@@ -323,7 +326,7 @@ def create_tensor(
 ) -> Tensor:
     """vxCreateTensor: a tensor of these dimensions, in OpenVX's order. Its elements are not set.
 
-    Raises `InvalidDimension`, `InvalidFormat` for a format that neither extension has.
+    Raises `InvalidDimension`, and `InvalidFormat` for a format that neither extension has.
     """
     require(context, Context, "context")
     return Tensor(context, _dimensions(dims), _format(data_type, fixed_point_position), name=name)
@@ -332,10 +335,10 @@ def create_tensor(
 def create_virtual_tensor(
     graph: Reference, dims: Sequence[int], data_type: int, fixed_point_position: int = 0, name: str | None = None
 ) -> Tensor:
-    """vxCreateVirtualTensor: a tensor between nodes of one graph, whose elements nobody sees.
+    """vxCreateVirtualTensor: a tensor between nodes of one graph, whose elements cannot be read or written.
 
-    Without dimensions (an empty list) or with VX_TYPE_INVALID the graph cannot be verified: skips are derived from
-    sizes, so that an output's dimensions do not follow from the node.
+    A graph with a virtual tensor without dimensions (an empty list) or with VX_TYPE_INVALID cannot be verified: skips
+    are derived from sizes, so the dimensions of an output cannot be derived from the node.
     """
     if getattr(graph, "kind", None) is not Type.VX_TYPE_GRAPH:
         raise InvalidParameters("argument.reference", f"graph must be a RecordedGraph, found {type(graph).__name__}")
@@ -347,9 +350,10 @@ def create_virtual_tensor(
 def create_tensor_from_view(
     tensor: Tensor, view_start: Sequence[int], view_end: Sequence[int], name: str | None = None
 ) -> Tensor:
-    """vxCreateTensorFromView: the part of a tensor from start up to, not including, end along every dimension.
+    """vxCreateTensorFromView: the part of a tensor from start up to, but not including, end along every dimension.
 
-    It has no elements of its own. A node that writes views of a tensor merges, one that reads them splits.
+    A view has no elements of its own. Nodes that write views of one tensor merge their results in it; nodes that read
+    views of it read parts.
     """
     require(tensor, Tensor, "tensor")
     rank = len(tensor.dims)
@@ -373,7 +377,7 @@ def copy_tensor_patch(
 ) -> None:
     """vxCopyTensorPatch: copy a part of a tensor into an array (VX_READ_ONLY), or an array into it (VX_WRITE_ONLY).
 
-    The array is in C order; it has the extents of the part in reverse, as `Tensor.numpy` has.
+    The array is in C order and has the extents of the part in reverse, as for `Tensor.numpy`.
     """
     part = create_tensor_from_view(tensor, view_start, view_end)
     if usage == Accessor.VX_WRITE_ONLY:
@@ -390,7 +394,7 @@ def copy_tensor_patch(
 
 
 class Scalar(Reference):
-    """A scalar (vx_scalar), for parameters of generic nodes. Made by `create_scalar`."""
+    """A scalar (vx_scalar), for parameters of generic nodes. `create_scalar` makes it."""
 
     kind = Type.VX_TYPE_SCALAR
 
@@ -401,7 +405,7 @@ class Scalar(Reference):
 
 
 def create_scalar(context: Context, data_type: int, value: Any) -> Scalar:
-    """VxCreateScalar. Enumerators and sizes are integers, VX_TYPE_FLOAT32 holds the nearest float32."""
+    """VxCreateScalar. Enumerators and sizes are integers; VX_TYPE_FLOAT32 holds the nearest float32."""
     require(context, Context, "context")
     if data_type not in list(Type):
         raise InvalidType("scalar.data_type", f"{data_type!r} is none of vx_type_e")

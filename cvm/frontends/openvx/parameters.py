@@ -1,6 +1,6 @@
 """The structures of the extension, with the C names of their fields (section 2.1.1).
 
-Fields have defaults, which C has not: no padding, no dilation, SATURATE, TO_ZERO, FLOOR, MAX.
+Unlike in C, fields have defaults: no padding, no dilation, SATURATE, TO_ZERO, FLOOR, MAX.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["NNConvolutionParams", "NNDeconvolutionParams", "NNROIPoolParams", "c
 
 @dataclass(slots=True)
 class NNConvolutionParams:
-    """vx_nn_convolution_params_t. ``dilation_x`` zeros stand between the taps of the kernel."""
+    """vx_nn_convolution_params_t. ``dilation_x`` zeros lie between the taps of the kernel."""
 
     padding_x: int = 0
     padding_y: int = 0
@@ -34,7 +34,7 @@ class NNConvolutionParams:
 
 @dataclass(slots=True)
 class NNDeconvolutionParams:
-    """vx_nn_deconvolution_params_t. The padding is taken off the output; ``a_x`` is added to its width."""
+    """vx_nn_deconvolution_params_t. The padding is removed from the output; ``a_x`` is added to its width."""
 
     padding_x: int = 0
     padding_y: int = 0
@@ -46,7 +46,7 @@ class NNDeconvolutionParams:
 
 @dataclass(slots=True)
 class NNROIPoolParams:
-    """vx_nn_roi_pool_params_t. The extension has maxima only."""
+    """vx_nn_roi_pool_params_t. The extension supports maxima alone."""
 
     pool_type: int = Pooling.VX_NN_POOLING_MAX
 
@@ -58,11 +58,11 @@ _ENUMERATIONS: dict[str, type[IntEnum]] = {
     "pool_type": Pooling,
 }
 _MOST = 4096
-"""Of paddings, dilations and a: windows of the machine's convolution reach no farther."""
+"""The greatest padding, dilation and ``a``: windows of the machine's convolution reach no farther."""
 
 
 def enumerator(value: Any, enumeration: type[IntEnum], what: str) -> IntEnum:
-    """An argument that is one of an enumeration. Raises `InvalidParameters` or `InvalidValue`."""
+    """An argument that must be a member of an enumeration. Raises `InvalidParameters` or `InvalidValue`."""
     found = integer(value, what, -(2**31))
     try:
         return enumeration(found)
@@ -72,7 +72,7 @@ def enumerator(value: Any, enumeration: type[IntEnum], what: str) -> IntEnum:
 
 
 def checked(params: Any, kind: type[Any], what: str) -> Any:
-    """A structure whose fields are valid, enumerators being members of their enumerations."""
+    """A structure with valid fields, whose enumerators are converted to members of their enumerations."""
     if not isinstance(params, kind):
         raise InvalidParameters(
             "argument.structure", f"{what} must be a {kind.__name__}, found {type(params).__name__}"
@@ -86,7 +86,7 @@ def checked(params: Any, kind: type[Any], what: str) -> Any:
 
 
 def float32(value: Any, what: str, zero: bool = False) -> Fraction:
-    """An argument of type vx_float32 as the rational that it is; "must be positive", or with ``zero`` not negative."""
+    """A vx_float32 argument as an exact rational; it must be positive, or with ``zero`` not negative."""
     if isinstance(value, bool) or not isinstance(value, (int, float, Fraction, np.number)):
         raise InvalidParameters("argument.float", f"{what} must be a number, found {value!r}")
     try:

@@ -13,7 +13,7 @@ __all__ = ["translate"]
 
 
 def translate(graph: RecordedGraph) -> Translated:
-    """Check everything and translate. Raises the errors of a verification (vxVerifyGraph)."""
+    """Check the whole graph, then translate it. Raises the errors of vxVerifyGraph."""
     if not graph.nodes:
         raise InvalidGraph("graph.empty", "the graph has no node")
     for node in graph.nodes:
@@ -22,5 +22,5 @@ def translate(graph: RecordedGraph) -> Translated:
     require_static(graph, written)
     order = ordered(graph, written)
     if all(tensor.virtual for tensor in written):
-        raise InvalidGraph("graph.empty", "all tensors that nodes write are virtual: the graph gives nothing")
+        raise InvalidGraph("graph.empty", "all tensors that nodes write are virtual, so the graph has no output")
     return OpenvxTranslation(graph, written, RULES if graph.compat == "spec" else SAMPLE_RULES).run(order)

@@ -1,7 +1,7 @@
-"""From a recorded graph to a `QuantizedGraph`: nodes in order, parts of tensors, inputs and outputs.
+"""From a recorded graph to a `QuantizedGraph`: nodes in order, views of tensors, inputs and outputs.
 
-A tensor of the format F is a tensor of real numbers under the quantiser of F, whose codes are the raw integers. A node
-rounds once, where its output gets that quantiser; with the policy WRAP the code is taken modulo 2^N instead of clipped.
+A tensor of a format is a real tensor with the quantiser of that format, whose codes are the raw integers. A node rounds
+once, where its output gets that quantiser; with the policy WRAP the code is reduced modulo 2^N and not clipped.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from cvm.quantization.quantizer import Rounding
 __all__ = ["Boundary", "OpenvxTranslation", "Rule", "Translated", "refused"]
 
 Rule: TypeAlias = "Callable[[OpenvxTranslation, OpenvxNode], str]"
-"""Emits the operations of a node; returns the tensor that holds the output, in its NumPy shape."""
+"""A rule emits the operations of a node; it returns the tensor that holds the output, in its NumPy shape."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Boundary:
-    """A tensor at the border of the graph, and the value of the program that carries it."""
+    """An input or output tensor of the graph, and the value of the program that carries it."""
 
     tensor: Tensor
     value: str
@@ -41,7 +41,9 @@ class Boundary:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Translated:
-    """The graph, its borders, the version of every [static] tensor, the node that each tensor of the graph serves."""
+    """The graph, its inputs and outputs, the version of every [static] tensor, and the node that each tensor belongs
+    to.
+    """
 
     graph: QuantizedGraph
     inputs: tuple[Boundary, ...]
@@ -51,12 +53,12 @@ class Translated:
 
 
 class OpenvxTranslation(Emission):
-    """The graph while it is made. Rules of kernels read arguments and emit operations."""
+    """The graph during its translation. The rules of kernels read arguments and emit operations."""
 
     def __init__(
         self, recorded: RecordedGraph, written: Mapping[Tensor, Sequence[Write]], rules: Mapping[Kernels, Rule]
     ) -> None:
-        """``rules`` are those of `cvm.frontends.openvx.rules` for what the graph is to be compatible with."""
+        """``rules`` is the table of `cvm.frontends.openvx.rules` for the graph's ``compat``."""
         super().__init__("the reader of OpenVX", "error")
         self.compat = recorded.compat
         self._written, self._rules = written, rules
@@ -66,10 +68,10 @@ class OpenvxTranslation(Emission):
         self._serves: dict[str, OpenvxNode] = {}
         self._node: OpenvxNode | None = None
         self._reserved: set[str] = set()
-        """Names of tensors at the border of the graph."""
+        """The reserved names of inputs and outputs."""
 
     def run(self, nodes: Sequence[OpenvxNode]) -> Translated:
-        """The whole graph, from nodes in an order in which they can be computed."""
+        """Translate the whole graph; ``nodes`` must be in an order in which they can be computed."""
         for node in nodes:
             roots = [tensor.root for parameter, tensor in node.tensors() if not parameter.static]
             self._reserved |= {root.name for root in roots if root.name and not root.virtual}
@@ -96,7 +98,7 @@ class OpenvxTranslation(Emission):
         return Boundary(tensor, self.emit("copy", whole, quantizer=format.quantizer(), wish=name))
 
     def _digest(self, nodes: Sequence[OpenvxNode]) -> str:
-        """SHA-256 of what was recorded: kernels, scalars, formats, dimensions and [static] contents."""
+        """The SHA-256 of the recorded graph: kernels, scalars, formats, dimensions and [static] contents."""
         found = hashlib.sha256(self.compat.encode())
         for node in nodes:
             found.update(node.declaration.name.encode())
@@ -111,15 +113,17 @@ class OpenvxTranslation(Emission):
                     found.update(repr(value).encode())
         return found.hexdigest()
 
-    # What rules read
+    # Queries of rules
 
     def read(self, tensor: Tensor) -> str:
-        """The tensor of the graph that holds what a tensor, or a view of one, holds where this node reads it."""
+        """The tensor of the graph with the contents of a tensor, or of a view, at the point where
+        this node reads it.
+        """
         root = tensor.root
         return self._assembled(root, assembled(tensor.box, self._written.get(root, ())))
 
     def raw(self, tensor: Tensor) -> npt.NDArray[Any]:
-        """The raw integers of a [static] tensor, which the graph depends on from now on."""
+        """The raw integers of a [static] tensor; the translation records that the graph depends on them."""
         self._static[tensor.root] = tensor.root.version
         return tensor.contents()
 
@@ -142,7 +146,7 @@ class OpenvxTranslation(Emission):
         if root not in self._inputs:
             wish = root.name or f"input_{len(self._inputs)}"
             if root in self._written:
-                wish += ".before"  # what it holds before the nodes write their part
+                wish += ".before"  # the contents before any node writes its part
             self._inputs[root] = self.external(self._public(wish), root.shape, _format_of(root).quantizer())
         return self._inputs[root]
 
@@ -165,33 +169,35 @@ class OpenvxTranslation(Emission):
             stride=(1,) * len(axes),
         )
 
-    # What rules write
+    # Additions of rules
 
     def origin(self) -> tuple[str, str]:
-        """The node that is translated, for the name and for the operator."""
+        """The label of the node that is being translated, as the default name of results and as the operator."""
         return (self._node.label, self._node.label) if self._node else ("", "")
 
     def name_of_constant(self) -> str:
-        """A name for a constant. It begins with the name of the node that reads the constant."""
+        """The default name of a constant; it begins with the label of the node that reads it."""
         return f"{self._node.label}.constant" if self._node else "constant"
 
     def made(self, name: str) -> None:
-        """Note the node that a result serves."""
+        """Record that a tensor of the graph belongs to the node that is being translated."""
         if self._node:
             self._serves[name] = self._node
 
     def reshaped(self, name: str, shape: Sequence[int]) -> str:
-        """The tensor in another shape, under the same quantiser."""
+        """The tensor in another shape, with the same quantiser."""
         if self.shape(name) == tuple(shape):
             return name
         return self.reshape(name, shape, quantizer=self.quantizer_of(name))
 
     def transposed(self, name: str, axes: Sequence[int]) -> str:
-        """The tensor with its axes in another order, under the same quantiser."""
+        """The tensor with its axes permuted, with the same quantiser."""
         return self.emit("transpose", name, quantizer=self.quantizer_of(name), axes=tuple(axes))
 
     def converted(self, name: str, format: Format, overflow: ConvertPolicy, rounding: RoundPolicy) -> str:
-        """Give the result of the last operation the policies of a node: it is rounded once, and clipped or wrapped."""
+        """Apply the policies of a node to the result of the last operation: it is rounded once, and
+        clipped or wrapped.
+        """
         assert self._operations[-1].outputs == (name,)
         how: Rounding = "toward_zero" if rounding == RoundPolicy.VX_ROUND_POLICY_TO_ZERO else "half_even"
         if overflow == ConvertPolicy.VX_CONVERT_POLICY_SATURATE:
@@ -208,18 +214,18 @@ class OpenvxTranslation(Emission):
         )
 
     def quantizer_of(self, name: str) -> LinearQuantizer | None:
-        """The quantiser of a tensor of the graph."""
+        """The quantiser of a tensor of the graph, or None."""
         found = self._tensors[name].quantizer
         assert found is None or isinstance(found, LinearQuantizer)
         return found
 
     def _public(self, wish: str) -> str:
-        """A free name for a tensor at the border."""
+        """A free name for an input or output."""
         self._reserved.discard(wish)
         return self._fresh(wish)
 
     def is_taken(self, name: str) -> bool:
-        """Whether a name is used already, or reserved for an input or output."""
+        """Whether a tensor has this name, or it is reserved for an input or output."""
         return name in self._reserved or super().is_taken(name)
 
 
@@ -229,6 +235,6 @@ def _format_of(tensor: Tensor) -> Format:
 
 
 def refused(node: OpenvxNode) -> NotSupported:
-    """The refusal of a kernel whose arithmetic in the sample implementation is not reproduced."""
+    """The error for a kernel that the sample implementation computes in floats, which is not reproduced."""
     message = f"{node.declaration.function} of the sample implementation computes in floats: only compat='spec' has it"
     return NotSupported("compat.kernel", message, node.location(), node.label)

@@ -1,6 +1,6 @@
-"""Models of TFLite: quantised ones, of 8 and 16 bits with filters of 4 and 8, read as quantised graphs.
+"""The front end for TFLite: quantised models with tensors of 8 and 16 bits and filters of 4 and 8, as quantised graphs.
 
-`load` reads a file, `loads` the bytes of one. docs/tflite.md says which operators are read and what they mean.
+`load` reads a file, `loads` the bytes of a file. docs/tflite.md lists the operators that are read and their meaning.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["IDENTIFIER", "Compat", "Loaded", "load", "loads"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Loaded:
-    """The graph of a model, and the operator that each of its tensors serves."""
+    """The graph of a model, and the operator of the model that each tensor of the graph belongs to."""
 
     graph: QuantizedGraph
     operators: Mapping[str, TfliteOperator]
 
     def explained(self, error: CvmError) -> CvmError:
-        """An error of lowering in the words of the model: the operator, and what to do."""
+        """Rewrite an error of lowering in the terms of the model: it names the operator and says what to do."""
         if not isinstance(error, Unsupported):
             return error
         message = error.message.split("; `cvm quantize")[0].replace(" in graph.quant", "")
@@ -45,14 +45,14 @@ _ADVICE = {"lowering.unquantized": "convert the model so that its result has a s
 
 
 Compat: TypeAlias = Literal["correct", "tflite-reference"]
-"""What quantised operators mean: exact numbers, rounded once, or what TFLite's reference kernels compute."""
+"""The meaning of quantised operators: "correct" (exact, rounded once) or that of TFLite's reference kernels."""
 
 
 def loads(data: bytes, limits: Limits = DEFAULT, *, floats: bool = False, compat: Compat = "correct") -> Loaded:
     """The graph of a model, from the bytes of its file; ``floats`` and ``compat`` as for `load`.
 
-    Raises `Malformed` for bytes that are no model, `Invalid` for a model that breaks a rule, `Unsupported` for one that
-    the integer machine does not run, and `LimitExceeded`.
+    Raises `Malformed` for bytes that are not a model, `Invalid` for a model that breaks a rule, `Unsupported` for a
+    model that the integer machine cannot run, and `LimitExceeded`.
     """
     rules = RULES if compat == "correct" else REFERENCE
     translated = TfliteTranslation(read_model(data, limits), limits, rules, floats, compat).run()
@@ -62,10 +62,10 @@ def loads(data: bytes, limits: Limits = DEFAULT, *, floats: bool = False, compat
 def load(
     path: str | os.PathLike[str], limits: Limits = DEFAULT, *, floats: bool = False, compat: Compat = "correct"
 ) -> Loaded:
-    """The graph of a model, from its file. Raises as `loads`, with the file.
+    """The graph of a model, from its file. Raises what `loads` raises, with the path in the location.
 
-    With ``floats``, real inputs and outputs may be without a scale (`cvm.calibration.Completer` finds quantisers for
-    them). With ``compat`` "tflite-reference", integers are computed as TFLite's reference kernels do (docs/tflite.md).
+    With ``floats``, real inputs and outputs need no scale (`cvm.calibration.Completer` finds quantisers for them). With
+    ``compat`` "tflite-reference", integers are computed as TFLite's reference kernels do (docs/tflite.md).
     """
     file = os.fspath(path)
     try:

@@ -1,4 +1,4 @@
-"""One operator while it is translated: its operands and options, each read by the rule of its kind."""
+"""One operator during its translation: typed access to its operands and options, with the errors of its kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Made", "Operand", "TfliteCall"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Operand:
-    """A tensor that an operator reads: ``values`` are the items of a constant, codes where it is quantised."""
+    """A tensor that an operator reads. ``values`` holds the elements of a constant: codes where it is quantised."""
 
     tensor: TfliteTensor
     shape: Shape
@@ -29,28 +29,30 @@ class Operand:
 
     @property
     def rank(self) -> int:
-        """The number of axes."""
+        """The number of axes of the tensor."""
         return len(self.shape)
 
     @property
     def data_type(self) -> str:
-        """Of its items."""
+        """The data type of the elements."""
         return self.tensor.data_type
 
     @property
     def real(self) -> bool:
-        """Whether its items stand for real numbers: floats, and codes."""
+        """Whether the elements stand for real numbers, as floats and codes do."""
         return self.quantizer is not None or self.data_type in FLOATS
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """The name of the tensor in messages."""
         return self.tensor.label
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A result: a tensor of the graph. ``planar``: its channels stand second, where the model has them last."""
+    """A result of a rule: a tensor of the graph. ``planar``: its channels are axis 1, and not the last axis as in the
+    model.
+    """
 
     name: str
     planar: bool = False
@@ -58,7 +60,7 @@ class Made:
 
 @dataclass(eq=False, slots=True)
 class TfliteCall:
-    """An operator, its operands (None for those left out), and the tensors that it computes."""
+    """An operator, its operands (None for an operand that is left out), and the tensors that it computes."""
 
     operator: TfliteOperator
     operands: Sequence[Operand | None]
@@ -68,11 +70,11 @@ class TfliteCall:
     # Operands
 
     def optional(self, index: int) -> Operand | None:
-        """An operand that may be left out."""
+        """The operand at an index, or None where the operator leaves it out."""
         return self.operands[index] if index < len(self.operands) else None
 
     def operand(self, index: int = 0) -> Operand:
-        """An operand that must be there."""
+        """The operand at an index. Raises `Invalid` where the operator leaves it out."""
         found = self.optional(index)
         if found is None:
             raise self.invalid("inputs", f"input {index} is missing")
@@ -80,54 +82,54 @@ class TfliteCall:
 
     @property
     def result(self) -> TfliteTensor:
-        """The first tensor that is computed, which must be there."""
+        """The first tensor that the operator computes. Raises `Invalid` where it computes none."""
         if not self.results:
             raise self.invalid("outputs", "it has no result")
         return self.results[0]
 
     def every(self) -> list[Operand]:
-        """All operands, at least one, none left out."""
+        """All operands, at least one. Raises `Invalid` where one is left out."""
         return [self.operand(index) for index in range(max(len(self.operands), 1))]
 
     def constant(self, index: int, what: str) -> npt.NDArray[Any]:
-        """The items of an operand that must be known when compiling."""
+        """The elements of an operand that must be constant. Raises `Unsupported` where it is not."""
         operand = self.operand(index)
         if operand.values is None:
             raise self.refuse(f"{what}, {operand.label}, must be constant, but is computed or given")
         return operand.values
 
     def integers(self, index: int, what: str) -> tuple[int, ...]:
-        """The items of a constant operand of integers."""
+        """The elements of a constant operand of integers, flattened."""
         operand = self.operand(index)
         if operand.data_type not in ("int32", "int64", "int16", "uint32"):
             raise self.invalid("type", f"{what}, {operand.label}, must hold integers, found {operand.data_type}")
         return tuple(int(item) for item in self.constant(index, what).ravel())
 
     def integer_operand(self, index: int, what: str) -> int:
-        """The item of a constant operand of one integer; 0 of one without items."""
+        """The single element of a constant operand of integers; 0 where it has no elements."""
         items = self.integers(index, what)
         if len(items) > 1:
             raise self.invalid("shape", f"{what}, {self.operand(index).label}, must be one integer, found {len(items)}")
         return items[0] if items else 0
 
     def require_rank(self, operand: Operand, *ranks: int) -> None:
-        """Raise `Invalid` unless an operand has one of these numbers of axes."""
+        """Raise `Invalid` unless the rank of an operand is one of ``ranks``."""
         if operand.rank not in ranks:
             allowed = " or ".join(map(str, ranks))
             raise self.invalid("shape", f"{operand.label} must have {allowed} axes, found {list(operand.shape)}")
 
     def axis(self, value: int, rank: int) -> int:
-        """An axis, counted from the end where it is negative."""
+        """The index of an axis; a negative one counts from the end. Raises `Invalid` outside of the rank."""
         if not -rank <= value < rank:
             raise self.invalid("axis", f"axis {value} is not in {-rank}..{rank - 1}")
         return value % rank
 
     def axes(self, values: Sequence[int], rank: int) -> tuple[int, ...]:
-        """Axes in order, each once."""
+        """The indices of axes, sorted, each once."""
         return tuple(sorted({self.axis(value, rank) for value in values}))
 
     def broadcast(self, *operands: Operand) -> Shape:
-        """The shape that the operands broadcast to, as NumPy does."""
+        """The shape that the operands broadcast to by NumPy's rule. Raises `Invalid` where they do not."""
         found = broadcast(*(operand.shape for operand in operands))
         if found is None:
             shapes = ", ".join(f"{operand.label} {list(operand.shape)}" for operand in operands)
@@ -137,22 +139,22 @@ class TfliteCall:
     # Options
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An option that is an integer."""
+        """The value of an integer option."""
         return int(self._option(name, default))
 
     def flag(self, name: str, default: bool = False) -> bool:
-        """An option that is a truth value."""
+        """The value of an option that is a truth value."""
         return bool(self._option(name, default))
 
     def number(self, name: str, default: float = 0.0) -> Fraction:
-        """An option that is a float, as the rational that its 32 bits are."""
+        """The value of a float option as the exact rational of its float32. Raises `Invalid` where it is not finite."""
         found = float(self._option(name, default))
         if not abs(found) < float("inf"):
             raise self.invalid("option", f"the option {name} must be finite, found {found}")
         return Fraction(found)
 
     def list_of_integers(self, name: str) -> tuple[int, ...]:
-        """An option that is a list of integers."""
+        """The value of an option that is a list of integers."""
         found = self.operator.options.get(name, ())
         return tuple(int(item) for item in found) if isinstance(found, tuple) else ()
 
@@ -161,16 +163,16 @@ class TfliteCall:
         return default if isinstance(found, tuple | str) else found
 
     def text(self, name: str) -> str:
-        """An option that is a text."""
+        """The value of a string option."""
         found = self.operator.options.get(name, "")
         return found if isinstance(found, str) else ""
 
-    # What goes wrong
+    # Errors
 
     def invalid(self, rule: str, message: str) -> Invalid:
-        """The breach of a rule of TFLite."""
+        """The error for an operator that breaks a rule of TFLite; ``rule`` ends the code."""
         return invalid(self.operator, rule, message)
 
     def refuse(self, message: str, advice: str = "") -> Unsupported:
-        """The refusal of a valid operator."""
+        """The error for a valid operator that is not supported; ``advice`` is the next step."""
         return refusal(self.operator, message, advice)

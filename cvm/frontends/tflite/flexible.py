@@ -1,4 +1,4 @@
-"""Options of custom operators: a map of numbers by name, as FlexBuffers writes it."""
+"""The options of custom operators: a map from names to numbers in the FlexBuffers format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["numbers_of"]
 
 
 def numbers_of(operator: TfliteOperator, names: Sequence[str]) -> dict[str, Fraction]:
-    """The options with these names that are there and are numbers or truth values. Raises `Malformed`."""
+    """Those of the named options that exist and are numbers or truth values. Raises `Malformed`."""
     from flatbuffers import flexbuffers
 
     found: dict[str, Fraction] = {}

@@ -1,7 +1,7 @@
-"""The numbers of 32 and 64 bits that TFLite prepares its integer constants with, as rationals.
+"""32-bit and 64-bit floats as rationals, for the constants that TFLite prepares in floating point.
 
-Each function gives what IEEE 754 says of one operation: the exact result, rounded to the nearest number of the format,
-of two to the even one. No float is computed with here, so that the constants are the same on every machine.
+Each function gives the result that IEEE 754 demands of one operation: the exact result rounded to the nearest float,
+ties to even. The functions compute without floats, so the constants are the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def frexp(value: Fraction) -> tuple[Fraction, int]:
 
 
 def _nearest(value: Fraction, bits: int, least: int) -> Fraction:
-    """The nearest number of ``bits`` significant bits that is a multiple of 2^least, of two the even one."""
+    """The nearest number of ``bits`` significant bits that is a multiple of 2^least, ties to even."""
     if not value:
         return value
     _, exponent = frexp(abs(value))
@@ -34,28 +34,28 @@ def _nearest(value: Fraction, bits: int, least: int) -> Fraction:
 
 
 def binary32(value: Fraction) -> Fraction:
-    """The float of 32 bits nearest to a number that is within their range."""
+    """The 32-bit float nearest to a number within their range."""
     return _nearest(value, 24, -149)
 
 
 def binary64(value: Fraction) -> Fraction:
-    """The float of 64 bits nearest to a number that is within their range."""
+    """The 64-bit float nearest to a number within their range."""
     return _nearest(value, 53, -1074)
 
 
 def round_away(value: Fraction) -> int:
-    """The nearest integer, of two the one further from 0."""
+    """The nearest integer, ties away from 0."""
     nearest = (2 * abs(value) + 1) // 2
     return int(nearest if value >= 0 else -nearest)
 
 
 def exp32(value: Fraction) -> Fraction:
-    """The float of 32 bits nearest to e^value, for a value of a magnitude below 80."""
+    """The 32-bit float nearest to e^value, for abs(value) < 80."""
     return _decided(value, lambda x: x.exp())
 
 
 def tanh32(value: Fraction) -> Fraction:
-    """The float of 32 bits nearest to tanh(value)."""
+    """The 32-bit float nearest to tanh(value)."""
     if not value:
         return value
     clipped = min(max(value, Fraction(-40)), Fraction(40))
@@ -63,7 +63,9 @@ def tanh32(value: Fraction) -> Fraction:
 
 
 def _decided(value: Fraction, function: Callable[[Decimal], Decimal]) -> Fraction:
-    """The float nearest to a function, computed in ever more digits until an error of 10^-(digits - 20) decides."""
+    """The float nearest to a function, computed in more and more digits until an error of 10^-(digits - 20) cannot
+    matter.
+    """
     digits = 60
     while True:
         with localcontext() as context:

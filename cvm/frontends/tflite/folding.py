@@ -1,6 +1,6 @@
-"""Operators on constants alone, computed while compiling: shapes, indices, tables, dequantised filters.
+"""Constant folding: operators on constants alone, such as shapes, indices, tables and dequantised filters.
 
-Integers are computed as integers; of floats only what is exact is folded: moved items, and codes that stand for
+Integers are folded as integers. Floats are folded only where that is exact: moved elements, and codes that stand for
 numbers that float64 holds.
 """
 
@@ -21,11 +21,11 @@ __all__ = ["FOLDED", "fold"]
 Items = npt.NDArray[Any]
 
 _MOST_ITEMS = 2**24
-"""Items of what is folded, at most; larger constants are left to the graph."""
+"""The most elements that are folded; larger constants are left to the graph."""
 
 
 def fold(call: TfliteCall) -> list[Items] | None:
-    """The items of the results, where they follow from constants; None where they do not."""
+    """The elements of the results where the operands are constants that can be folded, else None."""
     op = call.operator.op
     if op == "SHAPE":
         return [np.array(call.operand().shape, np.int64)]
@@ -52,7 +52,9 @@ def fold(call: TfliteCall) -> list[Items] | None:
 
 
 def _one(function: Callable[..., Items]) -> Callable[[TfliteCall, list[Operand], list[Items]], list[Items]]:
-    """An operator with one result, from the items of its operands; integers of 64 bits never wrap in what is folded."""
+    """The folding of an operator with one result, from its operands' elements; in folded values no 64-bit integer
+    wraps.
+    """
     return lambda call, operands, values: [function(*values)]
 
 
@@ -88,7 +90,7 @@ def _cast(call: TfliteCall, operands: list[Operand], values: list[Items]) -> lis
         return [values[0] != 0]
     if values[0].dtype.kind == "f" and not target.startswith("float"):
         if not (np.abs(values[0].astype(np.float64)) < 2.0**63).all():  # nor is NaN
-            raise ValueError("a float is no integer of 64 bits")
+            raise ValueError("a float does not fit an integer of 64 bits")
         return [np.trunc(values[0]).astype(np.int64)]
     return [values[0].astype(np.dtype(target) if target.startswith(("float", "bool")) else np.int64)]
 
@@ -101,7 +103,7 @@ def _range(call: TfliteCall, operands: list[Operand], values: list[Items]) -> li
 
 
 def _filled(shape: Items, value: Items) -> Items:
-    """The value in every place of a shape, which is bounded before memory is taken."""
+    """The value repeated to a shape. The number of elements is checked before memory is allocated."""
     extents = [int(extent) for extent in shape.ravel()]
     if math.prod(extents) > _MOST_ITEMS:
         raise ValueError(f"the shape {extents} has too many items")
@@ -109,7 +111,7 @@ def _filled(shape: Items, value: Items) -> Items:
 
 
 def _checked(function: Callable[[Any, Any], Any]) -> Callable[[TfliteCall, list[Operand], list[Items]], list[Items]]:
-    """An operation of integers, computed in Python integers."""
+    """The folding of an operation on integers, computed in Python integers."""
 
     def folded(call: TfliteCall, operands: list[Operand], values: list[Items]) -> list[Items]:
         return [_integers(function(*(items.astype(object) for items in values)))]
@@ -118,7 +120,7 @@ def _checked(function: Callable[[Any, Any], Any]) -> Callable[[TfliteCall, list[
 
 
 def _integers(result: Any) -> Items:
-    """Python integers as those of 64 bits, if they fit."""
+    """Python integers as int64. Raises `ValueError` where one does not fit."""
     items = np.asarray(result, dtype=object)
     if any(not -(2**63) <= item < 2**63 for item in items.ravel().tolist()):
         raise ValueError("an integer does not fit 64 bits")
@@ -133,7 +135,7 @@ def _product(call: TfliteCall, operands: list[Operand], values: list[Items]) -> 
 
 
 _INTEGER = {"ADD", "SUB", "MUL", "FLOOR_DIV", "FLOOR_MOD", "MAXIMUM", "MINIMUM", "REDUCE_PROD", "SUM"}
-"""Operators that are folded for integers alone: what they give of floats is left to the graph."""
+"""Operators that are folded for integers alone; with float operands they are left to the graph."""
 _OPERANDS = {
     **dict.fromkeys(("UNPACK", "CAST", "SQUEEZE"), (1,)),
     **dict.fromkeys(("GATHER", "EXPAND_DIMS", "TRANSPOSE", "FILL", "BROADCAST_TO", "REDUCE_PROD", "SUM"), (2,)),
@@ -142,7 +144,7 @@ _OPERANDS = {
     "RESHAPE": (1, 2),
     "STRIDED_SLICE": (4,),
 }
-"""How many operands each takes; those that are not named take one or more."""
+"""The number of operands of each operator; an operator that is not listed takes one or more."""
 _FOLDED: dict[str, Callable[[TfliteCall, list[Operand], list[Items]], list[Items]]] = {
     "PACK": _pack,
     "UNPACK": _unpack,
@@ -179,4 +181,4 @@ _FOLDED: dict[str, Callable[[TfliteCall, list[Operand], list[Items]], list[Items
 }
 
 FOLDED = frozenset({"SHAPE", "RANK", *_FOLDED})
-"""The operators that are computed while compiling where their operands are constant."""
+"""The operators that are folded where their operands are constant."""

@@ -1,4 +1,4 @@
-"""A TFLite model as data: tensors, operators and subgraphs, checked for what every model must be."""
+"""A TFLite model as data: tensors, operators and subgraphs, checked by the rules that hold for every model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class Quantization:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TfliteTensor:
-    """One tensor of a subgraph. ``contents`` are the bytes of a constant, None for what is given or computed."""
+    """One tensor of a subgraph. ``contents`` holds the bytes of a constant; it is None for an input or a computed
+    tensor.
+    """
 
     index: int
     name: str
@@ -45,17 +47,17 @@ class TfliteTensor:
     contents: memoryview | None = None
     is_variable: bool = False
     open_shape: bool = False
-    """Whether an extent may differ from run to run, so that `shape` is only one of those that are possible."""
+    """Whether an extent may differ from run to run; then `shape` is only one of the possible shapes."""
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """The name of the tensor in messages."""
         return f"tensor {self.index} ({self.name!r})"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TfliteOperator:
-    """One operator; an input that is left out is -1. ``options`` are named as in the schema."""
+    """One operator. An input that is left out is -1. ``options`` has the names of the schema."""
 
     number: int
     op: str
@@ -67,13 +69,13 @@ class TfliteOperator:
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """The name of the operator in messages."""
         return f"operator {self.number}, {self.op}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Subgraph:
-    """One graph of a model; tensors are numbered, and computed before they are read."""
+    """One graph of a model. Operators refer to tensors by index, and a tensor is computed before it is read."""
 
     tensors: Sequence[TfliteTensor]
     inputs: tuple[int, ...]
@@ -83,22 +85,22 @@ class Subgraph:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TfliteModel:
-    """A whole model; the first subgraph is the one that runs."""
+    """A whole model; the first subgraph is its main graph."""
 
     subgraphs: Sequence[Subgraph]
     names: Mapping[int, str]
-    """The names that the signature of the first subgraph gives its inputs and outputs, by the number of the tensor."""
+    """The names that the signature of the first subgraph gives its inputs and outputs, by the index of the tensor."""
     digest: str
-    """SHA-256 of the file, in hexadecimal."""
+    """The SHA-256 of the file, in hexadecimal."""
 
 
 def invalid(operator: TfliteOperator, rule: str, message: str) -> Invalid:
-    """The breach of a rule of TFLite by an operator; ``rule`` ends the code."""
+    """The error for an operator that breaks a rule of TFLite; ``rule`` ends the code."""
     return Invalid(f"tflite.operator.{rule}", f"{operator.label}: {message}", Location(op=operator.op))
 
 
 def refusal(operator: TfliteOperator, message: str, advice: str = "", code: str = "tflite.unsupported") -> Unsupported:
-    """The refusal of a valid operator: which it is, why, and what to do instead."""
+    """The error for a valid operator that is not supported: it names the operator, the reason and the next step."""
     return Unsupported(
         code, f"{operator.label}: {message}" + (f"; {advice}" if advice else ""), Location(op=operator.op)
     )

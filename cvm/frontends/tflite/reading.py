@@ -1,8 +1,8 @@
 """From the bytes of a file to a `TfliteModel`.
 
-The classes of the schema come with the package ``tflite``. They read wherever an offset points to; every read outside
-of the file is an error of theirs, which becomes `Malformed` here, and all lengths are checked against limits before
-anything is collected. Contents of tensors stay views of the file.
+The classes of the schema come from the package ``tflite``. They follow every offset in the file; where one leads out of
+the file they raise an error, which becomes `Malformed` here. All lengths are checked against limits before anything is
+collected. The contents of tensors stay views of the file.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from cvm.limits import MAX_RANK, Limits, require
 __all__ = ["IDENTIFIER", "read_model"]
 
 IDENTIFIER = b"TFL3"
-"""The identifier of the format, at bytes 4 to 7 of a file."""
+"""The identifier of the format, bytes 4 to 7 of a file."""
 _VERSION = 3
 _MOST_SUBGRAPHS = 64
 _MOST_ITEMS = 4096
-"""Items of a list of options, of scales more only for the extent of an axis."""
+"""The most items of an option that is a list; a list of scales may be as long as the extent of an axis."""
 _CUSTOM = "CUSTOM"
 
 
 def read_model(data: bytes, limits: Limits) -> TfliteModel:
     """The model in the bytes of a file.
 
-    Raises `Malformed` for bytes that are no model, `Invalid` for one that breaks a rule of the format, `Unsupported`
-    where the package for the schema is missing or the version is another one, `LimitExceeded`.
+    Raises `Malformed` for bytes that are not a model, `Invalid` for one that breaks a rule of the format, `Unsupported`
+    where the package for the schema is missing or the schema has another version, `LimitExceeded`.
     """
     if data[4:8] != IDENTIFIER:
         raise Malformed("tflite.identifier", "this is no TFLite model: bytes 4 to 7 are not TFL3")
@@ -61,7 +61,7 @@ def _schema() -> Any:
 
 @contextmanager
 def _malformed() -> Iterator[None]:
-    """Errors of the classes of the schema as ours: they come from offsets and lengths that lead nowhere."""
+    """Convert the errors of the schema's classes, which come from wrong offsets and lengths, to `Malformed`."""
     try:
         yield
     except CvmError:
@@ -85,13 +85,13 @@ class _Reader:
         return count
 
     def _code(self, code: Any) -> str:
-        # Files before 2020 have the number in a byte, which later ones fill with 127 for larger numbers.
+        # Files before 2020 hold the code in a byte; later files set that byte to 127 for larger codes.
         number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         name = self._operators.get(number, f"number {number}")
         return f"{_CUSTOM}.{_text(code.CustomCode())}" if name == _CUSTOM else name
 
     def subgraph(self, graph: Any) -> Subgraph:
-        """One subgraph, in which every number of a tensor is one that exists."""
+        """One subgraph. Raises `Invalid` where it refers to a tensor that does not exist."""
         tensors = [self._tensor(graph.Tensors(i), i) for i in range(self._length(graph.TensorsLength()))]
         operators = [self._operator(graph.Operators(i), i) for i in range(self._length(graph.OperatorsLength()))]
         inputs, outputs = (self._indices(graph, name) for name in ("Inputs", "Outputs"))
@@ -121,7 +121,7 @@ class _Reader:
             raise Unsupported("tflite.sparse", f"{what} is stored sparse, which is not read; convert the model without")
         data_type = self._types.get(tensor.Type())
         if data_type is None:
-            raise Invalid("tflite.data-type", f"{what} has the data type number {tensor.Type()}, which TFLite has not")
+            raise Invalid("tflite.data-type", f"{what} has the data type number {tensor.Type()}, which TFLite lacks")
         return TfliteTensor(
             index,
             name,
@@ -147,12 +147,12 @@ class _Reader:
         return Quantization(scales, points * count if len(points) == 1 else points, quantization.QuantizedDimension())
 
     def _contents(self, index: int, what: str) -> memoryview | None:
-        """The bytes of a constant. Buffer 0 is empty, and so is that of every tensor that is computed."""
+        """The bytes of a constant, or None. Buffer 0 is empty, and so is the buffer of every computed tensor."""
         if not 0 <= index < self._model.BuffersLength():
             raise Invalid("tflite.buffer", f"{what} has buffer {index} of {self._model.BuffersLength()}")
         buffer = self._model.Buffers(index)
         start, size = buffer.Offset(), buffer.Size()
-        if start > 1:  # a file of more than 2 GiB keeps contents behind the flatbuffer
+        if start > 1:  # a file of more than 2 GiB keeps contents after the flatbuffer
             if start + size > len(self._data):
                 raise Malformed("tflite.buffer", f"{what} is stored beyond the end of the file")
             return self._data[start : start + size]
@@ -175,7 +175,7 @@ class _Reader:
         return TfliteOperator(number, self._codes[index], inputs, outputs, intermediates, options, custom)
 
     def _read_options(self, operator: Any) -> Mapping[str, Option]:
-        """All options of an operator, by the names of the schema."""
+        """All options of an operator, under the names of the schema."""
         kind = self._options.get(operator.BuiltinOptionsType(), "NONE")
         table = operator.BuiltinOptions()
         if kind == "NONE" or table is None:
@@ -197,7 +197,7 @@ class _Reader:
         return MappingProxyType(found)
 
     def names(self) -> Mapping[int, str]:
-        """The names of the first signature, if it is one of the first subgraph."""
+        """The names in the first signature, if it belongs to the first subgraph."""
         found: dict[int, str] = {}
         if self._model.SignatureDefsLength():
             signature = self._model.SignatureDefs(0)
@@ -210,7 +210,7 @@ class _Reader:
 
 
 def _fields(options: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of options, and whether each is a list."""
+    """The fields of a table of options; for each, its name and whether it is a list."""
     names = [
         name for name in vars(type(options)) if name[0].isupper() and name != "Init" and not name.startswith("GetRoot")
     ]

@@ -1,4 +1,4 @@
-"""STRIDED_SLICE: which elements of each axis it takes, by the masks of TensorFlow."""
+"""STRIDED_SLICE: the indices that it takes along each axis, by the masks of TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Indices = npt.NDArray[np.int64]
 
 
 def strided(call: TfliteCall, shape: Shape) -> tuple[list[Indices], set[int]]:
-    """The indices along each axis, and the axes that the result does not have.
+    """The indices along each axis, and the set of axes that the result drops.
 
-    Raises `Unsupported` for new axes and ellipses, which converters write as reshapes, and for what takes nothing.
+    Raises `Unsupported` for new axes and ellipses, which converters write as reshapes, and for an empty result.
     """
     begins, ends, steps = (call.integers(i, what) for i, what in ((1, "begin"), (2, "end"), (3, "strides")))
     if call.integer("EllipsisMask") or call.integer("NewAxisMask"):

@@ -1,4 +1,4 @@
-"""Contents and quantisers of the tensors of a model. Sizes are checked before anything is allocated."""
+"""The contents and quantisers of the tensors of a model. Sizes are checked before anything is allocated."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PACKED = "int4"
 
 
 def contents_of(tensor: TfliteTensor, limits: Limits) -> npt.NDArray[Any]:
-    """The items of a constant, row-major, integers of 4 bits as int8.
+    """The elements of a constant, row-major; integers of 4 bits as int8.
 
-    Raises `Malformed` where there are not as many bytes as items, `Unsupported` for strings, resources and complex
-    numbers, `LimitExceeded`.
+    Raises `Malformed` where the number of bytes does not fit the shape, `Unsupported` for strings, resources and
+    complex numbers, `LimitExceeded`.
     """
     assert tensor.contents is not None
     count, size = elements(tensor.shape, limits, tensor.label), len(tensor.contents)
@@ -55,21 +55,21 @@ def _wrong_size(tensor: TfliteTensor, found: int, expected: int) -> Malformed:
 
 
 def integer_range(data_type: str) -> tuple[int, int]:
-    """The least and the greatest integer of a data type, of those that the machine has.
+    """The least and the greatest machine integer of a data type.
 
-    Raises `Unsupported` for a type that has no integers.
+    Raises `Unsupported` for a type that is not an integer type.
     """
     if data_type not in INTEGERS | {"bool"}:
-        raise Unsupported("tflite.data-type", f"tensors of type {data_type} are not computed with")
+        raise Unsupported("tflite.data-type", f"tensors of type {data_type} are not supported")
     lo, hi = bounds(data_type)
     return max(lo, -INT32_MAX), min(hi, INT32_MAX)
 
 
 def quantizer_of(tensor: TfliteTensor) -> LinearQuantizer | None:
-    """The quantiser of a tensor that is given or computed; None where it has none.
+    """The quantiser of an input or a computed tensor; None where it has none.
 
-    Code q stands for (q - zero point) * scale, the scale being the rational that its 32 bits are. Raises `Invalid` for
-    impossible scales and zero points, `Unsupported` for scales per axis, which only constants may have.
+    Code q stands for (q - zero point) * scale, with the scale as the exact rational of its float32. Raises `Invalid`
+    for impossible scales and zero points, `Unsupported` for scales per axis, which only constants may have.
     """
     found = tensor.quantization
     if found is None or tensor.data_type not in INTEGERS:
@@ -83,10 +83,10 @@ def quantizer_of(tensor: TfliteTensor) -> LinearQuantizer | None:
 
 
 def stored_quantizer(tensor: TfliteTensor) -> LinearQuantizer | None:
-    """The quantiser of the codes of a constant, maybe per index of an axis; None where it has none.
+    """The quantiser of the codes of a constant, per tensor or per index of an axis; None where it has none.
 
-    Some converters write a wrong axis. Where the extent of the stated one is not the number of scales, the only axis
-    of that extent is taken; without such an axis, or with several, the tensor is `Invalid`.
+    Some converters write a wrong axis. Where the extent of the stated axis differs from the number of scales, the only
+    axis of that extent is taken. Raises `Invalid` where there is no such axis, or more than one.
     """
     found = tensor.quantization
     if found is None or tensor.data_type not in INTEGERS:

@@ -1,8 +1,8 @@
 """From a model to a `QuantizedGraph`, operator by operator.
 
-Every tensor with a scale is one of real numbers, rounded once to its own quantiser; tensors of integers without a scale
-hold integers. Convolutions and pooling of graphs have channels second, and TFLite has them last: a tensor may be there
-in both orders, and operators that do not care take the one that is there.
+A tensor with a scale is real, and rounded once to its own quantiser; an integer tensor without a scale holds integers.
+Convolutions and pooling of graphs have the channels at axis 1, TFLite has them last. A tensor may exist in both orders;
+operators for which the order does not matter take the one that exists.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from cvm.quantization import LinearQuantizer
 __all__ = ["Rule", "TfliteTranslation", "Translated"]
 
 Rule: TypeAlias = "Callable[[TfliteTranslation, TfliteCall], Made | list[Made]]"
-"""Checks an operator and emits its operations; returns its result, or each of them."""
+"""A rule checks an operator and emits its operations; returns its result or results."""
 
 
 @dataclass(slots=True)
 class Translated:
-    """The graph, and the operator that each of its tensors serves."""
+    """The graph, and the operator of the model that each tensor of the graph belongs to."""
 
     graph: QuantizedGraph
     operators: dict[str, TfliteOperator] = field(default_factory=dict)
 
 
 class TfliteTranslation(Emission):
-    """The graph while it is made. Rules of operators read operands by name and emit operations."""
+    """The graph during its translation. The rules of operators read operands by name and emit operations."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class TfliteTranslation(Emission):
         floats: bool = False,
         compat: str = "correct",
     ) -> None:
-        """``rules`` are those of ``compat``; with ``floats``, see `cvm.frontends.tflite.load`."""
+        """``rules`` is the table for ``compat``; with ``floats``, see `cvm.frontends.tflite.load`."""
         super().__init__("the reader of TFLite", "wrap")
         self._floats, self._compat = floats, compat
         self._model, self.limits, self._rules = model, limits, rules
@@ -60,19 +60,21 @@ class TfliteTranslation(Emission):
         self._operands: dict[int, Operand] = {}
         self._last: dict[int, str] = {}
         self._second: dict[int, str] = {}
-        """What tensors of the model became: tensors with channels last, as the model has them, and second."""
+        """The graph tensors of the model's tensors: with channels last as in the model (`_last`), and at axis 1
+        (`_second`).
+        """
         self._grids: dict[int, LinearQuantizer] = {}
-        """The quantisers that tensors of floats came from, whose numbers are exactly on their grids."""
+        """The quantisers of float tensors whose numbers are exactly on the grid of a quantiser."""
         self._served: dict[str, TfliteOperator] = {}
         self._operator: TfliteOperator | None = None
         self._wish = ""
         self._reserved = {self._name_of(self._graph.tensors[index]) for index in self._graph.outputs}
         self.variables = Variables(model, limits, floats)
 
-    # Running
+    # The whole graph
 
     def run(self) -> Translated:
-        """The whole graph. Raises `CvmError` with the operator."""
+        """Translate the whole model. Raises `CvmError` that names the operator."""
         inputs = [self._introduce(self._graph.tensors[index]) for index in self._graph.inputs]
         for operator in self._graph.operators:
             self._operator = operator
@@ -84,7 +86,7 @@ class TfliteTranslation(Emission):
         return Translated(self.finish(name, inputs, outputs, self._model.digest), self._served)
 
     def _introduce(self, tensor: TfliteTensor) -> str:
-        """An input. One of floats has the quantiser of the operator that quantises it."""
+        """Add an input. A float input gets the quantiser of the operators that quantise it."""
         elements(tensor.shape, self.limits, tensor.label)
         quantizer = quantizer_of(tensor) or self._quantizer_of_readers(tensor)
         if quantizer is None and tensor.data_type not in FLOATS:
@@ -103,7 +105,7 @@ class TfliteTranslation(Emission):
         return tensor.quantization is not None or tensor.data_type in FLOATS
 
     def _quantizer_of_readers(self, tensor: TfliteTensor) -> LinearQuantizer | None:
-        """What all operators that read a tensor of floats quantise it to."""
+        """The quantiser to which all operators that read a float tensor quantise it, or None."""
         if tensor.data_type not in FLOATS:
             return None
         readers = [operator for operator in self._graph.operators if tensor.index in operator.inputs]
@@ -139,7 +141,7 @@ class TfliteTranslation(Emission):
             self._enter(call, tensor, result, self._operations[before:])
 
     def _unread(self, operator: TfliteOperator) -> CvmError:
-        """The refusal of an operator that has no rule."""
+        """The error for an operator that has no rule."""
         if self._compat != "correct":
             advice = "docs/tflite.md lists the operators that are; without --compat the model has its exact meaning"
             return refusal(operator, f"it is not computed as {self._compat} does", advice, "tflite.compat")
@@ -150,7 +152,7 @@ class TfliteTranslation(Emission):
         return refusal(operator, "this operator is not read", advice, "tflite.operator")
 
     def _enter(self, call: TfliteCall, tensor: TfliteTensor, made: Made, operations: Sequence[GraphOperation]) -> None:
-        """Give a result its quantiser, and note where it is."""
+        """Give a result its quantiser, and record its name and layout."""
         quantizer = quantizer_of(tensor)
         name = made.name
         if quantizer is not None and self.quantize_where_computed(name, quantizer, operations) is None:
@@ -167,7 +169,7 @@ class TfliteTranslation(Emission):
 
     @staticmethod
     def _declared(tensor: TfliteTensor, shape: Shape) -> Shape:
-        """The shape of a result: no axes where the file says so, which graphs have as one of extent 1."""
+        """The shape of a result: () where the file says so; graphs have a tensor of shape (1,) for it."""
         return () if not tensor.shape and shape == (1,) and not tensor.open_shape else shape
 
     def _shape_of(self, name: str, planar: bool) -> Shape:
@@ -175,7 +177,7 @@ class TfliteTranslation(Emission):
         return (shape[0], *shape[2:], shape[1]) if planar else shape
 
     def _given(self, tensor: TfliteTensor) -> str:
-        """An output, under the name that the model has for it."""
+        """Return an output, under the name that the model has for it."""
         operand = self._read(tensor.index)
         assert operand is not None
         quantizer = operand.quantizer or self._grids.get(tensor.index)
@@ -193,13 +195,13 @@ class TfliteTranslation(Emission):
         return self.emit("copy", name, quantizer=quantizer, wish=wish, dtype=dtype)
 
     def is_taken(self, name: str) -> bool:
-        """The names of outputs are kept for the outputs."""
+        """Whether the name is taken; the names of outputs are reserved for the outputs."""
         return name in self._reserved or super().is_taken(name)
 
-    # What rules read
+    # Queries of rules
 
     def _read(self, index: int) -> Operand | None:
-        """An operand of an operator; constants are read here."""
+        """The operand of an operator by its tensor index, or None; a constant is read here, on first use."""
         if index < 0:
             return None
         if index not in self._operands:
@@ -213,7 +215,7 @@ class TfliteTranslation(Emission):
         return self._operands[index]
 
     def name(self, operand: Operand) -> str:
-        """The tensor of the graph that an operand became, with channels where the model has them."""
+        """The tensor of the graph for an operand, with the channels where the model has them."""
         index = operand.tensor.index
         if index not in self._last:
             if index in self._second:
@@ -224,7 +226,7 @@ class TfliteTranslation(Emission):
         return self._last[index]
 
     def planar(self, operand: Operand) -> str:
-        """The tensor of the graph with channels second."""
+        """The tensor of the graph for an operand, with the channels at axis 1."""
         index = operand.tensor.index
         if index not in self._second:
             order = (0, operand.rank - 1, *range(1, operand.rank - 1))
@@ -235,11 +237,13 @@ class TfliteTranslation(Emission):
         return self._second[index]
 
     def is_planar(self, operand: Operand) -> bool:
-        """Whether a computed operand is there with channels second, and not with channels last."""
+        """Whether a computed operand exists only with the channels at axis 1."""
         return operand.tensor.index in self._second and operand.tensor.index not in self._last
 
     def stored(self, operand: Operand, shape: Shape | None = None, order: Sequence[int] | None = None) -> str:
-        """A constant with its axes in another order, then in another shape, which keeps the axis of its scales."""
+        """A constant with its axes permuted by ``order``, then reshaped to ``shape``, which keeps the axis of its
+        scales.
+        """
         values, quantizer = operand.values, operand.quantizer
         if values is None:
             raise Unsupported("tflite.constant", f"{operand.label} must be constant, but is computed or given")
@@ -267,18 +271,18 @@ class TfliteTranslation(Emission):
             quantizer = LinearQuantizer(quantizer.scale, quantizer.offset, quantizer.lo, quantizer.hi, axis)
         return self.constant(np.ascontiguousarray(values), values.shape, quantizer)
 
-    # What rules write
+    # Additions of rules
 
     def on_grid(self, tensor: TfliteTensor, quantizer: LinearQuantizer) -> None:
-        """Note that a tensor of floats holds numbers of a quantiser's codes, and no others."""
+        """Record that a float tensor holds only numbers of this quantiser."""
         self._grids[tensor.index] = quantizer
 
     def grid(self, operand: Operand) -> LinearQuantizer | None:
-        """The quantiser whose numbers an operand holds, if that is known."""
+        """The quantiser whose numbers an operand holds, or None where it is not known."""
         return operand.quantizer or self._grids.get(operand.tensor.index)
 
     def activated(self, call: TfliteCall, name: str) -> str:
-        """The function that is fused behind a sum."""
+        """The tensor after the activation that is fused with the operator."""
         kind = call.integer("FusedActivationFunction")
         if kind in _CLIPS:
             lo, hi = _CLIPS[kind]
@@ -292,11 +296,11 @@ class TfliteTranslation(Emission):
         return name
 
     def origin(self) -> tuple[str, str]:
-        """The result and the operator that is translated."""
+        """The name of the result, and the operator that is being translated."""
         return (self._wish, self._operator.op) if self._operator else ("", "")
 
     def made(self, name: str) -> None:
-        """Note the operator that a result serves."""
+        """Record that a tensor of the graph belongs to the operator that is being translated."""
         if self._operator:
             self._served[name] = self._operator
 
@@ -311,7 +315,7 @@ def _misshapen(operand: Operand, text: str) -> Invalid:
 MOVES = frozenset(
     ("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "TRANSPOSE", "SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V", "UNPACK", "TILE")
 )
-"""Operators that only move: their results are of the grid of what they read."""
+"""Operators that only move elements: their results have the grid of their operand."""
 _NONE, _TANH = 0, 4
 _CLIPS: dict[int, tuple[int, int | None]] = {1: (0, None), 2: (-1, 1), 3: (0, 6)}
-"""Fused functions that clip: RELU, RELU_N1_TO_1 and RELU6, by their numbers in the schema."""
+"""The fused activations that clip: RELU, RELU_N1_TO_1 and RELU6, by their numbers in the schema."""

@@ -1,7 +1,7 @@
-"""Resource variables and variable tensors: state that a run leaves to the next one.
+"""Resource variables and variable tensors: the state that the program keeps from run to run.
 
 VAR_HANDLE names a variable, READ_VARIABLE and ASSIGN_VARIABLE use it, and CALL_ONCE runs a subgraph before the first
-run, which assigns constants. A read sees what was assigned before it in the same run.
+run, which assigns constants. A read returns what an earlier operator of the same run assigned.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from cvm.limits import Limits
 __all__ = ["Variables"]
 
 _Key = tuple[str, str]
-"""The container and the name of a resource variable."""
+"""The key of a resource variable: its container and its name."""
 
 
 class Variables:
-    """The state of one model: what it is first, where it is in the graph, and what a run has made of it so far."""
+    """The state of one model: its initial contents, its tensors in the graph, and its current values within a run."""
 
     def __init__(self, model: TfliteModel, limits: Limits, floats: bool) -> None:
-        """With ``floats``, state may be without a scale: calibration finds one."""
+        """With ``floats``, state may have no scale: calibration finds one."""
         self._model, self._limits, self._floats = model, limits, floats
         self._handles: dict[int, _Key] = {}
         self._initial: dict[_Key, TfliteTensor] = {}
         self._state: dict[_Key | int, str] = {}
-        """The variable of the graph, by the key of a resource or the number of a variable tensor."""
+        """The state tensor of the graph, by the key of a resource or the index of a variable tensor."""
         self._current: dict[_Key | int, str] = {}
 
     def initialise(self, call: TfliteCall) -> None:
-        """CALL_ONCE: note the constants that a subgraph assigns. Raises `Unsupported` for one that does more."""
+        """CALL_ONCE: record the constants that a subgraph assigns. Raises `Unsupported` where it does anything else."""
         number = call.integer("InitSubgraphIndex")
         if not 0 < number < len(self._model.subgraphs):
             raise call.invalid("option", f"subgraph {number} is none of the {len(self._model.subgraphs)}")
@@ -53,11 +53,11 @@ class Variables:
                 self._initial[handles[operator.inputs[0]]] = value
 
     def handle(self, call: TfliteCall) -> None:
-        """VAR_HANDLE: the result stands for a variable."""
+        """VAR_HANDLE: record that the result refers to a variable."""
         self._handles[call.result.index] = call.text("Container"), call.text("SharedName")
 
     def read(self, graph: Emission, call: TfliteCall) -> str:
-        """READ_VARIABLE: what was assigned last in this run, else the state. Returns the tensor of the graph."""
+        """READ_VARIABLE: the tensor that was last assigned in this run, else the state tensor."""
         key = self._key(call)
         if key not in self._state:
             initial = self._initial.get(key)
@@ -70,7 +70,7 @@ class Variables:
         return self._current[key]
 
     def assign(self, graph: Emission, call: TfliteCall, name: str) -> None:
-        """ASSIGN_VARIABLE: ``name`` is what the state becomes when the run has ended."""
+        """ASSIGN_VARIABLE: ``name`` becomes the value of the state at the end of the run."""
         key, value = self._key(call), call.operand(1)
         if key not in self._state:
             values = np.zeros(value.shape, np.int64)
@@ -80,7 +80,7 @@ class Variables:
         self._current[key] = name
 
     def tensor(self, graph: Emission, call: TfliteCall, operand: Operand) -> str:
-        """The current value of a variable tensor, which is zero at first."""
+        """The current value of a variable tensor, which is zero before the first run."""
         tensor = operand.tensor
         if not tensor.is_variable:
             raise call.invalid("state", f"{operand.label} must be a variable tensor")
@@ -91,11 +91,11 @@ class Variables:
         return self._current[tensor.index]
 
     def become(self, operand: Operand, name: str) -> None:
-        """What a variable tensor becomes."""
+        """Record the value that a variable tensor gets."""
         self._current[operand.tensor.index] = name
 
     def update(self, graph: Emission) -> None:
-        """Commit all state at the end of the run."""
+        """Emit the update of every state, at the end of the run."""
         for key, name in self._state.items():
             graph.emit("update", name, self._current[key], wish=f"{name} next")
 

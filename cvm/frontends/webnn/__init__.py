@@ -1,6 +1,6 @@
-"""The WebNN graph builder: operators that are recorded and validated, and made into a `cvm.graph.QuantizedGraph`.
+"""The WebNN graph builder: it records and validates operators, and makes a `cvm.graph.QuantizedGraph` of them.
 
-`cvm.webnn` has the whole interface; this package is its part that knows nothing of programs and executors.
+`cvm.webnn` has the whole interface; this package is the part that knows neither programs nor executors.
 """
 
 from cvm.frontends.webnn.builder import MLGraphBuilder

@@ -1,4 +1,4 @@
-"""How the operators of a builder are called: options by keyword or as one dictionary, arrays as constants.
+"""Calling conventions of the builder's operators: options by keyword or in one dictionary, arrays as constants.
 
 builder.conv2d(x, w, padding=[1, 1, 1, 1], input_layout="nhwc")
 builder.conv2d(x, w, {"padding": [1, 1, 1, 1], "inputLayout": "nhwc"})
@@ -23,7 +23,7 @@ __all__ = ["callable_as_specified", "snake_case"]
 _NAMES = {"gatherND": "gather_nd", "scatterND": "scatter_nd", "isNaN": "is_nan"}
 _POOLING = ("window_dimensions", "padding", "strides", "dilations", "layout", "output_shape_rounding", "rounding_type",
             "output_sizes")  # fmt: skip
-"""Options of the operators whose methods take them as they come."""
+"""The options of the operators whose methods pass their keywords on (``**options``)."""
 
 
 def snake_case(name: str) -> str:
@@ -32,10 +32,10 @@ def snake_case(name: str) -> str:
 
 
 def callable_as_specified(op: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of an operator that takes its options as one dictionary, too, and arrays for operands.
+    """Wrap the method of an operator so that it also takes its options as one dictionary, and arrays for operands.
 
-    Options have the specification's names or the Python ones. Raises `MLTypeError` for one that the operator has not,
-    and for one that is given twice.
+    Options have the specification's names or the Python names. Raises `MLTypeError` for an option that the operator
+    does not have, and for an option that is given twice.
     """
     parameters = list(inspect.signature(method).parameters.values())[1:]
     positional = [item.name for item in parameters if item.kind is item.POSITIONAL_OR_KEYWORD]
@@ -57,7 +57,7 @@ def callable_as_specified(op: str, method: Callable[..., Any]) -> Callable[..., 
         unknown = [name for name in given if name not in options and name not in positional]
         if unknown:
             known = ", ".join(options)
-            message = f"there is no option {unknown[0]!r}; there are {known}"
+            message = f"there is no option {unknown[0]!r}; the options are {known}"
             raise type_error(op, "options", message, str(given.get("label", "")))
         named = zip(positional, arguments, strict=False)
         found = [_constants(self, value) if name in operands else value for name, value in named]
@@ -68,7 +68,7 @@ def callable_as_specified(op: str, method: Callable[..., Any]) -> Callable[..., 
 
 
 def _constants(builder: Any, value: Any) -> Any:
-    """An operand as it is given, an array as a constant; truth values are uint8."""
+    """An operand as it is, and an array as a constant operand; truth values become uint8."""
     if isinstance(value, list | tuple):
         return [_constants(builder, item) for item in value]
     if not isinstance(value, np.ndarray | np.generic):

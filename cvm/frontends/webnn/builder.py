@@ -1,4 +1,4 @@
-"""`MLGraphBuilder`: inputs, constants, quantisation, and all operators of its parts (WebNN 8.9)."""
+"""`MLGraphBuilder`: inputs, constants, quantisation, and the operators that its base classes define (WebNN 8.9)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = ["Context", "MLGraphBuilder", "snake_case"]
 
 _METHODS = frozenset({*OPERATORS, "input", "constant", "build"})
 _UNSIGNED_BITS = np.dtype(np.uint16)
-"""In which JavaScript hands over float16."""
+"""The type in which JavaScript passes the bits of float16."""
 
 
 class Context(Protocol):
-    """What a builder needs of a context: whether scales may be negative or of rank 1, tensors, and compiling."""
+    """The interface of a context that a builder needs: its settings for scales, its tensors, and its compiler."""
 
     strict_scale_rank: bool
     allow_negative_scale: bool
@@ -51,15 +51,15 @@ class Context(Protocol):
         calibration: Any,
         settings: Mapping[str, Any],
     ) -> Any:
-        """The graph; ``calibration`` is None or samples of the inputs."""
+        """Compile the graph of these outputs; ``calibration`` is None or a list of samples of the inputs."""
 
 
 class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
-    """Builds one graph (WebNN 8.9). Methods have the specification's names in snake_case; camelCase works too.
+    """Builds one graph (WebNN 8.9). Methods have the specification's names in snake_case; camelCase works, too.
 
     Options are keywords, or members of one dictionary after the operands; an array is a constant operand.
 
-    Raises `MLTypeError` where the specification throws TypeError, `InvalidStateError` once `build` was called.
+    Raises `MLTypeError` where the specification throws TypeError, `InvalidStateError` after `build` was called.
     """
 
     def __init__(self, context: Context) -> None:
@@ -79,15 +79,15 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
 
         return with_options
 
-    # Operands that nothing computes (8.9.2, 8.9.3)
+    # Inputs and constants (8.9.2, 8.9.3)
 
     def input(self, name: str, descriptor: Descriptor, *, value_range: tuple[int, int] | None = None) -> MLOperand:
         """An input of the graph.
 
-        ``value_range``, an extension, is a promise for integers that is checked at every run: it lets the compiler
-        prove that results fit. Without one all integers of the data type are allowed that are above -2^31 and below
-        2^31, which are those of the machine. A promise beyond these is kept where the calls that read the input give
-        the same for the nearest integer of the machine, as sign does; indices, which are clamped, need none.
+        ``value_range``, an extension, is a promise about integers that every run checks; it lets the compiler prove
+        that results fit. Without it, the input may hold every machine integer of its data type, that is those from
+        -(2^31 - 1) to 2^31 - 1. A wider range, promised or of the data type, is accepted where every call that reads
+        the input gives the same result for the nearest machine integer, as `sign` does, or clamps it as an index.
         """
         self.require_open("input")
         if not isinstance(name, str) or not name:
@@ -103,7 +103,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     def constant(self, descriptor: Any, value: Any = None, *, name: str = "") -> MLOperand:
         """A constant: (descriptor, buffer), (data type, number), an array, or a constant MLTensor.
 
-        A buffer is an array of the data type with as many elements, or bytes; for float16 also one of uint16 bits.
+        A buffer is an array of the data type with as many elements, or bytes; for float16 also an array of uint16 bits.
         """
         self.require_open("constant")
         if value is None:
@@ -128,7 +128,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     def dequantize_linear(
         self, input: MLOperand, scale: MLOperand, zero_point: MLOperand | None = None, *, label: str = ""
     ) -> MLOperand:
-        """(input - zero_point) * scale. Without a zero point, an extension, it is 0."""
+        """(input - zero_point) * scale. As an extension, the zero point may be left out; it is then 0."""
         call = RecordedCall(self, "dequantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
         call.same_type("input", "zeroPoint")
         self._require_scales(call, input, scale)
@@ -137,14 +137,16 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     def quantize_linear(
         self, input: MLOperand, scale: MLOperand, zero_point: MLOperand | None = None, *, label: str = ""
     ) -> MLOperand:
-        """clamp(round_half_even(input / scale) + zero_point). Without a zero point, an extension, it is 0 of int8."""
+        """clamp(round_half_even(input / scale) + zero_point). As an extension, a zero point that is left out is 0 of
+        int8.
+        """
         call = RecordedCall(self, "quantizeLinear", label, {"input": input, "scale": scale, "zeroPoint": zero_point})
         call.same_type("input", "scale")
         self._require_scales(call, input, scale)
         return call.result("int8" if zero_point is None else zero_point.data_type, input.shape)
 
     def _require_scales(self, call: RecordedCall, input: MLOperand, scale: MLOperand) -> None:
-        """Require one shape for scales and zero points: of the input's rank, with extents that divide the input's."""
+        """Require one shape for scale and zero point: the input's rank, with extents that divide the input's."""
         call.shaped("zeroPoint", scale.shape)
         if scale.rank != input.rank and (self._context.strict_scale_rank or scale.rank > input.rank):
             message = f"has rank {scale.rank}, but the input {input.rank}; strict_scale_rank=False admits fewer"
@@ -175,12 +177,13 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     ) -> Any:
         """Compile the graph of these outputs; returns an MLGraph. A builder builds once.
 
-        ``calibration``, an extension, compiles graphs of floats: from these samples, each an array for every input,
-        quantisers are chosen where the integer program needs one; those that the graph has are kept. ``settings`` are
-        those of `cvm.calibration.Settings`: bits (8), weight_bits, per_channel (True), method ("minmax"), percentile.
+        ``calibration``, an extension, compiles graphs of floats: it is a list of samples, each an array for every
+        input. They determine a quantiser for each tensor that needs one; quantisers in the graph are kept. ``settings``
+        are those of `cvm.calibration.Settings`: bits (8), weight_bits, per_channel (True), method ("minmax"),
+        percentile.
 
         Raises `MLTypeError` for outputs that the specification does not allow, `NotSupportedError` for a graph that
-        would need arithmetic on floats or integers that are not proven to fit.
+        would need float arithmetic, or integers that are not proven to fit.
         """
         self.require_open("build")
         if not isinstance(outputs, Mapping) or not outputs:
@@ -189,15 +192,15 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
             if not isinstance(name, str) or not name:
                 raise type_error("build", "name", "the name of an output must be a string that is not empty")
             if not isinstance(operand, MLOperand) or operand.builder is not self:
-                raise type_error("build", "operand", "is no operand of this builder", operand=name)
+                raise type_error("build", "operand", "must be an operand of this builder", operand=name)
             if operand.node is None:
-                message = "is an input or a constant; give its identity()"
+                message = "is an input or a constant, which cannot be an output; use builder.identity() of it"
                 raise type_error("build", "operand", message, operand=name)
         self._has_built = True
         return self._context.compile(dict(outputs), dict(self._inputs), calibration, settings)
 
     async def build_async(self, outputs: Mapping[str, MLOperand], **options: Any) -> Any:
-        """`build` for programs that await it."""
+        """`build`, as a coroutine."""
         return self.build(outputs, **options)
 
 
@@ -242,4 +245,4 @@ def _listed(value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     try:
         return np.array(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise type_error("constant", "buffer", f"no elements of {dtype}: {error}") from None
+        raise type_error("constant", "buffer", f"the buffer does not hold elements of {dtype}: {error}") from None

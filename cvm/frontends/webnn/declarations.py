@@ -1,9 +1,9 @@
-"""What each operator of the builder takes: data types and ranks per operand, its section, its class.
+"""The declaration of each operator of the builder: data types and ranks of its operands, its section, its kind.
 
-`declarations` is the one source of validation, of ``op_support_limits()`` and of the tables of ``docs/webnn.md``.
+`declarations` is the single source of validation, of ``op_support_limits()`` and of the tables of ``docs/webnn.md``.
 
-Source: WebNN, sections 8.9.5 to 8.9.56 ("Constraints" tables). The specification leaves the largest rank to the
-implementation; here it is 8, the largest of the integer machine.
+Source: WebNN, sections 8.9.5 to 8.9.56 ("Constraints" tables). The specification leaves the greatest rank to the
+implementation; here it is 8, the greatest rank of the integer machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Kind: TypeAlias = Literal["integer", "real", "boundary", "calibrated", "refused"
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Which data types and ranks an operand may have."""
+    """The data types and ranks that an operand may have."""
 
     data_types: tuple[str, ...] = DATA_TYPES
     least: int = 0
@@ -43,12 +43,12 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator: its operands by their names in the specification, its result, and what is done with it.
+    """An operator: its operands by their names in the specification, its result, and its kind.
 
-    ``kind``: "integer" operators run on integer tensors, and on real ones inside of a quantised region; "real" ones
-    inside of a region alone; "boundary" are quantizeLinear and dequantizeLinear; "calibrated" ones need quantisers that
-    calibration finds; "refused" ones are validated, but not built. ``note`` is a remark for the reader of the table, or
-    what to do instead.
+    ``kind``: "integer" operators run on integer tensors, and on real tensors inside of a quantised region; "real" ones
+    only inside of a quantised region; "boundary" are quantizeLinear and dequantizeLinear; "calibrated" ones need
+    quantisers that calibration finds; "refused" ones are validated, but not built. ``note`` is a remark for the reader
+    of the table, or says what to do instead.
     """
 
     section: str
@@ -57,7 +57,7 @@ class Operator:
     kind: Kind
     note: str = ""
     results: str = "output"
-    """The name of the result in the support limits."""
+    """The name of the result in the dictionary of support limits."""
 
 
 OPERATORS: dict[str, Operator] = {}
@@ -227,5 +227,5 @@ _ELSEWHERE = {
 
 
 def section(op: str) -> str:
-    """The section of the specification that an operator or a method stands in."""
+    """The section of the specification that defines an operator or a method."""
     return OPERATORS[op].section if op in OPERATORS else _ELSEWHERE[op]

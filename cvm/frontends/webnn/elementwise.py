@@ -15,7 +15,7 @@ __all__ = ["Elementwise", "cast_number"]
 
 
 def cast_number(value: Any, data_type: str) -> int | float:
-    """An MLNumber in a data type: NaN is 0, integers are rounded half to even and clipped to the type."""
+    """An MLNumber in a data type: NaN becomes 0; integers are rounded half to even and clipped to the type."""
     if is_float(data_type):
         with np.errstate(over="ignore"):
             nearest: float = np.array(value, data_type).item()
@@ -31,7 +31,7 @@ def cast_number(value: Any, data_type: str) -> int | float:
 
 
 class Elementwise(Recorder):
-    """Operators that compute each element of the result from one element of each operand. All take ``label``."""
+    """Operators whose results depend element by element on their operands. Every method takes ``label``."""
 
     def _unary(self, op: str, input: Any, label: str, **attributes: Any) -> MLOperand:
         call = RecordedCall(self, op, label, {"input": input})
@@ -59,15 +59,15 @@ class Elementwise(Recorder):
         return self._binary("mul", a, b, label)
 
     def div(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """A / b; of integers truncated toward zero."""
+        """The quotient a / b; for integers truncated toward zero."""
         return self._binary("div", a, b, label)
 
     def max(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """The greater."""
+        """The greater of a and b."""
         return self._binary("max", a, b, label)
 
     def min(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """The lesser."""
+        """The lesser of a and b."""
         return self._binary("min", a, b, label)
 
     def pow(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
@@ -101,15 +101,15 @@ class Elementwise(Recorder):
         return self._binary("lesserOrEqual", a, b, label, "uint8")
 
     def logical_and(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether both are not 0."""
+        """Whether both a and b differ from 0."""
         return self._binary("logicalAnd", a, b, label)
 
     def logical_or(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether one is not 0."""
+        """Whether a or b differs from 0."""
         return self._binary("logicalOr", a, b, label)
 
     def logical_xor(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether exactly one is not 0."""
+        """Whether exactly one of a and b differs from 0."""
         return self._binary("logicalXor", a, b, label)
 
     def logical_not(self, a: MLOperand, *, label: str = "") -> MLOperand:
@@ -127,15 +127,15 @@ class Elementwise(Recorder):
         call = RecordedCall(self, "isInfinite", label, {"a": a})
         return call.result("uint8", call.operands["a"].shape)
 
-    # With attributes
+    # Operators with attributes
 
     def cast(self, input: MLOperand, data_type: str, *, label: str = "") -> MLOperand:
-        """Another data type; from integer to integer the low bits."""
+        """The input converted to another data type; from integer to integer the low bits are kept."""
         call = RecordedCall(self, "cast", label, {"input": input})
         return call.result(data_type_of(data_type, "cast", label), call.operands["input"].shape)
 
     def clamp(self, input: MLOperand, *, min_value: Any = None, max_value: Any = None, label: str = "") -> MLOperand:
-        """Clipped to [min_value, max_value]; None means no bound, and so does NaN for real numbers."""
+        """The input clipped to [min_value, max_value]; None means no bound, and so does NaN for real numbers."""
         call = RecordedCall(self, "clamp", label, {"input": input})
         operand = call.operands["input"]
         limits = []

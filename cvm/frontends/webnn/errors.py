@@ -1,6 +1,6 @@
-"""The exceptions of the builder: the specification's names, each an error of cvm with a code and a location.
+"""The exceptions of the builder: they have the specification's names, and each is a cvm error with code and location.
 
-What JavaScript throws as TypeError is `MLTypeError`, which Python code may catch as TypeError or as ValueError.
+Where JavaScript throws a TypeError, Python raises `MLTypeError`, which can be caught as TypeError or as ValueError.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["InvalidStateError", "MLError", "MLTypeError", "NotSupportedError", "
 
 
 class MLError(RuntimeError):
-    """Base of the errors for which the specification does not throw a TypeError."""
+    """Base class of the errors for which the specification does not throw a TypeError."""
 
 
 class MLTypeError(Invalid, TypeError):
@@ -19,15 +19,15 @@ class MLTypeError(Invalid, TypeError):
 
 
 class InvalidStateError(Invalid, MLError):
-    """The object was used up or destroyed: a builder that has built, a graph or tensor that was destroyed."""
+    """The object can no longer be used: a builder that has built, or a graph or tensor that was destroyed."""
 
 
 class NotSupportedError(Unsupported, MLError):
-    """A valid graph that the integer machine does not run; the message says what to do instead."""
+    """The graph is valid, but the integer machine does not run it; the message says what to do instead."""
 
 
 class OperationError(Unsupported, MLError):
-    """A valid graph that could not be built."""
+    """The graph is valid, but could not be built."""
 
 
 def type_error(op: str, rule: str, message: str, label: str = "", operand: str | None = None) -> MLTypeError:

@@ -39,7 +39,7 @@ class Movement(Recorder):
         return call.result(first.data_type, (*first.shape[:axis], total, *first.shape[axis + 1 :]), axis=axis)
 
     def expand(self, input: MLOperand, new_shape: Sequence[int], *, label: str = "") -> MLOperand:
-        """The input broadcast to a shape."""
+        """The input broadcast to a shape, as NumPy broadcasts."""
         call = RecordedCall(self, "expand", label, {"input": input})
         shape = valid_shape(new_shape, "expand", label)
         if broadcast(input.shape, shape) != shape:
@@ -58,7 +58,7 @@ class Movement(Recorder):
         return call.result(input.data_type, shape)
 
     def reverse(self, input: MLOperand, *, axes: Sequence[int] | None = None, label: str = "") -> MLOperand:
-        """The elements in the opposite order along axes; all for None."""
+        """The input with the order of elements flipped along axes; along all axes for None."""
         call = RecordedCall(self, "reverse", label, {"input": input})
         return call.result(input.data_type, input.shape, axes=call.axes("axes", axes, input.rank))
 
@@ -71,7 +71,7 @@ class Movement(Recorder):
         strides: Sequence[int] | None = None,
         label: str = "",
     ) -> MLOperand:
-        """The window of ``sizes`` from ``starts`` on, every strides-th element of it."""
+        """Every strides-th element of the window of ``sizes`` elements from ``starts`` on, for each axis."""
         call = RecordedCall(self, "slice", label, {"input": input})
         first = call.integers("starts", starts, input.rank)
         extents = call.integers("sizes", sizes, input.rank, least=1)
@@ -88,7 +88,7 @@ class Movement(Recorder):
     def split(
         self, input: MLOperand, splits: int | Sequence[int], *, axis: int = 0, label: str = ""
     ) -> list[MLOperand]:
-        """Parts along an axis: their number, or the extent of each."""
+        """Parts of the input along an axis; ``splits`` is their number, or the extent of each."""
         call = RecordedCall(self, "split", label, {"input": input})
         axis = call.unsigned("axis", axis, below=input.rank)
         extent = input.shape[axis]
@@ -105,14 +105,14 @@ class Movement(Recorder):
         return call.results(shapes, axis=axis, sizes=sizes)
 
     def tile(self, input: MLOperand, repetitions: Sequence[int], *, label: str = "") -> MLOperand:
-        """The whole repeated along each axis."""
+        """The whole input repeated along each axis."""
         call = RecordedCall(self, "tile", label, {"input": input})
         times = call.integers("repetitions", repetitions, input.rank, least=1)
         shape = [extent * n for extent, n in zip(input.shape, times, strict=True)]
         return call.result(input.data_type, shape, repetitions=times)
 
     def transpose(self, input: MLOperand, *, permutation: Sequence[int] | None = None, label: str = "") -> MLOperand:
-        """The axes in another order; reversed for None."""
+        """The input with its axes permuted; in reverse order for None."""
         call = RecordedCall(self, "transpose", label, {"input": input})
         order = tuple(reversed(range(input.rank))) if permutation is None else None
         if order is None:
@@ -139,7 +139,7 @@ class Movement(Recorder):
         value: Any = 0,
         label: str = "",
     ) -> MLOperand:
-        """Elements before and after along each axis: a value, the edge, or the reflection."""
+        """The input with elements added before and after along each axis: a value, the edge, or the reflection."""
         call = RecordedCall(self, "pad", label, {"input": input})
         before = call.integers("beginningPadding", beginning_padding, input.rank)
         after = call.integers("endingPadding", ending_padding, input.rank)
@@ -147,29 +147,31 @@ class Movement(Recorder):
             raise call.error("rank", "has rank 0, which must be in 1..8", "input")
         mode = call.word("mode", mode, "constant", "edge", "reflection")
         if mode == "reflection" and any(max(p) >= n for *p, n in zip(before, after, input.shape, strict=True)):
-            raise call.error("padding", "a reflection reaches at most to the other end: padding below the extent")
+            raise call.error("padding", "a reflection reaches at most to the opposite end: pad by less than the extent")
         shape = [p + n + q for p, n, q in zip(before, input.shape, after, strict=True)]
         number = cast_number(value, input.data_type)
         return call.result(input.data_type, shape, beginning=before, ending=after, mode=mode, value=number)
 
-    # By indices
+    # Gathers and scatters
 
     def gather(self, input: MLOperand, indices: MLOperand, *, axis: int = 0, label: str = "") -> MLOperand:
-        """The slices at the indices along an axis."""
+        """The slices of the input at the indices of an axis."""
         call = RecordedCall(self, "gather", label, {"input": input, "indices": indices})
         axis = call.unsigned("axis", axis, below=input.rank)
         shape = (*input.shape[:axis], *indices.shape, *input.shape[axis + 1 :])
         return call.result(input.data_type, shape, axis=axis)
 
     def gather_elements(self, input: MLOperand, indices: MLOperand, *, axis: int = 0, label: str = "") -> MLOperand:
-        """For each index, the element at the index's own coordinates, with the index as that along the axis."""
+        """For each index, the input element at the index's own coordinates, with the coordinate along the axis replaced
+        by it.
+        """
         call = RecordedCall(self, "gatherElements", label, {"input": input, "indices": indices})
         axis = call.unsigned("axis", axis, below=input.rank)
         self._require_beside(call, input, indices, axis)
         return call.result(input.data_type, indices.shape, axis=axis)
 
     def gather_nd(self, input: MLOperand, indices: MLOperand, *, label: str = "") -> MLOperand:
-        """The slices at the coordinates in the last axis of the indices."""
+        """The slices of the input at coordinates, which are the vectors along the last axis of the indices."""
         call = RecordedCall(self, "gatherND", label, {"input": input, "indices": indices})
         count = indices.shape[-1]
         if count > input.rank:
@@ -179,7 +181,7 @@ class Movement(Recorder):
     def scatter_elements(
         self, input: MLOperand, indices: MLOperand, updates: MLOperand, *, axis: int = 0, label: str = ""
     ) -> MLOperand:
-        """The input with elements replaced at the indices along an axis."""
+        """The input with elements replaced by updates at the indices of an axis."""
         call = RecordedCall(self, "scatterElements", label, {"input": input, "indices": indices, "updates": updates})
         call.same_type("input", "updates")
         axis = call.unsigned("axis", axis, below=input.rank)
@@ -188,7 +190,7 @@ class Movement(Recorder):
         return call.result(input.data_type, input.shape, axis=axis)
 
     def scatter_nd(self, input: MLOperand, indices: MLOperand, updates: MLOperand, *, label: str = "") -> MLOperand:
-        """The input with slices replaced at coordinates."""
+        """The input with slices replaced by updates at coordinates."""
         call = RecordedCall(self, "scatterND", label, {"input": input, "indices": indices, "updates": updates})
         call.same_type("input", "updates")
         count = indices.shape[-1]
@@ -199,7 +201,7 @@ class Movement(Recorder):
 
     @staticmethod
     def _require_beside(call: RecordedCall, input: MLOperand, indices: MLOperand, axis: int) -> None:
-        """Require indices that have the input's rank, and its extents along every axis but ``axis``."""
+        """Require indices with the input's rank, and with the input's extents along all axes but ``axis``."""
         others = [n for i, n in enumerate(indices.shape) if i != axis]
         if indices.rank != input.rank or others != [n for i, n in enumerate(input.shape) if i != axis]:
             message = f"has shape {list(indices.shape)}, which differs from {list(input.shape)} beside axis {axis}"

@@ -1,4 +1,4 @@
-"""Operands and the nodes that compute them: what a builder has recorded."""
+"""Operands, and the calls of operators that compute them, as a builder records them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class MLOperandDescriptor:
-    """Data type and shape of an operand or tensor (WebNN 8.5).
+    """The data type and the shape of an operand or tensor (WebNN 8.5).
 
     ``data_type`` is an MLOperandDataType or a NumPy dtype. Raises `MLTypeError` for another data type, for an extent
     outside of 1..2^31 - 1, and for more elements than the limits profile admits.
@@ -63,9 +63,10 @@ _MEMBERS = {"dataType": "data_type", "data_type": "data_type", "shape": "shape"}
 
 
 def describe(descriptor: Descriptor, further: Sequence[str] = ()) -> MLOperandDescriptor:
-    """A descriptor given as such, as a pair, or as a dictionary (``dataType`` or ``data_type``, ``shape``).
+    """The descriptor that an object describes: a descriptor, a pair, or a dictionary (``dataType``/``data_type``,
+    ``shape``).
 
-    A dictionary may have the members ``further`` too, which say nothing here.
+    A dictionary may also have the members ``further``, which this function ignores.
     """
     if isinstance(descriptor, MLOperandDescriptor):
         return MLOperandDescriptor(descriptor.data_type, descriptor.shape)
@@ -81,7 +82,7 @@ def describe(descriptor: Descriptor, further: Sequence[str] = ()) -> MLOperandDe
 
 
 def describe_tensor(descriptor: Descriptor, readable: bool, writable: bool) -> MLTensorDescriptor:
-    """As `describe`, of an MLTensorDescriptor; ``readable`` and ``writable`` hold where it does not say."""
+    """`describe` for an MLTensorDescriptor; ``readable`` and ``writable`` are the defaults of these members."""
     described = describe(descriptor, ("readable", "writable"))
     flags = {"readable": readable, "writable": writable}
     if isinstance(descriptor, MLTensorDescriptor):
@@ -110,7 +111,7 @@ def data_type_of(wish: Any, op: str, label: str = "") -> str:
 
 
 def valid_shape(shape: Any, op: str, label: str = "") -> Shape:
-    """A shape as a tuple of Python integers. Raises `MLTypeError`."""
+    """A shape as a tuple of Python integers. Raises `MLTypeError` for anything else."""
     if isinstance(shape, str | bytes) or not isinstance(shape, Sequence | np.ndarray):
         raise type_error(op, "shape", f"expected a sequence of extents, found {type(shape).__name__}", label)
     if len(shape) > MAX_RANK:
@@ -127,26 +128,26 @@ def valid_shape(shape: Any, op: str, label: str = "") -> Shape:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WebnnNode:
-    """One call of an operator: operands by their names (a list's are numbered), attributes, results."""
+    """One call of an operator: operands by their names (those of a list are numbered), attributes and results."""
 
     op: str
     operands: Mapping[str, MLOperand]
     attributes: Mapping[str, Any]
     label: str
     number: int
-    """Its index among the calls of the builder."""
+    """The index of the call among the calls of the builder."""
     outputs: list[MLOperand] = field(default_factory=list)
 
 
 class Described:
-    """An object with a descriptor. Operands and tensors are both."""
+    """An object with a descriptor: an operand or a tensor."""
 
     def __init__(self, descriptor: MLOperandDescriptor) -> None:
         self._descriptor = descriptor
 
     @property
     def descriptor(self) -> MLOperandDescriptor:
-        """Data type and shape."""
+        """The data type and the shape."""
         return self._descriptor
 
     @property
@@ -163,7 +164,7 @@ class Described:
 
 
 class MLOperand(Described, PythonOperators):
-    """A tensor of the graph that is built (WebNN 8.6). Made by the methods of `MLGraphBuilder` alone."""
+    """A tensor of the graph that is being built (WebNN 8.6). Only methods of `MLGraphBuilder` make operands."""
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class MLOperand(Described, PythonOperators):
 
     @property
     def name(self) -> str:
-        """The name of an input; else one made of the label or the operator, and a number."""
+        """The name of an input; for other operands a name made of the label or the operator, and a number."""
         return self._name
 
     @property
@@ -195,27 +196,27 @@ class MLOperand(Described, PythonOperators):
 
     @property
     def node(self) -> WebnnNode | None:
-        """The call that computes it; None for inputs and constants."""
+        """The call that computes the operand; None for inputs and constants."""
         return self._node
 
     @property
     def values(self) -> npt.NDArray[Any] | None:
-        """The contents of a constant."""
+        """The contents of a constant; None for any other operand."""
         return self._values
 
     @property
     def interval(self) -> tuple[int, int] | None:
-        """The integers that an input stays within: those promised, or those of its data type that the machine has."""
+        """The interval of an input: the one that the caller promised, or the machine integers of its data type."""
         return self._interval
 
     @property
     def promised(self) -> bool:
-        """Whether the caller gave the interval of an input."""
+        """Whether the caller promised the interval of the input."""
         return self._promised
 
     @property
     def builder(self) -> object:
-        """The `MLGraphBuilder` that made it: operands of two builders cannot meet."""
+        """The `MLGraphBuilder` that made the operand: operands of two builders cannot be combined."""
         return self._builder
 
     def __repr__(self) -> str:

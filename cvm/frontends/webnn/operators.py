@@ -1,6 +1,6 @@
 """Python's operators on operands: ``a + b``, ``-a``, ``a @ b``, ``2 * a``, ``a < b``.
 
-The other side may be a number, which becomes a constant of the operand's data type, or an array.
+The other operand may be a number, which becomes a constant of this operand's data type, or an array.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["PythonOperators"]
 
 
 class PythonOperators:
-    """What Python's operators do with an MLOperand: the call of its builder that computes the same."""
+    """Python's operators on an MLOperand; each calls the builder's method that computes it."""
 
     _builder: Any
     data_type: Any
-    __array_ufunc__ = None  # an array at the left hands over to the operand
+    __array_ufunc__ = None  # makes an array on the left-hand side defer to the operand
 
     def _with(self, op: str, other: Any, reflected: bool = False) -> Any:
         method = getattr(self._builder, op)
@@ -105,19 +105,19 @@ class PythonOperators:
         return self._with("greaterOrEqual", other)
 
     def __bool__(self) -> bool:
-        """Raise `MLTypeError`: a comparison is a tensor, which has no truth value while the graph is built."""
+        """Raise `MLTypeError`: an operand is a tensor, which has no truth value while the graph is built."""
         raise type_error(
             "MLOperand", "truth", "an operand has no truth value; use where(), logicalAnd() or logicalOr()"
         )
 
     def _require_real(self) -> None:
         if not is_float(self.data_type):
-            message = f"the quotient of {self.data_type} is no {self.data_type}; div() truncates it toward zero"
+            message = f"a quotient of {self.data_type} need not be whole; div() truncates it"
             raise type_error("div", "data-type", message)
 
 
 def _number(number: Any, data_type: str, op: str) -> Any:
-    """A number that is one of the data type. Raises `MLTypeError`."""
+    """The number, if it is a number of the data type. Raises `MLTypeError` if not."""
     if is_float(data_type):
         return float(number)
     lo, hi = bounds(data_type)

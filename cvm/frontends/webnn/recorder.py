@@ -1,4 +1,4 @@
-"""What all methods of the builder share: checks of operands against the declarations, and the record of a call."""
+"""The base of the builder: it checks operands against the declarations, and records calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_UNSIGNED = 2**32 - 1
 
 
 class RecordedCall:
-    """One call of an operator while it is checked; ``operands`` are those that are given."""
+    """One call of an operator while it is checked; ``operands`` holds those that the caller gave."""
 
     def __init__(self, recorder: Recorder, op: str, label: str, operands: Mapping[str, Any]) -> None:
         self.op, self.label = op, label
@@ -51,11 +51,11 @@ class RecordedCall:
         return operand
 
     def error(self, rule: str, message: str, operand: str | None = None) -> MLTypeError:
-        """The error for a broken rule of this call."""
+        """The error for a rule that this call breaks."""
         return type_error(self.op, rule, message, self.label, operand)
 
     def same_type(self, *names: str) -> None:
-        """Require that the named operands, those that are given, have one data type."""
+        """Require one data type for those of the named operands that are given."""
         given = [(name, self.operands[name]) for name in names if name in self.operands]
         for name, operand in given[1:]:
             first = given[0]
@@ -68,7 +68,7 @@ class RecordedCall:
             raise self.error("shape", f"has shape {list(self.operands[name].shape)}, not {list(shape)}", name)
 
     def unsigned(self, name: str, value: Any, least: int = 0, below: int | None = None) -> int:
-        """An argument of type unsigned long."""
+        """The value of an argument of type unsigned long. Raises `MLTypeError` outside of [least, below)."""
         whole = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
         if isinstance(value, bool) or not whole:
             raise self.error(name, f"{name} must be an integer, found {value!r}")
@@ -78,7 +78,7 @@ class RecordedCall:
         return int(value)
 
     def integers(self, name: str, values: Any, count: int | None = None, least: int = 0) -> tuple[int, ...]:
-        """An argument that is a sequence of unsigned long."""
+        """The value of an argument that is a sequence of unsigned long."""
         if isinstance(values, str | bytes) or not isinstance(values, Sequence | np.ndarray):
             raise self.error(name, f"{name} must be a sequence of integers, found {type(values).__name__}")
         if count is not None and len(values) != count:
@@ -86,7 +86,7 @@ class RecordedCall:
         return tuple(self.unsigned(name, value, least) for value in values)
 
     def axes(self, name: str, values: Any, rank: int) -> tuple[int, ...]:
-        """Distinct axes of a tensor of ``rank``; all of them for None."""
+        """Distinct axes of a tensor of ``rank``; all axes for None."""
         if values is None:
             return tuple(range(rank))
         found = self.integers(name, values)
@@ -95,19 +95,19 @@ class RecordedCall:
         return found
 
     def word(self, name: str, value: Any, *words: str) -> str:
-        """An argument that is an enumeration of the specification."""
+        """The value of an argument that is an enumeration of the specification."""
         if value not in words:
             raise self.error(name, f"{name} must be one of {', '.join(words)}, found {value!r}")
         return str(value)
 
     def flag(self, name: str, value: Any) -> bool:
-        """A boolean argument."""
+        """The value of a boolean argument."""
         if not isinstance(value, bool | np.bool_):
             raise self.error(name, f"{name} must be a boolean, found {value!r}")
         return bool(value)
 
     def number(self, name: str, value: Any) -> Fraction:
-        """A finite number, as the exact rational that it is."""
+        """A finite number, as the exact rational of its value."""
         if not isinstance(value, int | float | Fraction | np.number) or isinstance(value, bool):
             raise self.error(name, f"{name} must be a number, found {value!r}")
         if isinstance(value, float | np.floating) and not np.isfinite(value):
@@ -115,7 +115,7 @@ class RecordedCall:
         return Fraction(value.item() if isinstance(value, np.number) else value)
 
     def broadcast(self, *names: str) -> Shape:
-        """The shape that the operands broadcast to, as NumPy does."""
+        """The shape that the named operands broadcast to by NumPy's rule."""
         shape = broadcast(*(self.operands[name].shape for name in names))
         if shape is None:
             shapes = ", ".join(f"{name} {list(self.operands[name].shape)}" for name in names)
@@ -123,11 +123,11 @@ class RecordedCall:
         return shape
 
     def result(self, data_type: str, shape: Sequence[int], **attributes: Any) -> MLOperand:
-        """Record the call; its only result."""
+        """Record the call; returns its single result."""
         return self.results([(data_type, shape)], **attributes)[0]
 
     def results(self, outputs: Sequence[tuple[str, Sequence[int]]], **attributes: Any) -> list[MLOperand]:
-        """Record the call; its results."""
+        """Record the call; returns its results."""
         checked = [(data_type, valid_shape(tuple(shape), self.op, self.label)) for data_type, shape in outputs]
         node = WebnnNode(self.op, self.operands, attributes, self.label, self._recorder.count())
         for data_type, shape in checked:
@@ -137,7 +137,7 @@ class RecordedCall:
 
 
 class Recorder:
-    """The state of a builder: whether it has built, and which names are taken."""
+    """The state of a builder: whether it has built, and the names that are taken."""
 
     def __init__(self) -> None:
         self._has_built = False
@@ -145,12 +145,12 @@ class Recorder:
         self._calls = 0
 
     def count(self) -> int:
-        """The number of the next call."""
+        """Count a call; returns its index."""
         self._calls += 1
         return self._calls
 
     def require_open(self, op: str) -> None:
-        """Raise `InvalidStateError` where the builder has built."""
+        """Raise `InvalidStateError` where the builder has already built."""
         if self._has_built:
             message = f"{op}: this builder has built its graph; make another one (WebNN 8.9.4)"
             raise InvalidStateError("webnn.build.state", message, Location(op=op))

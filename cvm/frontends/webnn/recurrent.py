@@ -1,7 +1,7 @@
-"""Recurrent networks (WebNN 8.9.25, 8.9.26, 8.9.33, 8.9.34): recorded and validated.
+"""Recurrent networks (WebNN 8.9.25, 8.9.26, 8.9.33, 8.9.34): the builder records and validates them.
 
-Their states are real numbers that no quantizeLinear rounds from one step to the next. Calibration finds quantisers for
-them; a build without it refuses them.
+Their states are real numbers that no quantizeLinear rounds between two steps. Calibration finds quantisers for them; a
+build without calibration refuses them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIRECTIONS = ("forward", "backward", "both")
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """The facts in which gru and lstm differ."""
+    """The differences between gru and lstm."""
 
     gates: int
     layouts: tuple[str, str]
@@ -34,7 +34,7 @@ _LSTM = _Family(4, ("iofg", "ifgo"), ("sigmoid", "tanh", "tanh"))
 
 
 class Recurrent(Recorder):
-    """Recurrent networks and single steps of them; every method takes ``label``."""
+    """Recurrent networks, and single steps of them; every method takes ``label``."""
 
     def gru(
         self,
@@ -54,7 +54,7 @@ class Recurrent(Recorder):
         activations: Sequence[str] | None = None,
         label: str = "",
     ) -> list[MLOperand]:
-        """Gated recurrent units over time: the last hidden state, and all of them with ``return_sequence``."""
+        """Gated recurrent units over time: the last hidden state, and with ``return_sequence`` all hidden states."""
         operands = {
             "input": input, "weight": weight, "recurrentWeight": recurrent_weight, "bias": bias,
             "recurrentBias": recurrent_bias, "initialHiddenState": initial_hidden_state,
@@ -108,7 +108,9 @@ class Recurrent(Recorder):
         activations: Sequence[str] | None = None,
         label: str = "",
     ) -> list[MLOperand]:
-        """Long short-term memory over time: the last hidden and cell state, and all hidden ones if asked for."""
+        """Long short-term memory over time: the last hidden and cell state, and with ``return_sequence`` all hidden
+        states.
+        """
         operands = {
             "input": input, "weight": weight, "recurrentWeight": recurrent_weight, "bias": bias,
             "recurrentBias": recurrent_bias, "peepholeWeight": peephole_weight,
@@ -152,7 +154,7 @@ def _network(
     activations: Any,
     **attributes: Any,
 ) -> list[MLOperand]:
-    """Check gru and lstm. All operands have an axis of directions; the input has a time axis as well."""
+    """Check gru and lstm: all operands have an axis of directions, and the input has a time axis."""
     steps = call.unsigned("steps", steps, least=1)
     source = call.operands["input"]
     if source.shape[0] != steps:
@@ -176,7 +178,7 @@ def _network(
 def _cell(
     call: RecordedCall, family: _Family, hidden_size: Any, layout: Any, activations: Any, **attributes: Any
 ) -> list[MLOperand]:
-    """Check gruCell and lstmCell, which have no axes of directions and time."""
+    """Check gruCell and lstmCell, which have no axes for directions and time."""
     source = call.operands["input"]
     hidden, words = _parameters(call, family, hidden_size, layout, activations, (), source.shape[1])
     states = ["hiddenState"] if family is _GRU else ["hiddenState", "cellState"]
@@ -189,13 +191,13 @@ def _cell(
 def _parameters(
     call: RecordedCall, family: _Family, hidden_size: Any, layout: Any, activations: Any, directions: Shape, inputs: int
 ) -> tuple[int, tuple[str, ...]]:
-    """What all four have in common; returns the hidden size and the activations.
+    """Check the operands and options that all four operators share; returns the hidden size and the activations.
 
-    ``directions`` is the axis before the gates, if any.
+    ``directions`` is the axis before the gates, if there is one.
     """
     hidden = call.unsigned("hiddenSize", hidden_size, least=1)
     rows = family.gates * hidden
-    # Both biases side by side must be a tensor, too.
+    # both biases concatenated must be a tensor of a valid extent, too
     if 2 * rows > INT32_MAX:
         raise call.error("hiddenSize", f"{hidden} is too large: 2 * {family.gates} * hiddenSize exceeds 2^31 - 1")
     call.same_type(*call.operands)

@@ -1,7 +1,7 @@
-"""Which operands calibration rounds: the results of calls that lowering cannot carry on unrounded.
+"""The operands that calibration rounds: results that lowering cannot pass on without rounding.
 
-An accumulator goes on exactly into what is linear in it or clips it, and a number that is of a grid already needs no
-other. Everything else that is real gets a quantiser.
+An accumulator passes exactly into an operation that is linear in it or that clips it, and a number that lies on a grid
+already needs no other quantiser. Every other real result gets a quantiser.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ __all__ = ["MOVING", "WEIGHTED", "operands_to_round"]
 MOVING = frozenset(
     {"identity", "reshape", "transpose", "slice", "reverse", "expand", "tile", "split", "gather", "concat"}
 )
-"""Operators that only move: their results are of the grid of what they read."""
+"""Operators that only move elements: each result has the grid of the operand."""
 
 WEIGHTED = frozenset(
     {"conv2d", "convTranspose2d", "gemm", "matmul", "gru", "gruCell", "lstm", "lstmCell", "batchNormalization"}
     | {"layerNormalization", "instanceNormalization", "add", "sub", "mul", "linear"}
 )
-"""Operators that take constants as weights, which calibration quantises, or as exact numbers: biases, factors."""
+"""Operators that take constants as weights, which calibration quantises, or as exact numbers such as biases and
+factors.
+"""
 
 _LINEAR = frozenset(
     {"conv2d", "convTranspose2d", "gemm", "matmul", "batchNormalization", "linear", "averagePool2d", "neg"}
 )
-"""Operators whose results are sums of products, or what follows such a sum unrounded."""
+"""Operators whose results are sums of products, or follow from such a sum without rounding."""
 
 _CLIPPING = frozenset({"relu", "clamp"})
 _TERMS = frozenset({"add", "sub", "mul"})
@@ -39,9 +41,9 @@ def operands_to_round(
     outputs: Sequence[MLOperand],
     accumulates: bool,
 ) -> set[MLOperand]:
-    """The real results, and the real inputs, that calibration gives quantisers to; ``nodes`` are in order.
+    """The real results and real inputs for which calibration finds quantisers; ``nodes`` are in order.
 
-    Without ``accumulates`` all sums are rounded.
+    Without ``accumulates`` every sum gets a quantiser.
     """
     return _Rounding(readers, outputs, accumulates).of(nodes)
 
@@ -67,7 +69,7 @@ class _Rounding:
         return found
 
     def _is_exact(self, node: WebnnNode) -> bool:
-        """Whether the results are on a grid: dequantised, made of integers, or moved from what is."""
+        """Whether the results lie on a grid: dequantised codes, cast integers, or moves of such tensors."""
         if node.op in ("dequantizeLinear", "cast"):
             return not is_float(node.operands["input"].data_type)
         parts = [operand for name, operand in node.operands.items() if name != "indices"]
@@ -82,7 +84,7 @@ class _Rounding:
         return not (self._accumulates and operand in self._sums and len(readers) == 1 and _goes_on(readers[0], operand))
 
     def _only_quantised(self, operand: MLOperand) -> bool:
-        """Whether nothing but quantizeLinear reads an operand, perhaps moved."""
+        """Whether only quantizeLinear nodes read the operand, or moves of it that only quantizeLinear nodes read."""
         if operand in self._outputs:
             return False
         readers = self._readers.get(operand, [])
@@ -104,7 +106,7 @@ def _is_sum(node: WebnnNode) -> bool:
 
 
 def _goes_on(node: WebnnNode, operand: MLOperand) -> bool:
-    """Whether a call takes an accumulator as it is: it clips it, or is linear in it with constants."""
+    """Whether a call takes an accumulator without rounding: it clips it, or is linear in it with constants."""
     if node.op in _CLIPPING or node.op in ("linear", "neg"):
         return True
     others = [other for other in node.operands.values() if other is not operand]

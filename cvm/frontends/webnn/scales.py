@@ -1,7 +1,7 @@
-"""Scales and zero points: the grid of numbers that integers stand for, and float arrays on the host, exactly.
+"""Scales and zero points: the grid of real numbers that integers stand for, and exact conversion of float arrays.
 
-An integer q stands for (q - zero point) * scale; a number x gets clamp(round_half_even(x / scale) + zero point). The
-float scales are the exact rationals that they are.
+An integer q stands for (q - zero point) * scale; a number x gets clamp(round_half_even(x / scale) + zero point). A
+float scale counts as the exact rational of its value.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["Grid", "grid_of"]
 
 
 class Grid(CommonGrid):
-    """A grid, and arrays of floats on the host."""
+    """A grid that also converts arrays of floats on the host."""
 
     __slots__ = ()
 
     def spread(self, items: npt.NDArray[Any], shape: Shape) -> npt.NDArray[Any]:
-        """Scales or zero points at full extent."""
+        """Scales or zero points, repeated to the full shape of the tensor."""
         items = items.reshape((1,) * (len(shape) - items.ndim) + items.shape)
         for axis, extent in enumerate(shape):
             items = np.repeat(items, extent // items.shape[axis], axis)
@@ -54,8 +54,8 @@ class Grid(CommonGrid):
     def reals(self, codes: npt.NDArray[Any], data_type: str) -> npt.NDArray[Any]:
         """The floats nearest to the numbers that integers stand for."""
         scales, zeros = (self.spread(items, codes.shape) for items in (self.scale, self.zero_point))
-        # A difference below 2^33 times a float of 24 bits is no float64 that is rounded twice only by luck: decide it
-        # in rationals where the product has more than 53 bits.
+        # A difference of at most 29 bits times a float32 scale of 24 bits is exact in float64, so it is rounded once,
+        # to the data type. The products of larger differences would be rounded twice: they are computed as rationals.
         differences = codes.astype(np.int64) - zeros
         if int(abs(differences).max(initial=0)) < 2**29:
             return np.asarray((differences.astype(np.float64) * scales.astype(np.float64)).astype(data_type))
@@ -67,7 +67,7 @@ class Grid(CommonGrid):
 
 
 def nearest(number: Fraction, data_type: str) -> Any:
-    """The float of a data type that is nearest to a rational, ties to the even one."""
+    """The float of a data type that is nearest to a rational, ties to even."""
     kind = np.dtype(data_type).type
     guess = kind(float(number))
     if not np.isfinite(guess):
@@ -83,7 +83,9 @@ def nearest(number: Fraction, data_type: str) -> Any:
 
 
 def grid_of(node: WebnnNode) -> Grid:
-    """The grid of a quantizeLinear or dequantizeLinear. Raises `NotSupportedError` if one part is computed."""
+    """The grid of a quantizeLinear or dequantizeLinear. Raises `NotSupportedError` where scale or zero point is
+    computed.
+    """
     integers = node.outputs[0] if node.op == "quantizeLinear" else node.operands["input"]
     parts: list[npt.NDArray[Any]] = []
     for name in ("scale", "zeroPoint"):

@@ -1,4 +1,4 @@
-"""Operators of the builder that add up: matrix products, reductions, normalisations (WebNN 8.9.5 to 8.9.39)."""
+"""Operators of the builder that sum: matrix products, reductions, normalisations (WebNN 8.9.5 to 8.9.39)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ REDUCTIONS = {
     "reduceMin": "reduce_min", "reduceProduct": "reduce_product", "reduceSum": "reduce_sum",
     "reduceSumSquare": "reduce_sum_square",
 }  # fmt: skip
-"""The reductions of section 8.9.39 and their methods."""
+"""The reductions of section 8.9.39, and the methods for them."""
 
 
 class Sums(Recorder):
-    """Products of matrices, reductions and normalisations; every method takes ``label``."""
+    """Matrix products, reductions and normalisations; every method takes ``label``."""
 
     def gemm(
         self,
@@ -36,7 +36,7 @@ class Sums(Recorder):
         b_transpose: bool = False,
         label: str = "",
     ) -> MLOperand:
-        """Alpha * A * B + beta * C."""
+        """The sum alpha * A * B + beta * C."""
         call = RecordedCall(self, "gemm", label, {"a": a, "b": b, "c": c})
         call.same_type("a", "b", "c")
         left = a.shape[::-1] if call.flag("aTranspose", a_transpose) else a.shape
@@ -50,7 +50,7 @@ class Sums(Recorder):
                            a_transpose=bool(a_transpose), b_transpose=bool(b_transpose))  # fmt: skip
 
     def matmul(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """The product of the last two axes, in batches that broadcast."""
+        """The matrix product over the last two axes; the leading axes broadcast."""
         call = RecordedCall(self, "matmul", label, {"a": a, "b": b})
         call.same_type("a", "b")
         if a.shape[-1] != b.shape[-2]:
@@ -79,7 +79,7 @@ class Sums(Recorder):
         output_data_type: str = "int32",
         label: str = "",
     ) -> MLOperand:
-        """The index of the greatest along an axis, the first of equal ones."""
+        """The index of the greatest element along an axis, the first of equal elements."""
         return self._position("argMax", input, axis, keep_dimensions, output_data_type, label)
 
     def arg_min(
@@ -91,7 +91,7 @@ class Sums(Recorder):
         output_data_type: str = "int32",
         label: str = "",
     ) -> MLOperand:
-        """The index of the least along an axis, the first of equal ones."""
+        """The index of the least element along an axis, the first of equal elements."""
         return self._position("argMin", input, axis, keep_dimensions, output_data_type, label)
 
     def _position(
@@ -107,14 +107,14 @@ class Sums(Recorder):
     def cumulative_sum(
         self, input: MLOperand, axis: int, *, exclusive: bool = False, reversed: bool = False, label: str = ""
     ) -> MLOperand:
-        """The sum of all elements up to each one along an axis."""
+        """The sum of the elements up to each index of an axis."""
         call = RecordedCall(self, "cumulativeSum", label, {"input": input})
         axis = call.unsigned("axis", axis, below=input.rank)
         flags = {"exclusive": call.flag("exclusive", exclusive), "reversed": call.flag("reversed", reversed)}
         return call.result(input.data_type, input.shape, axis=axis, **flags)
 
     def softmax(self, input: MLOperand, axis: int | None = None, *, label: str = "") -> MLOperand:
-        """E^x divided by the sum of all e^x along an axis; by default the last one, as in older graphs."""
+        """e^x divided by the sum of all e^x along an axis; the default is the last axis, as in older graphs."""
         call = RecordedCall(self, "softmax", label, {"input": input})
         axis = input.rank - 1 if axis is None else axis
         return call.result(input.data_type, input.shape, axis=call.unsigned("axis", axis, below=input.rank))
@@ -152,7 +152,7 @@ class Sums(Recorder):
         layout: str = "nchw",
         label: str = "",
     ) -> MLOperand:
-        """Normalisation of every channel of every image by its own mean and variance."""
+        """Normalise each channel of each image by its own mean and variance."""
         call = RecordedCall(self, "instanceNormalization", label, {"input": input, "scale": scale, "bias": bias})
         call.same_type("input", "scale", "bias")
         layout = call.word("layout", layout, "nchw", "nhwc")
@@ -170,7 +170,7 @@ class Sums(Recorder):
         epsilon: Any = 1e-5,
         label: str = "",
     ) -> MLOperand:
-        """Normalisation over axes, all but the first by default."""
+        """Normalise over axes by mean and variance; the default is all axes but the first."""
         call = RecordedCall(self, "layerNormalization", label, {"input": input, "scale": scale, "bias": bias})
         call.same_type("input", "scale", "bias")
         where = call.axes("axes", range(1, input.rank) if axes is None else axes, input.rank)

@@ -1,8 +1,8 @@
-"""From recorded calls to a `QuantizedGraph`: the graph, its boundaries, and what became of each call.
+"""From recorded calls to a `QuantizedGraph`: the graph, its inputs and outputs, and the operations of each call.
 
-Every operand is a tensor of real numbers there; those of integer operands are integers. only quantizeLinear
-rounds: it gives its quantiser to the tensor that it reads where nothing else reads that, else to a copy.
-Its integers are then a sum, x / scale + zero point, which lowering merges with what comes before and after.
+The graph has a real tensor for every operand; the tensors of integer operands hold integers. Only quantizeLinear
+rounds: it gives its quantiser to the tensor that it reads where no other call reads that tensor, else to a copy. Its
+integers are then the sum x / scale + zero point, which lowering merges with the neighbouring operations.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from cvm.quantization.exact import quantize
 __all__ = ["Boundary", "Rule", "Translated", "TranslatedCall", "WebnnTranslation", "refusal"]
 
 Rule: TypeAlias = "Callable[[WebnnTranslation, WebnnNode], str | list[str]]"
-"""Emits the operations of a call; returns the tensor of its result, or of each of them."""
+"""A rule emits the operations of a call; it returns the name of the result, or of each result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """An input or output of the graph and the value of the program that carries it.
+    """An input or output of the graph, and the value of the program that carries it.
 
-    A real one has the ``grid`` of a quantizeLinear or dequantizeLinear, or the quantiser that calibration finds.
+    A real one has the ``grid`` of a quantizeLinear or dequantizeLinear, or a quantiser that calibration finds.
     """
 
     name: str
@@ -46,17 +46,17 @@ class Boundary:
     shape: Shape
     grid: Grid | None = None
     interval: tuple[int, int] | None = None
-    """The integers that an integer input takes."""
+    """The interval of an integer input."""
 
     @property
     def calibrated(self) -> bool:
-        """Whether it is real and calibration finds its quantiser."""
+        """Whether the boundary is real and calibration finds its quantiser."""
         return self.grid is None and is_float(self.data_type)
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedCall:
-    """What a call became: the operations of the graph."""
+    """A translated call: the operations of the graph that it became."""
 
     operand: str
     op: str
@@ -67,24 +67,24 @@ class TranslatedCall:
 
 @dataclass(slots=True)
 class Translated:
-    """The graph, how its inputs and outputs stand for those of the builder, and the calls in order."""
+    """The graph, the correspondence of its inputs and outputs with the builder's, and the calls in order."""
 
     graph: QuantizedGraph
     inputs: list[Boundary]
     outputs: list[Boundary]
     calls: list[TranslatedCall]
     operands: dict[str, MLOperand] = field(default_factory=dict)
-    """The operand that each tensor of the graph serves."""
+    """The operand that each tensor of the graph belongs to."""
     saturated: dict[str, MLOperand] = field(default_factory=dict)
-    """The tensors that quantizeLinear rounds to 32 bits."""
+    """The tensors that a quantizeLinear rounds to 32 bits, with its result."""
     open: frozenset[str] = frozenset()
-    """The tensors without a quantiser that calibration finds one for."""
+    """The tensors without a quantiser for which calibration finds one."""
     named: dict[str, MLOperand] = field(default_factory=dict)
-    """The operand that a tensor of the graph is, if it is one."""
+    """The operand that is this tensor of the graph; tensors inside of a call have none."""
 
 
 def refusal(operand: MLOperand, message: str, advice: str = "", code: str = "") -> NotSupportedError:
-    """The refusal of a valid graph: label, operator, operand, reason, what to do instead, and section."""
+    """The error for a valid graph that is not supported: label, operator, operand, reason, next step and section."""
     node = operand.node
     op = node.op if node else "input"
     prefix = f"[{node.label}] " if node and node.label else ""
@@ -95,7 +95,7 @@ def refusal(operand: MLOperand, message: str, advice: str = "", code: str = "") 
 
 
 class WebnnTranslation(Emission):
-    """The graph while it is made. Rules of operators read operands by name and emit operations."""
+    """The graph during its translation. The rules of operators read operands by name and emit operations."""
 
     def __init__(
         self,
@@ -105,9 +105,9 @@ class WebnnTranslation(Emission):
         calibrated: bool = False,
         accumulates: bool = True,
     ) -> None:
-        """``rules`` are `cvm.frontends.webnn.rules.RULES`; with ``calibrated`` real numbers may stay without a grid.
+        """``rules`` is `cvm.frontends.webnn.rules.RULES`; with ``calibrated``, real numbers may have no grid.
 
-        ``accumulates`` says whether calibration leaves sums unrounded that only linear calls or clipping ones read.
+        With ``accumulates``, calibration does not round a sum that only one linear or clipping call reads.
         """
         super().__init__("the reader of WebNN", overflow)
         self._outputs, self._rules = outputs, rules
@@ -130,10 +130,12 @@ class WebnnTranslation(Emission):
         self._node: WebnnNode | None = None
         self._graph_inputs: list[str] = []
 
-    # Running
+    # The whole graph
 
     def run(self, inputs: Mapping[str, MLOperand]) -> Translated:
-        """The whole graph. ``inputs`` are all of the builder; those that no output needs are kept as inputs too."""
+        """Translate the whole graph. ``inputs`` are all inputs of the builder; those that no output needs stay inputs,
+        too.
+        """
         for node in self._nodes:
             _require_built(node, self._calibrated)
         for operand in inputs.values():
@@ -164,7 +166,7 @@ class WebnnTranslation(Emission):
         return Translated(graph, self._inputs, found, self._calls, self._serves, self._saturated, left, named)
 
     def _left(self, graph: QuantizedGraph) -> Iterator[str]:
-        """The tensors that calibration finds quantisers for: of what is stored, the floats."""
+        """The tensors for which calibration finds quantisers; of constants and variables, those of floats."""
         for name, tensor in graph.tensors.items():
             data = tensor.data
             if data is not None and self._calibrated:
@@ -174,7 +176,9 @@ class WebnnTranslation(Emission):
                 yield name
 
     def _introduce(self, operand: MLOperand) -> None:
-        """Make an input: integers as they are; real numbers as codes, once for each quantizeLinear that reads them."""
+        """Add an input: an integer input as it is; a real input as codes, once for each
+        quantizeLinear that reads it.
+        """
         readers = self._readers.get(operand, [])
         if not is_float(operand.data_type):
             assert operand.interval is not None
@@ -194,7 +198,7 @@ class WebnnTranslation(Emission):
                 if self._calibrated:
                     continue
                 if node.op in ("quantizeLinear", "dequantizeLinear"):
-                    grid_of(node)  # says that a scale must be constant
+                    grid_of(node)  # raises where a scale is not constant
                 message = f"a float value would enter the graph: {node.op} reads it"
                 raise refusal(operand, message, _QUANTISE)
             grid = grid_of(node)
@@ -208,7 +212,7 @@ class WebnnTranslation(Emission):
             self._names[node.outputs[0]] = codes
 
     def _stored(self, node: WebnnNode, operand: MLOperand) -> str:
-        """A constant: as it is, or rounded where calibration rounds everything and it is no weight."""
+        """A constant as it is; or rounded, where calibration rounds every sum and the constant is not a weight."""
         values = operand.values
         assert values is not None
         if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -223,18 +227,20 @@ class WebnnTranslation(Emission):
         return self.constant(quantize(values.reshape(operand.shape or (1,)), quantizer), operand.shape, quantizer)
 
     def _within_machine(self, operand: MLOperand, lo: int, hi: int) -> tuple[int, int]:
-        """The interval of an input clipped to the machine's. Raises `NotSupportedError` where a reader would notice."""
+        """The interval of an input clipped to the machine. Raises `NotSupportedError` where that
+        could change a result.
+        """
         readers = self._readers.get(operand, [])
         given = any(item is operand for item in self._outputs.values())
         below = lo >= -INT32_MAX or all(_clips(node, -1) or self._indexes(node, operand) for node in readers)
         above = hi <= INT32_MAX or all(_clips(node, 1) or self._indexes(node, operand) for node in readers)
         if given or not (below and above):
-            message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), which the machine has not"
+            message = f"integers of {(lo, hi)} are beyond +-(2^31 - 1), the range of the machine"
             raise refusal(operand, message, "promise a smaller value_range, or clip the input by clamp alone")
         return max(lo, -INT32_MAX), min(hi, INT32_MAX)
 
     def _indexes(self, node: WebnnNode, operand: MLOperand) -> bool:
-        """Whether a call reads an operand as indices alone, perhaps moved: those out of range are clamped."""
+        """Whether a call reads an operand, or moves of it, only as indices, which are clamped to the axis."""
         others = [other for name, other in node.operands.items() if name != "indices"]
         if node.operands.get("indices") is operand:
             return operand not in others
@@ -249,7 +255,7 @@ class WebnnTranslation(Emission):
         return name
 
     def _output(self, name: str, operand: MLOperand) -> Boundary:
-        """Make an output: integers as they are; real numbers as the codes that their dequantizeLinear reads."""
+        """Add an output: an integer output as it is; a real output as the codes that its dequantizeLinear reads."""
         source, grid = self._names[operand], None
         if is_float(operand.data_type):
             grid = output_grid(operand)
@@ -272,31 +278,31 @@ class WebnnTranslation(Emission):
         value = self.emit("copy", source, quantizer=unit(lo, hi), wish=name)
         return Boundary(name, value, operand.data_type, operand.shape, grid)
 
-    # What rules read
+    # Queries of rules
 
     def name(self, operand: MLOperand) -> str:
-        """The tensor of the graph that an operand became."""
+        """The tensor of the graph for an operand."""
         return self._names[operand]
 
     def done(self, operand: MLOperand) -> str | None:
-        """The tensor of an operand that was made with the inputs."""
+        """The tensor of an operand that was added with the inputs; None for any other operand."""
         return self._names.get(operand)
 
     def aligned_operand(self, operand: MLOperand, rank: int) -> str:
-        """The tensor of an operand in a higher rank."""
+        """The tensor of an operand, reshaped to a higher rank."""
         return self.aligned(self._names[operand], rank)
 
     @property
     def calibrated(self) -> bool:
-        """Whether calibration finds the quantisers that the graph has not."""
+        """Whether calibration finds the quantisers that the graph does not have."""
         return self._calibrated
 
     def is_quantised(self, operand: MLOperand) -> bool:
-        """Whether an operand got the quantiser of its reader when it was made."""
+        """Whether the operand was quantised where it was computed, with the quantiser of its reader."""
         return operand in self._quantised
 
     def _attach(self, operand: MLOperand, name: str, made: Sequence[GraphOperation]) -> None:
-        """Give a real result the quantiser of its only reader, a quantizeLinear, at the operation that computes it."""
+        """Quantise a real result at the operation that computes it, if its only reader is a quantizeLinear."""
         readers = self._readers.get(operand, [])
         if not is_float(operand.data_type) or any(item is operand for item in self._outputs.values()):
             return
@@ -309,41 +315,45 @@ class WebnnTranslation(Emission):
             self._saturates(target, readers[0].outputs[0])
 
     def _saturates(self, name: str, operand: MLOperand) -> None:
-        """Note a tensor that quantizeLinear rounds to the integers of an operand."""
+        """Record that a quantizeLinear rounds a tensor to the integers of ``operand``, if these have 32 bits."""
         if operand.data_type in ("int32", "uint32"):
             self._saturated[name] = operand
 
-    # What rules write
+    # Additions of rules
 
     def left_open(self, name: str) -> str:
-        """Leave the quantiser of a tensor to calibration; returns the tensor. It does nothing in other graphs."""
+        """Record that calibration finds the quantiser of a tensor (if there is calibration); returns the name of the
+        tensor.
+        """
         if self._calibrated and self._tensors[name].kind in ("computed", "external"):
             self._open[name] = None
         return name
 
     def _leave_open(self, name: str, made: Sequence[GraphOperation]) -> None:
-        """Leave a result of ``made`` open, and what it is only moved from."""
+        """Record that calibration finds quantisers for a result of ``made``, and for the tensors
+        that it is a move of.
+        """
         sources = {item.outputs[0]: item for item in made if item.name in ("reshape", "transpose")}
         self.left_open(name)
         while name in sources:
             name = self.left_open(str(sources[name].inputs["input"]))
 
     def origin(self) -> tuple[str, str]:
-        """The result and the operator of the call that is translated."""
+        """The name of the result, and the operator of the call that is being translated."""
         return (self._node.outputs[0].name, self._node.op) if self._node else ("", "")
 
     def made(self, name: str) -> None:
-        """Note the operand that a result serves."""
+        """Record that a tensor of the graph belongs to the call that is being translated."""
         if self._node:
             self._serves[name] = self._node.outputs[0]
 
     def rounded(self, name: str) -> None:
-        """Note a tensor that the quantizeLinear that is translated rounds."""
+        """Record that the quantizeLinear that is being translated rounds a tensor."""
         if self._node:
             self._saturates(name, self._node.outputs[0])
 
     def modular(self, data_type: str) -> bool:
-        """Whether the result is an output that the host takes modulo 2^N."""
+        """Whether the result is an output that the host reduces modulo 2^N."""
         assert self._node is not None
         result = self._node.outputs[0]
         found = bounds(data_type)[1] > INT32_MAX and self._overflow == "wrap" and self._only_given(result)
@@ -352,13 +362,13 @@ class WebnnTranslation(Emission):
         return found
 
     def _only_given(self, operand: MLOperand) -> bool:
-        """Whether an operand is an output of unsigned integers that no call reads: the host takes it modulo 2^N."""
+        """Whether an operand is an output of unsigned integers that no call reads; the host reduces it modulo 2^N."""
         given = any(item is operand for item in self._outputs.values())
         return given and operand.data_type.startswith("u") and not self._readers.get(operand)
 
 
 def output_grid(operand: MLOperand) -> Grid | None:
-    """The grid of the dequantizeLinear that a real operand was moved from; its numbers are exactly of it."""
+    """The grid of the dequantizeLinear that a real operand is a move of, or None; the operand lies exactly on it."""
     node = operand.node
     if node is None or not is_float(operand.data_type):
         return None
@@ -389,7 +399,9 @@ def _require_built(node: WebnnNode, calibrated: bool) -> None:
 
 
 def _clips(node: WebnnNode, side: int) -> bool:
-    """Whether a call gives the same for all integers beyond the machine on one side as for its last integer."""
+    """Whether a call gives the same result for all integers beyond the machine, on one side, as for
+    its last integer.
+    """
     if node.op == "clamp":
         bound = node.attributes["min_value" if side < 0 else "max_value"]
         return bound is not None and abs(bound) <= INT32_MAX
@@ -402,14 +414,14 @@ def _require_in_machine(node: WebnnNode, operand: MLOperand) -> None:
     if values is None or is_float(operand.data_type) or node.op in ("quantizeLinear", "dequantizeLinear"):
         return
     if node.operands.get("indices") is operand and node.operands["input"] is not operand:
-        return  # clamped, or refused, as indices
+        return  # constants that are indices: gathers clamp them, scatters refuse them
     if int(values.min()) < -INT32_MAX or int(values.max()) > INT32_MAX:
-        message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), which the machine has not"
+        message = f"the constant {operand.name!r} holds an integer beyond +-(2^31 - 1), the range of the machine"
         raise refusal(node.outputs[0], message, "use smaller integers")
 
 
 def _reachable(outputs: Any) -> list[WebnnNode]:
-    """The calls that the outputs need, each after those that it reads, in the order in which they were made."""
+    """The calls that the outputs depend on, each after those that it reads, in the order in which they were made."""
     found: dict[int, WebnnNode] = {}
     pending = [operand.node for operand in outputs]
     while pending:

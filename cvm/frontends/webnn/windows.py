@@ -13,11 +13,11 @@ __all__ = ["FILTERS", "Windows", "spatial"]
 
 Sizes = Sequence[int] | None
 FILTERS = {"conv2d": ("oihw", "hwio", "ohwi", "ihwo"), "convTranspose2d": ("iohw", "hwoi", "ohwi")}
-"""The filter layouts of both convolutions; i are the channels of the input (of a group, for conv2d)."""
+"""The filter layouts of both convolutions; i stands for the input channels (of one group, for conv2d)."""
 
 
 def spatial(layout: str) -> tuple[int, int]:
-    """The axes of height and width."""
+    """The indices of the axes of height and width in a layout."""
     return layout.index("h"), layout.index("w")
 
 
@@ -80,7 +80,7 @@ class Windows(Recorder):
         bias: MLOperand | None = None,
         label: str = "",
     ) -> MLOperand:
-        """The transpose of a 2-D convolution; output_sizes, where given, count instead of output_padding."""
+        """The transpose of a 2-D convolution; where output_sizes is given, output_padding is ignored."""
         call = RecordedCall(self, "convTranspose2d", label, {"input": input, "filter": filter, "bias": bias})
         pads, steps, gaps = _geometry(call, padding, strides, dilations)
         given = _convolution(call, groups, input_layout, filter_layout)
@@ -104,7 +104,7 @@ class Windows(Recorder):
                            input_layout=input_layout, filter_layout=filter_layout, sizes=tuple(sizes))  # fmt: skip
 
     def average_pool2d(self, input: MLOperand, *, label: str = "", **options: Any) -> MLOperand:
-        """The mean of each window, over its cells that are no padding. Options as for `max_pool2d`."""
+        """The mean of each window over its elements that are not padding. Options as for `max_pool2d`."""
         return self._pool("averagePool2d", input, label, **options)
 
     def l2_pool2d(self, input: MLOperand, *, label: str = "", **options: Any) -> MLOperand:
@@ -112,7 +112,7 @@ class Windows(Recorder):
         return self._pool("l2Pool2d", input, label, **options)
 
     def max_pool2d(self, input: MLOperand, *, label: str = "", **options: Any) -> MLOperand:
-        """The greatest of each window; padding never wins.
+        """The maximum of each window; padding never wins.
 
         Options: window_dimensions (the whole plane by default), padding, strides, dilations, layout ("nchw"),
         output_shape_rounding ("floor" or "ceil"; rounding_type in older graphs), output_sizes.
@@ -170,7 +170,7 @@ class Windows(Recorder):
         axes: Sizes = None,
         label: str = "",
     ) -> MLOperand:
-        """The input at another resolution along two axes; sizes, where given, count instead of scales."""
+        """The input resampled along two axes; where sizes is given, scales is ignored."""
         call = RecordedCall(self, "resample2d", label, {"input": input})
         mode = call.word("mode", mode, "nearest-neighbor", "linear")
         factors = [1, 1] if scales is None else list(scales)
@@ -191,21 +191,21 @@ class Windows(Recorder):
 
 @dataclass(frozen=True, slots=True)
 class _Convolution:
-    """Extents and layouts of a convolution, taken from its operands."""
+    """The extents and layouts of a convolution, taken from its operands."""
 
     channels: int
-    """Of the input."""
+    """The channels of the input."""
     inner: int
-    """Input channels of the filter, of a group for conv2d."""
+    """The input channels of the filter, per group for conv2d."""
     outputs: int
-    """Output channels of the filter, of a group for convTranspose2d."""
+    """The output channels of the filter, per group for convTranspose2d."""
     groups: int
     plane: tuple[int, int]
     kernel: tuple[int, int]
 
 
 def _convolution(call: RecordedCall, groups: Any, input_layout: Any, filter_layout: Any) -> _Convolution:
-    """Check what conv2d and convTranspose2d have in common: data types, groups and layouts."""
+    """Check what conv2d and convTranspose2d share: data types, groups and layouts."""
     call.same_type("input", "filter", "bias")
     groups = call.unsigned("groups", groups, least=1)
     layout = call.word("inputLayout", input_layout, "nchw", "nhwc")

@@ -1,4 +1,6 @@
-"""Shapes of element-wise operations and of what is made of them: NNEF 1.0.1 sections 4.2, 4.9.1, 4.9.5 and 4.9.6."""
+"""Shapes of element-wise operations and of operations composed of them: NNEF 1.0.1 sections 4.2, 4.9.1, 4.9.5 and
+4.9.6.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def prelu(call: ShapeCall) -> Results:
 
 @rule("4.9.1", "softmax")
 def softmax(call: ShapeCall) -> Results:
-    """The shape of the operand; the axes must be axes of it."""
+    """The shape of the operand. Every item of ``axes`` must be an axis of the operand."""
     shape = call.shape("x")
     call.axes(len(shape))
     call.accuracy()
@@ -72,7 +74,7 @@ def logarithmic_quantize(call: ShapeCall) -> Results:
 
 @rule("4.9.6", "copy_n")
 def copy_n(call: ShapeCall) -> Results:
-    """One shape for each of the ``times`` results: that of the operand."""
+    """The shape of the operand, once for each of the ``times`` results."""
     times = call.integer("times")
     if times < 1:
         raise call.invalid("times", f"times must be positive, found {times}")
@@ -81,5 +83,5 @@ def copy_n(call: ShapeCall) -> Results:
 
 @rule("4.9.6", "add_n")
 def add_n(call: ShapeCall) -> Results:
-    """The common shape of all operands; no operand at all gives a scalar."""
+    """The common shape of all operands. Without an operand the result is a scalar."""
     return (call.broadcast(*call.array("x")),)

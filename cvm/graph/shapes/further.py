@@ -1,4 +1,4 @@
-"""Shapes of the operations that NNEF has none of (``further.nnef``), which front ends of other formats use."""
+"""Shapes of the operations of ``further.nnef``: NNEF does not have them, front ends of other formats use them."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ def wrapping_quantize(call: ShapeCall) -> Results:
 
 @rule(_OPENVX, "region_maximum")
 def region_maximum(call: ShapeCall) -> Results:
-    """One result per image and region, of the given size in space."""
+    """One result per image and region, with the extents ``output_size`` in its spatial dimensions."""
     shape, rois = call.shape("input"), call.shape("rois")
     if len(shape) != 4 or len(rois) != 3 or rois[0] != shape[0] or rois[2] != 4:
-        raise call.conflict("rois", f"regions of shape {list(rois)} for images of shape {list(shape)}")
+        raise call.conflict("rois", f"regions of shape {list(rois)} do not fit images of shape {list(shape)}")
     return ((shape[0], rois[1], shape[1], *call.positive("output_size", 2)),)
 
 
 @rule("TFLite", "non_max_suppression")
 def non_max_suppression(call: ShapeCall) -> Results:
-    """As many numbers for each batch as boxes are kept at most."""
+    """``count`` indices of boxes for each batch: the greatest number of boxes that can be kept."""
     boxes, scores = call.shape("boxes"), call.shape("scores")
     if len(boxes) != 3 or boxes[2] != 4 or scores != boxes[:2]:
-        raise call.conflict("scores", f"scores of shape {list(scores)} for boxes of shape {list(boxes)}")
+        raise call.conflict("scores", f"scores of shape {list(scores)} do not fit boxes of shape {list(boxes)}")
     count, overlap = call.integer("count"), call.integer("overlap")
     if not 1 <= count <= boxes[1]:
         raise call.invalid("count", f"count must be in 1..{boxes[1]}, found {count}")

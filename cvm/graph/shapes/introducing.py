@@ -13,9 +13,9 @@ _LABEL = re.compile(r"[A-Za-z0-9_\-./\\]+")
 
 
 def label_path(label: str) -> tuple[str, ...] | None:
-    r"""The folders and the name that a label stands for; None if it is not a label that can name a file.
+    r"""The folders and the file name that a label stands for, or None where the label cannot name a file.
 
-    Section 4.1.3 admits ``/`` and ``\``, which both separate. A part that is empty, ``.`` or ``..`` names no file.
+    Section 4.1.3 admits ``/`` and ``\``; both separate folders. A part that is empty, ``.`` or ``..`` names no file.
     """
     if not _LABEL.fullmatch(label):
         return None
@@ -35,7 +35,7 @@ def constant(call: ShapeCall) -> Results:
     shape = call.new_shape()
     count = len(call.attributes["value"])
     if count != 1 and count != math.prod(shape):
-        raise call.invalid("value", f"{count} values for {math.prod(shape)} elements")
+        raise call.invalid("value", f"expected 1 value or {math.prod(shape)}, one per element; found {count}")
     return (shape,)
 
 
@@ -54,5 +54,5 @@ def update(call: ShapeCall) -> Results:
     """The shape of the variable, which the value must have."""
     shape, value = call.shape("variable"), call.shape("value")
     if shape != value:
-        raise call.conflict("update", f"a value of shape {list(value)} for a variable of shape {list(shape)}")
+        raise call.conflict("update", f"a value of shape {list(value)} cannot update a variable of shape {list(shape)}")
     return (shape,)

@@ -23,13 +23,13 @@ def unary(call: ShapeCall) -> Results:
 
 @rule("4.4", "any_reduce", "all_reduce")
 def logical_reduce(call: ShapeCall) -> Results:
-    """The shape of the input, singular along the axes."""
+    """The shape of the input, with extent 1 along the reduced axes."""
     return reduce(call)
 
 
 @rule("4.5", "pad")
 def pad(call: ShapeCall) -> Results:
-    """Every extent with its padding, of which a reflecting border needs as much input."""
+    """The padded extents. Where the border reflects, a padding must be less than the extent that it reflects."""
     shape, padding = call.shape("input"), call.attributes["padding"]
     border = call.one_of("border", *FILTER_BORDERS)
     if len(padding) != len(shape):
@@ -46,7 +46,7 @@ def pad(call: ShapeCall) -> Results:
 
 @rule("4.5", "tile")
 def tile(call: ShapeCall) -> Results:
-    """Every extent times the number of its repetitions."""
+    """Each extent times its number of repetitions."""
     shape = call.shape("input")
     repeats = call.positive("repeats", len(shape))
     return (tuple(extent * count for extent, count in zip(shape, repeats, strict=True)),)
@@ -54,7 +54,7 @@ def tile(call: ShapeCall) -> Results:
 
 @rule("4.5", "gather")
 def gather(call: ShapeCall) -> Results:
-    """The shape of the indices instead of the axis."""
+    """The shape of the input, in which the shape of the indices replaces the axis."""
     shape = call.shape("input")
     axis = call.axis(len(shape))
     return ((*shape[:axis], *call.shape("indices"), *shape[axis + 1 :]),)

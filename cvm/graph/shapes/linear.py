@@ -19,7 +19,7 @@ def _matmul(call: ShapeCall, a: Shape, b: Shape, transpose_a: bool, transpose_b:
 
 @rule("4.7", "matmul")
 def matmul(call: ShapeCall) -> Results:
-    """Rows of A and columns of B, batch dimensions broadcast."""
+    """The rows of A and the columns of B, after the broadcast batch dimensions."""
     attributes = call.attributes
     a, b = call.shape("A"), call.shape("B")
     return (_matmul(call, a, b, attributes["transposeA"], attributes["transposeB"]),)
@@ -27,6 +27,6 @@ def matmul(call: ShapeCall) -> Results:
 
 @rule("4.9.2", "linear")
 def linear(call: ShapeCall) -> Results:
-    """The product with the transposed filter, plus the bias."""
+    """The shape of the product with the transposed filter, which must broadcast with the bias."""
     product = _matmul(call, call.shape("input"), call.shape("filter"), False, True)
     return (call.broadcast(product, call.shape("bias")),)

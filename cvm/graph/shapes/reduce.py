@@ -10,7 +10,7 @@ __all__: list[str] = []
 
 @rule("4.4", "sum_reduce", "max_reduce", "min_reduce", "argmax_reduce", "argmin_reduce", "mean_reduce")
 def reduce(call: ShapeCall) -> Results:
-    """The shape of the input, singular along the axes."""
+    """The shape of the input, with extent 1 along the reduced axes."""
     shape = call.shape("input")
     axes = call.axes(len(shape))
     return (tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)),)
@@ -18,7 +18,7 @@ def reduce(call: ShapeCall) -> Results:
 
 @rule("4.9.6", "moments")
 def moments(call: ShapeCall) -> Results:
-    """Two reductions, the mean and the variance."""
+    """The shapes of two reductions: the mean and the variance."""
     return reduce(call) * 2
 
 
@@ -30,7 +30,7 @@ def moments(call: ShapeCall) -> Results:
     "local_contrast_normalization",
 )
 def local_normalization(call: ShapeCall) -> Results:
-    """The shape of the input; the window has an item per dimension and steps by one."""
+    """The shape of the input. The window has one extent per dimension of the input, and stride 1 in each."""
     shape = call.shape("input")
     call.accuracy()
     size = call.positive("size", len(shape))
@@ -40,7 +40,7 @@ def local_normalization(call: ShapeCall) -> Results:
 
 @rule("4.9.4", "l1_normalization", "l2_normalization")
 def norm(call: ShapeCall) -> Results:
-    """The shape of the input; the axes must be axes of it."""
+    """The shape of the input. Every item of ``axes`` must be an axis of the input."""
     shape = call.shape("input")
     call.axes(len(shape))
     return (shape,)

@@ -12,9 +12,10 @@ __all__: list[str] = []
 
 @rule("4.5.1", "reshape")
 def reshape(call: ShapeCall) -> Results:
-    """The given shape; 0 inherits an extent, one -1 takes what is left of the volume.
+    """The given shape. An item 0 keeps the extent of the input; one item -1 stands for the extent that the volume
+    leaves.
 
-    In the dialect "khronos" only ``axis_count`` axes (-1: all others) from ``axis_start`` on are given another shape.
+    In the dialect "khronos" only the ``axis_count`` axes (-1: all the rest) from ``axis_start`` on get another shape.
     """
     shape, items = call.shape("input"), call.integers("shape")
     start, count = call.attributes.get("axis_start", 0), call.attributes.get("axis_count", -1)
@@ -49,7 +50,7 @@ def _reshaped(call: ShapeCall, old: Shape, items: Shape) -> Shape:
 
 @rule("4.5.1", "squeeze")
 def squeeze(call: ShapeCall) -> Results:
-    """The shape without the axes, which must be singular."""
+    """The shape without the given axes, each of which must have extent 1."""
     shape = call.shape("input")
     axes = call.axes(len(shape))
     for axis in axes:
@@ -60,7 +61,7 @@ def squeeze(call: ShapeCall) -> Results:
 
 @rule("4.5.1", "unsqueeze")
 def unsqueeze(call: ShapeCall) -> Results:
-    """The shape with singular dimensions inserted, where they stand in the result."""
+    """The shape with axes of extent 1 inserted; ``axes`` counts them in the result."""
     shape = call.shape("input")
     rank = len(shape) + len(call.integers("axes"))
     require("rank", rank, MAX_RANK, "rank")
@@ -71,10 +72,10 @@ def unsqueeze(call: ShapeCall) -> Results:
 
 @rule("4.5.2", "transpose")
 def transpose(call: ShapeCall) -> Results:
-    """The first dimensions permuted, the others as they are."""
+    """The first dimensions permuted by ``axes``; further dimensions keep their order."""
     shape, axes = call.shape("input"), call.integers("axes")
     if len(axes) > len(shape):
-        raise call.invalid("axes", f"{len(axes)} axes for an input of rank {len(shape)}")
+        raise call.invalid("axes", f"an input of rank {len(shape)} has at most that many axes, found {len(axes)}")
     if sorted(axes) != list(range(len(axes))):
         raise call.invalid("axes", f"{list(axes)} is not a permutation of 0..{len(axes) - 1}")
     return (tuple(shape[axis] for axis in axes) + shape[len(axes) :],)
@@ -97,7 +98,7 @@ def split(call: ShapeCall) -> Results:
 
 @rule("4.5.3", "concat")
 def concat(call: ShapeCall) -> Results:
-    """Extents along the axis added, all others equal."""
+    """The sum of the extents along the axis; all other extents must be equal."""
     shapes = call.array("values")
     if not shapes:
         raise call.invalid("values", "there must be at least one tensor")
@@ -111,7 +112,7 @@ def concat(call: ShapeCall) -> Results:
 
 @rule("4.5.3", "stack")
 def stack(call: ShapeCall) -> Results:
-    """A new dimension that counts the tensors, all of one shape."""
+    """The common shape of the tensors, with a new axis whose extent is the number of tensors."""
     shapes = call.array("values")
     if not shapes:
         raise call.invalid("values", "there must be at least one tensor")
@@ -125,7 +126,7 @@ def stack(call: ShapeCall) -> Results:
 
 @rule("4.5.3", "unstack")
 def unstack(call: ShapeCall) -> Results:
-    """One tensor per index of the axis, without it."""
+    """One tensor for each index of the axis, each with the shape of the input without that axis."""
     shape = call.shape("value")
     axis = call.axis(len(shape))
     return (call.repeat(shape[:axis] + shape[axis + 1 :], shape[axis]),)
@@ -133,10 +134,10 @@ def unstack(call: ShapeCall) -> Results:
 
 @rule("4.5.4", "slice")
 def slice_(call: ShapeCall) -> Results:
-    """Sections along the axes; negative positions count from the end, an end of 0 is the end.
+    """The extents of the slices along the axes; negative bounds count from the end, and ``end`` 0 is the end.
 
-    In the dialect "khronos" with a stride per axis. A negative one goes from ``begin`` down to, but not including,
-    ``end``: there 0 is the first position, and -extent - 1 is before it.
+    In the dialect "khronos" there is a stride per axis. A negative stride goes from ``begin`` down to, but not
+    including, ``end``: there 0 is the first index, and -extent - 1 lies before it.
     """
     shape = call.shape("input")
     strides = call.attributes.get("stride", ())
@@ -154,7 +155,7 @@ def slice_(call: ShapeCall) -> Results:
 
 
 def _forward(call: ShapeCall, axis: int, extent: int, begin: int, end: int) -> int:
-    """How many positions there are from ``begin`` up to ``end``."""
+    """The number of indices from ``begin`` up to, but not including, ``end``."""
     for name, position in (("begin", begin), ("end", end)):
         if not -extent < position <= extent:
             raise call.invalid(name, f"{name} {position} is outside of (-{extent}, {extent}] in dimension {axis}")
@@ -166,7 +167,7 @@ def _forward(call: ShapeCall, axis: int, extent: int, begin: int, end: int) -> i
 
 
 def _backward(call: ShapeCall, axis: int, extent: int, begin: int, end: int) -> int:
-    """How many positions there are from ``begin`` down to ``end``."""
+    """The number of indices from ``begin`` down to, but not including, ``end``."""
     if not -extent <= begin < extent:
         raise call.invalid("begin", f"begin {begin} is outside of [-{extent}, {extent}) in dimension {axis}")
     if not -extent - 1 <= end < extent:

@@ -9,7 +9,7 @@ __all__: list[str] = []
 
 @rule("4.6.1", "avg_roi_pool", "max_roi_pool")
 def roi_pool(call: ShapeCall) -> Results:
-    """One result per region, of the given size in space."""
+    """One result per region, with the extents ``output_size`` in its spatial dimensions."""
     shape, rois, batch_index = call.shape("input"), call.shape("rois"), call.shape("batch_index")
     spatial = len(shape) - 2
     if spatial < 1:
@@ -23,14 +23,16 @@ def roi_pool(call: ShapeCall) -> Results:
 
 @rule("4.6.2", "roi_resample")
 def roi_resample(call: ShapeCall) -> Results:
-    """One result per region, of the given size in space."""
+    """One result per region, with the extents ``output_size`` in its spatial dimensions."""
     call.one_of("method", "asymmetric", "symmetric", "aligned")
     return roi_pool(call)
 
 
 @rule("4.6.2", "avg_roi_align", "max_roi_align")
 def roi_align(call: ShapeCall) -> Results:
-    """One result per region, of the given size in space; sampled at a rate per dimension, then pooled."""
+    """One result per region with the extents ``output_size``; each region is sampled ``sampling_rate`` times as
+    densely, then pooled.
+    """
     call.one_of("resize_method", "asymmetric", "symmetric", "aligned")
     results = roi_pool(call)
     call.positive("sampling_rate", len(call.integers("output_size")))

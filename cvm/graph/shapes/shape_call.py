@@ -1,4 +1,4 @@
-"""What a shape rule sees and what it answers, and the table of all rules.
+"""The arguments and the results of shape rules, and the table of all rules.
 
 Source: NNEF 1.0.1 chapter 4. A rule checks the arguments of one operation ("Argument validity") and gives the shapes of
 its results ("Result semantics"); the modules of this package mirror the sections of the chapter.
@@ -17,7 +17,7 @@ __all__ = ["RULES", "Results", "Rule", "Shape", "ShapeCall", "rule"]
 
 Shape: TypeAlias = tuple[int, ...]
 Results: TypeAlias = "tuple[Shape | list[Shape], ...]"
-"""One entry per declared result; a list for a result that is an array of tensors."""
+"""One entry per declared result: its shape, or a list of shapes where the result is an array of tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,9 @@ class ShapeCall:
     attributes: Mapping[str, Any]
     limits: Limits = DEFAULT
     wide_bias: bool = False
-    """Whether a convolution may have a bias for each item of one result, which graphs can and NNEF cannot say."""
+    """Whether a convolution may have a bias for each element of a result. Graphs allow it; NNEF
+    text cannot express it.
+    """
 
     def shape(self, parameter: str) -> Shape:
         """The shape of a tensor argument."""
@@ -60,7 +62,7 @@ class ShapeCall:
         return Invalid(f"nnef.shapes.{rule}", message)
 
     def one_of(self, parameter: str, *allowed: str) -> str:
-        """The value of a string attribute that must be one of a few."""
+        """The value of a string attribute, which must be one of ``allowed``. Raises `Invalid` for any other."""
         value: str = self.attributes[parameter]
         if value not in allowed:
             wanted = ", ".join(repr(word) for word in allowed)
@@ -68,12 +70,12 @@ class ShapeCall:
         return value
 
     def accuracy(self) -> None:
-        """Check the attribute ``accuracy``, which NNEF does not have."""
+        """Check the attribute ``accuracy`` where it is given: graphs have it, NNEF does not."""
         if "accuracy" in self.attributes:
             self.one_of("accuracy", "default", "fine")
 
     def axes(self, rank: int, parameter: str = "axes") -> tuple[int, ...]:
-        """A list of axes: unique and within ``rank``."""
+        """A list of distinct axes of a tensor of ``rank``. Raises `Invalid`."""
         axes = self.integers(parameter)
         for axis in axes:
             if not 0 <= axis < rank:
@@ -83,14 +85,14 @@ class ShapeCall:
         return axes
 
     def axis(self, rank: int) -> int:
-        """The attribute ``axis``, within ``rank``."""
+        """The attribute ``axis``, an axis of a tensor of ``rank``. Raises `Invalid`."""
         axis = self.integer("axis")
         if not 0 <= axis < rank:
             raise self.invalid("axis", f"axis {axis} is outside of rank {rank}")
         return axis
 
     def positive(self, parameter: str, count: int | None = None) -> tuple[int, ...]:
-        """A list of positive integers, of ``count`` items when given."""
+        """A list of positive integers, with ``count`` items where ``count`` is given. Raises `Invalid`."""
         items = self.integers(parameter)
         if count is not None and len(items) != count:
             raise self.invalid(parameter, f"{parameter} must have {count} items, found {len(items)}")
@@ -99,17 +101,19 @@ class ShapeCall:
         return items
 
     def new_shape(self) -> Shape:
-        """The attribute ``shape`` of a tensor that is introduced."""
+        """The attribute ``shape`` of an operation that introduces a tensor."""
         require("rank", len(self.integers("shape")), MAX_RANK, "rank")
         return self.positive("shape")
 
     def repeat(self, shape: Shape, times: int) -> list[Shape]:
-        """An array of equal shapes, within the limit on what one operation may produce."""
+        """The shapes of an array of ``times`` equal results. Raises `LimitExceeded` above the limit on results."""
         require("expansion", times, self.limits.expansion, "results")
         return [shape] * times
 
     def broadcast(self, *shapes: Shape) -> Shape:
-        """The common shape of operands; dimensions are aligned at the first and missing ones are singleton (4.2.2)."""
+        """The shape that operands broadcast to: axes are aligned from axis 0 on, missing trailing ones have extent 1
+        (4.2.2).
+        """
         rank = max(map(len, shapes), default=0)
         padded = [shape + (1,) * (rank - len(shape)) for shape in shapes]
         return tuple(self._extent(axis, [shape[axis] for shape in padded]) for axis in range(rank))

@@ -15,14 +15,14 @@ def _check_bias(call: ShapeCall, result: Shape) -> None:
         return
     for axis, extent in enumerate(bias):
         if extent != 1 and (axis != 1 or extent != channels):
-            raise call.conflict("bias", f"a bias of shape {list(bias)} for {channels} output channels")
+            raise call.conflict("bias", f"a bias of shape {list(bias)} does not fit {channels} output channels")
 
 
 def _conv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: Window) -> Shape:
-    """The result of a convolution; ``groups`` 0 stands for one group per input channel."""
+    """The shape of the result of a convolution; ``groups`` 0 stands for one group per input channel."""
     groups = _check_filter(call, shape, kernel, groups, shape[1] if len(shape) > 1 else 1)
     if kernel[1] * groups != shape[1]:
-        message = f"{kernel[1]} filter channels in {groups} groups for {shape[1]} input channels"
+        message = f"{kernel[1]} filter channels in {groups} groups do not fit {shape[1]} input channels"
         raise call.conflict("channels", message)
     return (shape[0], kernel[0], *window.down(shape[2:]))
 
@@ -40,10 +40,10 @@ def _check_filter(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, dep
 
 
 def _deconv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: Window, reference: Shape) -> Shape:
-    """The result of a deconvolution; its filter has the input's channels as batch dimension.
+    """The shape of the result of a deconvolution; the batch dimension of its filter is the input's number of channels.
 
-    The channels of the result are those of the filter times the groups: the formula of section 4.3.1 decides, its
-    sentence was written for conv. ``groups`` 0 stands for one group per output channel.
+    The channels of the result are the filter's channels times the groups, by the formula of section 4.3.1; the sentence
+    there describes conv. ``groups`` 0 stands for one group per output channel.
     """
     if len(shape) >= 2 and len(reference) not in (0, len(shape)):
         raise call.invalid("output_shape", f"output_shape must have {len(shape)} items or none, found {len(reference)}")
@@ -52,17 +52,17 @@ def _deconv(call: ShapeCall, shape: Shape, kernel: Shape, groups: int, window: W
         raise call.invalid("output_shape", f"items of output_shape must be positive, found {list(reference)}")
     groups = _check_filter(call, shape, kernel, groups, depthwise)
     if kernel[0] != shape[1]:
-        raise call.conflict("channels", f"a filter of batch {kernel[0]} for {shape[1]} input channels")
+        raise call.conflict("channels", f"a filter of batch {kernel[0]} does not fit {shape[1]} input channels")
     channels = kernel[1] * groups
     if reference and reference[:2] != (shape[0], channels):
-        message = f"output_shape {list(reference)} for batch {shape[0]} and {channels} channels"
+        message = f"output_shape {list(reference)} does not have batch {shape[0]} and {channels} channels"
         raise call.conflict("output_shape", message)
     return (shape[0], channels, *window.up(shape[2:], reference[2:]))
 
 
 @rule("4.3.1", "conv")
 def conv(call: ShapeCall) -> Results:
-    """Batch of the input, batch of the filter as channels, spatial extents scaled down."""
+    """The batch of the input, the batch of the filter as channels, and the down-scaled spatial extents."""
     kernel = call.shape("filter")
     window = Window.of(call, kernel[2:], FILTER_BORDERS)
     result = _conv(call, call.shape("input"), kernel, call.integer("groups"), window)
@@ -72,7 +72,7 @@ def conv(call: ShapeCall) -> Results:
 
 @rule("4.3.1", "deconv")
 def deconv(call: ShapeCall) -> Results:
-    """Batch of the input, channels of the filter times groups, spatial extents scaled up."""
+    """The batch of the input, the channels of the filter times the groups, and the up-scaled spatial extents."""
     kernel = call.shape("filter")
     window = Window.of(call, kernel[2:], FILTER_BORDERS)
     reference = call.integers("output_shape")
@@ -84,7 +84,7 @@ def deconv(call: ShapeCall) -> Results:
 def _plane_kernel(call: ShapeCall, channels: int) -> Shape:
     kernel = call.shape("plane_filter")
     if len(kernel) < 2 or kernel[1] != 1 or kernel[0] % max(channels, 1):
-        raise call.conflict("channels", f"a plane filter of shape {list(kernel)} for {channels} channels")
+        raise call.conflict("channels", f"a plane filter of shape {list(kernel)} does not fit {channels} channels")
     return kernel
 
 
@@ -95,13 +95,13 @@ def _point_window(call: ShapeCall, rank: int) -> Window:
 def _point_kernel(call: ShapeCall) -> Shape:
     kernel = call.shape("point_filter")
     if any(extent != 1 for extent in kernel[2:]):
-        raise call.conflict("point_filter", f"a point filter of shape {list(kernel)} is not singular in space")
+        raise call.conflict("point_filter", f"a point filter of shape {list(kernel)} must have spatial extents of 1")
     return kernel
 
 
 @rule("4.9.2", "separable_conv")
 def separable_conv(call: ShapeCall) -> Results:
-    """A depth-wise convolution, then one of singular extent."""
+    """The shape after a depth-wise convolution and a convolution whose filter has extent 1 in space."""
     shape, point = call.shape("input"), _point_kernel(call)
     plane = _plane_kernel(call, shape[1] if len(shape) > 1 else 1)
     filtered = _conv(call, shape, plane, 0, Window.of(call, plane[2:], FILTER_BORDERS))
@@ -112,7 +112,7 @@ def separable_conv(call: ShapeCall) -> Results:
 
 @rule("4.9.2", "separable_deconv")
 def separable_deconv(call: ShapeCall) -> Results:
-    """A deconvolution of singular extent, then a depth-wise one."""
+    """The shape after a deconvolution whose filter has extent 1 in space and a depth-wise deconvolution."""
     shape, point = call.shape("input"), _point_kernel(call)
     filtered = _deconv(call, shape, point, call.integer("groups"), _point_window(call, max(len(point) - 2, 0)), ())
     plane = _plane_kernel(call, 1)
@@ -133,14 +133,14 @@ def _window(call: ShapeCall, shape: Shape, borders: tuple[str, ...] = ("ignore",
 @rule("4.3.3", "argmax_pool")
 @rule("4.9.3", "max_pool", "avg_pool", "rms_pool")
 def box(call: ShapeCall) -> Results:
-    """All extents scaled down, batch and channels too."""
+    """All extents scaled down, those of batch and channels, too."""
     shape = call.shape("input")
     return (_window(call, shape).down(shape),)
 
 
 @rule("4.9.3", "max_pool_with_index")
 def max_pool_with_index(call: ShapeCall) -> Results:
-    """All extents scaled down, for the maxima and for their indices."""
+    """All extents scaled down, once for the maxima and once for their indices."""
     return box(call) * 2
 
 
@@ -160,20 +160,20 @@ def debox(call: ShapeCall) -> Results:
 
 @rule("4.3.3", "sample")
 def sample(call: ShapeCall) -> Results:
-    """All extents scaled down, to the shape of the indices."""
+    """All extents scaled down; the indices must have that shape."""
     shape, index = call.shape("input"), call.shape("index")
     result = _window(call, shape, FILTER_BORDERS).down(shape)
     if index != result:
-        raise call.conflict("index", f"indices of shape {list(index)} for a result of shape {list(result)}")
+        raise call.conflict("index", f"indices of shape {list(index)} do not fit a result of shape {list(result)}")
     return (result,)
 
 
 @rule("4.3.3", "desample")
 def desample(call: ShapeCall) -> Results:
-    """All extents scaled up from the shape of the indices."""
+    """All extents scaled up; the indices must have the shape of the input."""
     shape, index = call.shape("input"), call.shape("index")
     if index != shape:
-        raise call.conflict("index", f"indices of shape {list(index)} for an input of shape {list(shape)}")
+        raise call.conflict("index", f"indices of shape {list(index)} do not fit an input of shape {list(shape)}")
     return (_window(call, shape, ("constant",)).up(shape, _reference(call, len(shape))),)
 
 
@@ -185,7 +185,7 @@ def _factors(call: ShapeCall, shape: Shape) -> Shape:
 
 @rule("4.3.4", "nearest_downsample", "area_downsample")
 def downsample(call: ShapeCall) -> Results:
-    """Spatial extents divided by the factors, without remainder."""
+    """Spatial extents divided by the factors, which must divide them."""
     shape = call.shape("input")
     factors = _factors(call, shape)
     for extent, factor in zip(shape[2:], factors, strict=True):

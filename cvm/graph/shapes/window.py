@@ -15,7 +15,9 @@ BORDERS = ("ignore", *FILTER_BORDERS)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Kernel size, padding (None: automatic), stride and dilation in each dimension that the window moves in."""
+    """A window: kernel size, padding (None: automatic), stride and dilation for each dimension that the window slides
+    along.
+    """
 
     call: ShapeCall
     size: Sequence[int]
@@ -26,7 +28,7 @@ class Window:
 
     @staticmethod
     def of(call: ShapeCall, size: Sequence[int], borders: Sequence[str] = BORDERS) -> Window:
-        """The window of a call whose kernel is ``size``; the lists are empty or have an item per dimension."""
+        """The window of a call with the kernel ``size``; each further list is empty or has one item per dimension."""
         if any(extent < 1 for extent in size):
             raise call.invalid("size", f"items of size must be positive, found {list(size)}")
         border = call.one_of("border", *borders)
@@ -43,7 +45,7 @@ class Window:
         return Window(call, size, padding if rank and padding else None, lists["stride"], lists["dilation"], border)
 
     def dilated(self, dimension: int) -> int:
-        """The extent that the dilated kernel covers."""
+        """The extent that the dilated kernel covers in a dimension: (size - 1) * dilation + 1."""
         return (self.size[dimension] - 1) * self.dilation[dimension] + 1
 
     def down(self, extents: Sequence[int]) -> Shape:

@@ -53,20 +53,21 @@ class Value(Operators):
         return self.emission.emit(op, self, *others, label=label, **attributes)
 
     def broadcast(self, shape: Shape) -> Value:
-        """The tensor broadcast to ``shape``, by the addition of zeros; itself where it has that shape."""
+        """The tensor broadcast to ``shape`` by adding zeros, or the tensor itself if it has that shape."""
         if self.shape == shape:
             return self
         return self + self.emission.tensor_constant(np.zeros(shape, np.int64), "zeros")
 
     def in_shape(self, shape: Shape) -> Value:
-        """The items in the same order, in ``shape``; without an op where that is their shape."""
+        """The items in the same order, in ``shape``. If that is their shape already, no op is emitted."""
         return self if self.shape == shape else self.reshape(shape)
 
 
 class Emission:
     """The program that is being built, and the report on its exactness.
 
-    One operation of the graph is lowered at a time. Values are named after ``owner``, the tensor that they serve.
+    One operation of the graph is lowered at a time. Values are named after ``owner``, the tensor of the graph that they
+    are computed for.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -84,7 +85,7 @@ class Emission:
 
     @contextmanager
     def at(self, operation: GraphOperation) -> Iterator[None]:
-        """While this lasts, ``operation`` is being lowered; what is emitted serves its first result."""
+        """A context in which ``operation`` is being lowered, and its first result is the owner."""
         before, self._operation = self._operation, operation
         try:
             with self.serving(operation.outputs[0]):
@@ -94,7 +95,7 @@ class Emission:
 
     @contextmanager
     def serving(self, owner: str, part: bool = False) -> Iterator[None]:
-        """While this lasts, values are named after ``owner``: a tensor or, with ``part``, an intermediate of one."""
+        """A context in which values are named after ``owner``: a tensor or, with ``part``, an intermediate of one."""
         before = self.owner, self._in_part
         self.owner, self._in_part = owner, part
         try:
@@ -103,7 +104,7 @@ class Emission:
             self.owner, self._in_part = before
 
     def part(self, label: str) -> AbstractContextManager[None]:
-        """While this lasts, values are named ``owner.label``, and `claim` reports nothing.
+        """A context in which values are named ``owner.label``, and `claim` reports nothing.
 
         With the label "" they are named ``owner``.
         """
@@ -112,7 +113,7 @@ class Emission:
     def emit(self, op: str, *inputs: Value, label: str | None = None, **attributes: Any) -> Value:
         """Add a node and return its value, named ``owner.label``. The label is by default the op; "" gives ``owner``.
 
-        Raises `Unsupported` (``lowering.range``) where the result is not proven to fit 32 bits.
+        Raises `Unsupported` (``lowering.range``) if the result is not proven to fit 32 bits.
         """
         names = [value.name for value in inputs]
         try:
@@ -125,19 +126,19 @@ class Emission:
         return Value(name, self)
 
     def tensor_constant(self, items: npt.ArrayLike, label: str) -> Value:
-        """Add an int32 constant. Raises `Unsupported` where an item does not fit."""
+        """Add an int32 constant. Raises `Unsupported` if an item does not fit."""
         values = np.asarray(items)
         if values.size and max(abs(int(values.min())), abs(int(values.max()))) > INT32_MAX:
             raise self.unsupported(f"{label} does not fit 32 bits: it needs quantisation information")
         return Value(self.builder.constant(values.astype(np.int64, copy=False), name=self.named(label)), self)
 
     def parameter(self, values: npt.NDArray[Any], label: str, plain: bool = False) -> Value:
-        """Add an int64 parameter of a ``requantize``; a ``plain`` one is named by the label alone."""
+        """Add an int64 parameter of a ``requantize``. With ``plain``, its name is the label alone."""
         name = label if plain else self.named(label)
         return Value(self.builder.parameter(values.astype(np.int64), name=name), self)
 
     def named(self, label: str) -> str:
-        """The name that is asked for a value of this label; the builder makes it unique."""
+        """The name for a value with this label. The builder makes it unique."""
         return f"{self.owner}.{label}" if label else self.owner
 
     def claim(
@@ -147,9 +148,9 @@ class Emission:
         bound: Fraction = Fraction(0),
         accumulator: tuple[int, int] | None = None,
     ) -> None:
-        """Report how far the codes of the owner, which ``value`` holds, may be from the exact ones.
+        """Report by how much the codes of the owner, which ``value`` holds, may differ from the exact ones.
 
-        ``bound`` is in codes, ``accumulator`` the interval of the 64-bit sum. Within `part` nothing is reported.
+        ``bound`` is in codes; ``accumulator`` is the interval of the 64-bit sum. Within `part` nothing is reported.
         """
         if not self._in_part:
             self.report.append(Exactness(self.owner, value.name if value else "", bound, accumulator, note))
@@ -173,5 +174,5 @@ class Emission:
         return Fraction(self.operation.attributes[attribute])  # type: ignore[arg-type]
 
     def unsupported(self, message: str) -> Unsupported:
-        """The refusal of the operation, with the reason."""
+        """The error ``lowering.operation`` for the operation that is being lowered, with the reason."""
         return Unsupported("lowering.operation", f"{self.operation.name}: {message}", self.location)

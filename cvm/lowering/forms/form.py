@@ -1,10 +1,10 @@
 """The forms of a real tensor during lowering: exact expressions in int32 tensors of the program.
 
-A `LinearForm` is sum_i factor_i * X_i + constant, clamped to [lower, upper] where given; X_i are values of the program,
-factors and constants exact rationals per tensor, channel or position. Linear operations only rewrite the form; ops are
-emitted when a tensor that carries a quantiser is reached, and then one ``requantize`` is enough in most cases. A
+A `LinearForm` is sum_i factor_i * X_i + constant, clamped to [lower, upper] if these are given. The X_i are values of
+the program; factors and constants are exact rationals per tensor, channel or position. Linear operations only rewrite
+the form. Ops are emitted for a tensor that carries a quantiser, and then one ``requantize`` is enough in most cases. A
 `SurdForm` is the result of a batch normalisation. A `TableForm` is the result of any other function of values with few
-codes, and what codes of a logarithmic quantiser stand for. A `Known` tensor is constant.
+codes, or the meaning of codes of a logarithmic quantiser. A `Known` tensor is constant.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Term:
-    """``factor`` times a value of the program, which broadcasts to the shape of the form, as the factor does."""
+    """``factor`` times a value of the program. Both broadcast to the shape of the form."""
 
     value: Value
     factor: Rationals
@@ -77,7 +77,7 @@ class LinearForm:
 
 
 def _raised(lower: Fraction | None, upper: Fraction | None, bound: Fraction) -> tuple[Fraction, Fraction | None]:
-    """The lower and upper clamp of max(x, bound), for x clamped to [lower, upper]; the upper is not below the lower."""
+    """The clamp of max(x, bound), for an x that is clamped to [lower, upper]. Its upper bound is at least the lower."""
     lower = bound if lower is None else max(lower, bound)
     return lower, None if upper is None else max(upper, lower)
 
@@ -108,7 +108,7 @@ class SurdForm:
         return replace(self, lower=lower, upper=upper)
 
     def moved(self, value: Callable[[Value], Value], items: Callable[[Rationals], Rationals], shape: Shape) -> SurdForm:
-        """The form after a movement of items: ``value`` moves values of the program, ``items`` moves coefficients."""
+        """The form after items have been moved: ``value`` moves values of the program, ``items`` moves coefficients."""
         terms = tuple(Term(value(term.value), items(term.factor)) for term in self.terms)
         origin, offset, radicand = (items(item) for item in (self.origin, self.offset, self.radicand))
         return SurdForm(shape, terms, origin, offset, radicand, self.lower, self.upper)
@@ -138,19 +138,19 @@ class Known:
 
     @staticmethod
     def of(values: Rationals) -> Known:
-        """The constant tensor of these numbers, which are given at full extent."""
+        """The constant tensor of these numbers, which are given in its full shape."""
         rank = values.numerators.ndim
         scale = Rationals.scalar(Fraction(1, values.denominator), rank)
         return Known(values.numerators, scale, Rationals.scalar(0, rank))
 
     def rationals(self) -> Rationals:
-        """The real numbers, at full extent."""
+        """The real numbers, in the full shape of the tensor."""
         items = condensed(self.codes)
         numerators = np.broadcast_to(core(items).astype(object), items.shape)
         return Rationals(numerators) * self.scale + self.offset
 
     def expanded(self, rank: int) -> Rationals:
-        """The real numbers in ``rank``, with trailing axes of extent 1 added: NNEF aligns shapes at the first axis."""
+        """The real numbers with trailing axes of extent 1, up to ``rank``: NNEF aligns shapes at the first axis."""
         return self.rationals().with_trailing_axes(rank - self.codes.ndim)
 
     def centred(self) -> tuple[npt.NDArray[Any], Rationals]:
@@ -172,7 +172,7 @@ Form: TypeAlias = LinearForm | SurdForm | TableForm
 
 
 def nearest_zero(scale: Rationals, offset: Rationals) -> npt.NDArray[Any]:
-    """round(-offset / scale): the integer nearest to the code of zero, per item."""
+    """round(-offset / scale), for each item: the integer nearest to the code of zero."""
     if offset.is_zero():
         return np.zeros(np.broadcast_shapes(offset.shape, scale.shape), dtype=object)
     quotient = -offset / scale
@@ -181,7 +181,7 @@ def nearest_zero(scale: Rationals, offset: Rationals) -> npt.NDArray[Any]:
 
 
 def code_form(value: Value, shape: Shape, quantizer: LinearQuantizer) -> LinearForm:
-    """The real tensor that ``value``, of codes of ``quantizer``, stands for: scale * code + offset."""
+    """The real tensor scale * code + offset, where ``value`` holds codes of ``quantizer``."""
     scale, offset = scale_and_offset(quantizer, len(shape))
     return LinearForm(shape, (Term(value, scale),), offset)
 
@@ -205,7 +205,7 @@ def constant_of(form: LinearForm) -> Known:
 
 
 def requantized(known: Known, shape: Shape, quantizer: LinearQuantizer) -> Known:
-    """The constant, broadcast to ``shape`` and quantised. Codes that are those of ``quantizer`` already are kept."""
+    """The constant, broadcast to ``shape`` and quantised. If it holds codes of ``quantizer`` already, they are kept."""
     scale, offset = scale_and_offset(quantizer, len(shape))
     if known.shape == shape and known.scale.equals(scale) and known.offset.equals(offset):
         lo, hi = int(known.codes.min()), int(known.codes.max())

@@ -1,4 +1,4 @@
-"""Gathering along an axis by constant indices, with the cheapest ops that do it: slice, repeat, concatenate, take."""
+"""Gathering along an axis at constant indices, by the cheapest suitable ops: slice, repeat, concatenate, take."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gathered(value: Value, axis: int, indices: Indices, fill: int | Array = 0) -
             if last + 1 < indices.size:
                 parts.append(_rows(value, axis, indices.size - last - 1, fill))
             return lowering.emit("concatenate", *parts, axis=axis)
-    # One row of ``fill`` is appended; indices of -1 take it.
+    # One row of ``fill`` is appended, which indices of -1 read.
     joined = _with_row(value, axis, fill)
     return _selected(joined, axis, np.where(indices < 0, extent, indices))
 

@@ -1,4 +1,4 @@
-"""The constant tensors of a lowering, kept in as few bytes as their codes take."""
+"""The constant tensors of a lowering, stored in the narrowest integers that hold their codes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from cvm.lowering.forms.form import Known
 __all__ = ["KnownTensors"]
 
 _MANY = 2**12
-"""Items of an array that is worth narrowing."""
+"""Arrays of fewer items than this are not narrowed."""
 _WIDTHS = (np.int8, np.int16, np.int32)
 _NARROW = (*_WIDTHS, np.uint8, np.uint16)
 
 
 class KnownTensors(MutableMapping[str, Known]):
-    """Constant tensors by name. Codes of 64 bits are kept in 8, 16 or 32 where these hold them all.
+    """Constant tensors by name. Codes of 64 bits are stored in 8, 16 or 32 bits if all of them fit.
 
-    Codes that are narrow when they are entered are kept as they are, without a copy. What is read has 64 bits again. So
-    only the tensors that an operation computes with take eight bytes for each item.
+    Codes that are narrow already are stored without a copy. A tensor that is read has 64 bits again. So only the
+    tensors with which an operation computes take eight bytes per item.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class KnownTensors(MutableMapping[str, Known]):
 
 
 def _narrow(known: Known) -> Known | None:
-    """The tensor with narrower codes; None where that saves nothing."""
+    """The tensor with narrower codes; None if that saves no memory."""
     codes = known.codes
     if codes.dtype != np.int64 or codes.size < _MANY:
         return None

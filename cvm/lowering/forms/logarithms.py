@@ -22,13 +22,13 @@ from cvm.quantization.reals import rational
 __all__ = ["codes_of_known", "decoded", "known_power_codes", "known_powers"]
 
 _MOST_CODES = 2**13 + 1
-"""The most codes of a computed tensor: the number of each code is an entry of a table."""
+"""The most codes of a computed tensor. A table has an entry for each code."""
 
 
 def decoded(value: Value, shape: Shape, quantizer: LogarithmicQuantizer) -> TableForm:
-    """The real tensor that ``value``, of codes of ``quantizer``, stands for: a table, as powers are not evenly spaced.
+    """The real tensor whose codes of ``quantizer`` are in ``value``. It is a table, since powers are not evenly spaced.
 
-    Raises `Unsupported` (``lowering.logarithmic``) where the codes that occur are too many.
+    Raises `Unsupported` (``lowering.logarithmic``) if too many codes occur.
     """
     owner = value.emission.owner
     lo, hi = value.range.hull()
@@ -54,7 +54,7 @@ def known_powers(values: Rationals, quantizer: LogarithmicQuantizer) -> Known:
 
 
 def known_power_codes(codes: npt.NDArray[Any], quantizer: LogarithmicQuantizer) -> Known:
-    """The constant tensor that codes of the quantiser stand for: integers times the least power that occurs."""
+    """The constant tensor with these codes of the quantiser: integers times the least power that occurs."""
     items = [int(code) for code in codes.ravel().tolist()]
     least = min((abs(code) for code in items if code), default=1)
     integers = np.array([0 if c == 0 else 2 ** (abs(c) - least) * (1 if c > 0 else -1) for c in items], dtype=object)

@@ -1,4 +1,4 @@
-"""The refusal of a tensor without a quantiser, which says how to get one by calibration."""
+"""The error for a tensor without a quantiser. It says how to get a quantiser by calibration."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 """Geometry of sliding windows (NNEF 1.0.1 section 4.3): padding, strides, borders, and which item each tap reads.
 
-Basic and reverse operations are described alike. Along an axis the input is first laid out on a *line*: item z of the
-line is an item of the input, or nothing (a zero, written -1 in index vectors). Window number o then reads the line at
-o * step, o * step + dilation, .. A basic operation lays out the input with its border and steps by the stride. A
-reverse operation puts stride - 1 zeros between the items, steps by 1, and reads its taps in the opposite order:
-output[i] is the sum over j of filter[j] * input[(i + p - j * d) / s], where only whole quotients count.
+Basic and reverse operations have the same description. Along an axis, the input is first written to a *line*: item z of
+the line is an item of the input, or nothing (a zero, written as -1 in index vectors). Window number o then reads the
+line at o * step, o * step + dilation, .. For a basic operation, the line is the input with its border, and the step is
+the stride. For a reverse operation, the line has stride - 1 zeros between the items, the step is 1, and the taps are
+read in the opposite order: output[i] is the sum over j of filter[j] * input[(i + p - j * d) / s], where only whole
+quotients count.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ class Axis:
 
     @property
     def identity(self) -> bool:
-        """Whether every output is the input item at its own position."""
+        """Whether every output is the input item at the same index."""
         return self.size == 1 and np.array_equal(self.sources()[:, 0], np.arange(self.extent))
 
     def line(self) -> Indices:
-        """The items that windows read, from the first tap of the first window to the last tap of the last."""
+        """The indices of the items on the line, from the first tap of the first window to the last tap of the last."""
         reach = (self.size - 1) * self.dilation
         start = self.before - reach if self.reverse else -self.before
         z = start + np.arange(self.length)
@@ -63,9 +64,9 @@ class Axis:
         return np.where(z % self.stride == 0, self.bordered(z // self.stride), NOTHING)
 
     def bordered(self, z: Indices) -> Indices:
-        """The input index that the border gives for each position ``z``, inside or outside of the input.
+        """The input index for each position ``z`` inside or outside of the input, as the border defines it.
 
-        -1 is a zero; less than -1 marks positions that the border does not define.
+        -1 is a zero. Positions that the border does not define are below -1.
         """
         last = self.extent - 1
         if self.border == "replicate":
@@ -74,16 +75,16 @@ class Axis:
         if self.border in ("reflect", "reflect-even"):
             even = int(self.border == "reflect-even")
             outside = np.where(z < 0, -z - even, 2 * last + even - z)
-            outside[(outside < 0) | (outside > last)] = -2 - last  # not reached by the one reflection that is defined
+            outside[(outside < 0) | (outside > last)] = -2 - last  # only one reflection is defined
         found: Indices = np.where((z >= 0) & (z <= last), z, outside)
         return found
 
     def defined(self) -> bool:
-        """Whether the border defines what every tap reads; reflection reaches only one extent beyond the input."""
+        """Whether the border defines the item of every tap. A reflection reaches only one extent beyond the input."""
         return bool((self.sources() >= NOTHING).all())
 
     def sources(self) -> Indices:
-        """An (outputs, size) array: which item each tap of the kernel reads, -1 where it reads nothing."""
+        """An (outputs, size) array of the item that each tap of the kernel reads; -1 where it reads nothing."""
         indices = np.arange(self.outputs)[:, None] * self.step + np.arange(self.size)[None, :] * self.dilation
         found: Indices = self.line()[indices]
         return found[:, ::-1] if self.reverse else found
@@ -94,16 +95,16 @@ class Axis:
 
 
 def sizes_of(lowering: Emission, rank: int) -> tuple[int, ...]:
-    """The attribute ``size`` of a window over all axes. An empty list, as a tensor of rank 0 has it, means all ones."""
+    """The attribute ``size`` of a window over all axes. An empty list, which tensors of rank 0 have, means all ones."""
     return lowering.integers("size") or (1,) * rank
 
 
 def axes_of(lowering: Emission, extents: Sequence[int], sizes: Sequence[int]) -> tuple[Axis, ...]:
     """The axes of a basic operation on a tensor of these extents, with windows of these sizes.
 
-    Automatic padding makes ceil(extent / stride) windows and puts the smaller half of the padding before the data;
-    where windows leave gaps there is none (docs/decisions.md). Raises `Unsupported` where the border does not define
-    an item that is read, and `LimitExceeded` where a line has too many indices.
+    Automatic padding gives ceil(extent / stride) windows, with the smaller half of the padding before the data; if
+    windows leave gaps, there is no padding (docs/decisions.md). Raises `Unsupported` if the border does not define an
+    item that is read, and `LimitExceeded` if a line has too many indices.
     """
     strides, dilations, pads = _lists(lowering, len(sizes))
     axes = []
@@ -149,7 +150,7 @@ def _automatic(extent: int, covered: int, stride: int) -> tuple[int, int]:
 
 
 def _lists(lowering: Emission, count: int) -> tuple[Sequence[int], Sequence[int], Sequence[tuple[int, int]] | None]:
-    """The attributes stride, dilation and padding; empty lists mean ones, and automatic padding, given as None."""
+    """The attributes stride, dilation and padding. Empty lists mean ones, and automatic padding, returned as None."""
     stride, dilation = (lowering.integers(name) or (1,) * count for name in ("stride", "dilation"))
     padding: Any = lowering.operation.attributes["padding"]
     pads = [(int(before), int(after)) for before, after in padding]

@@ -1,1 +1,1 @@
-"""What several rules share: operands, moved data, sums along axes and windows, digits, quotients."""
+"""Code that several rules share: operands, moved data, sums along axes and windows, digits, quotients."""

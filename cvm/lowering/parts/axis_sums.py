@@ -1,7 +1,7 @@
 """Weighted sums along one axis of a linear form: box filters, resampling, strides, borders.
 
 out[o] = sum over k of weights[o, k] * in[sources[o, k]], where a source of -1 reads zero. The sum is applied to each
-term and to the constant of a form: ops of the program move and add the values, and the coefficients are summed when
+term and to the constant of a form. Ops of the program move and add the values; the coefficients are summed when
 compiling.
 """
 
@@ -40,18 +40,20 @@ __all__ = [
 Array = npt.NDArray[Any]
 
 _MOST_PARTS = 4
-"""The most parts into which `parts_of` splits a sum by factor; each part is an accumulator of its own."""
+"""The most parts into which `parts_of` splits a sum by factor. Each part has its own accumulator."""
 _MOST_UNRELATED = 16
-"""The most parts where a factor in units of the common measure exceeds `_FAR`."""
+"""The most parts if a factor, in units of the common measure, exceeds `_FAR`."""
 _FAR = 2**12
-"""Up to here `_MOST_PARTS` is the limit, beyond it `_MOST_UNRELATED`."""
+"""For factors of up to this many units, `_MOST_PARTS` is the limit; for larger ones, `_MOST_UNRELATED`."""
 _SIMPLE = 2**6
-"""Factors of up to so many units of their common measure are multiplied into the integers: one accumulator is left."""
+"""Factors of up to this many units of their common measure are multiplied into the integers, which leaves one
+accumulator.
+"""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AxisSum:
-    """Which items of an axis each output adds up, and with which weights: two (outputs, terms) arrays.
+    """The items of an axis that each output adds, and their weights: two (outputs, terms) arrays.
 
     A source is an index along the axis, or -1, which adds nothing.
     """
@@ -61,17 +63,17 @@ class AxisSum:
 
     @staticmethod
     def of(axis: Axis) -> AxisSum:
-        """The sum over a window: every tap counts once."""
+        """The sum over a window, in which every tap has the weight 1."""
         sources = axis.sources()
         counts = (sources >= 0).sum(axis=1)
-        # Taps that read nothing are left out: the others move to the front of each row, in order.
+        # Taps that read nothing are dropped: the others move to the front of each row, in order.
         order = np.argsort(sources < 0, axis=1, kind="stable")[:, : max(1, int(counts.max(initial=0)))]
         packed = np.take_along_axis(sources, order, axis=1)
         return AxisSum(packed, (packed >= 0).astype(np.int64))
 
     @property
     def identity(self) -> bool:
-        """Whether output o is item o, for every o; there may be fewer outputs than items."""
+        """Whether output o is item o, for every o. There may be fewer outputs than items."""
         return self.moves and bool((self.sources[:, 0] == np.arange(len(self.sources))).all())
 
     @property
@@ -84,7 +86,7 @@ class AxisSum:
         return np.asarray((self.weights * (self.sources >= 0)).sum(axis=1))
 
     def of_items(self, items: Rationals, axis: int, extent: int) -> Rationals:
-        """The sums of constant ``items``; an extent of 1 along ``axis`` stands for ``extent`` equal items."""
+        """The sums of constant ``items``. An extent of 1 along ``axis`` means ``extent`` equal items."""
         if items.shape[axis] == 1 != extent:
             totals = self.totals()
             totals = totals[:1] if (totals == totals[0]).all() else totals
@@ -101,9 +103,9 @@ class AxisSum:
 
 
 def summed(lowering: Lowering, form: LinearForm, sums: Sequence[AxisSum | None]) -> LinearForm:
-    """The form after the given sum along each axis; there is one entry per axis, and None leaves the axis as it is.
+    """The form after the given sum along each axis. ``sums`` has one entry per axis; None leaves the axis unchanged.
 
-    Raises `Unsupported` where a sum would add items whose factors have no common measure that leaves small integers.
+    Raises `Unsupported` if a sum would add items whose factors are no small multiples of a common measure.
     """
     if any(sums_of is not None and len(set(sums_of.totals().tolist())) > 1 for sums_of in sums):
         form = moved_to_zero(lowering, form, [i for i, item in enumerate(sums) if item is not None])
@@ -164,7 +166,7 @@ def _plain_sum(value: Value, axis: int, sources: Indices) -> Value:
     if len(sources) == 1 and np.array_equal(np.sort(sources[0]), np.arange(shape[axis])):
         return value.sum((axis,), keepdims=True)
     target = (*shape[:axis], len(sources), *shape[axis + 1 :])
-    if len(shape) == 8:  # a rank of 9 on the way would be too many
+    if len(shape) == 8:  # an intermediate of rank 9 is not possible
         if (sources < 0).any():
             value = gathered(value, axis, np.append(np.arange(shape[axis]), -1))
             sources = np.where(sources < 0, shape[axis], sources)
@@ -184,8 +186,8 @@ def _plain_sum(value: Value, axis: int, sources: Indices) -> Value:
 def parts_of(factor: Rationals, axis: int) -> list[tuple[Rationals, Array]]:
     """Split factors by value: each distinct factor, and a mask of the indices of ``axis`` that have it.
 
-    A sum along ``axis`` then makes one accumulator per factor. The list is empty where the factors vary along another
-    axis, are too many, or have ratios so simple that they are multiplied into the integers instead.
+    A sum along ``axis`` then needs one accumulator per factor. The list is empty if the factors vary along another
+    axis, if there are too many, or if their ratios are so simple that they are multiplied into the integers instead.
     """
     numerators = factor.numerators
     distinct = sorted(set(numerators.ravel().tolist()))
@@ -201,7 +203,7 @@ def parts_of(factor: Rationals, axis: int) -> list[tuple[Rationals, Array]]:
 
 
 def common_factors(factor: Rationals, axes: Sequence[int]) -> Rationals:
-    """The greatest common measure of the factors along ``axes``: every factor is a whole multiple of it.
+    """The greatest common measure of the factors along ``axes``. Every factor is an integer multiple of it.
 
     The result has extent 1 along ``axes``.
     """
@@ -214,8 +216,8 @@ def common_factors(factor: Rationals, axes: Sequence[int]) -> Rationals:
 def with_common_factor(term: Term, axes: Sequence[int]) -> tuple[Value, Rationals]:
     """The value and the factor of an equal term whose factor has extent 1 along ``axes``.
 
-    The value is multiplied by what the factors are in units of their common measure. Raises `Unsupported` where the
-    products are not proven to fit 32 bits.
+    The value is multiplied by the factors in units of their common measure. Raises `Unsupported` if the products are
+    not proven to fit 32 bits.
     """
     lowering = term.value.emission
     common = common_factors(term.factor, axes)
@@ -233,8 +235,8 @@ def with_common_factor(term: Term, axes: Sequence[int]) -> tuple[Value, Rational
 def moved_to_zero(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> LinearForm:
     """An equal form in which one value is shifted so that the real number 0 is near the integer 0, for zero borders.
 
-    The constant shrinks accordingly, exactly. The shift is limited where the code of zero lies far outside of the codes
-    that occur. The form is returned as it is where its constant varies along ``axes`` or no term can be shifted.
+    The constant shrinks by the exact amount. The shift is limited if the code of zero lies far outside of the codes
+    that occur. The form is returned unchanged if its constant varies along ``axes``, or if no term can be shifted.
     """
     if form.constant.is_zero() or any(form.constant.shape[axis] > 1 for axis in axes):
         return form
@@ -260,7 +262,7 @@ def moved_to_zero(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> 
 
 
 def with_constant_as_value(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> LinearForm:
-    """An equal form whose constant does not vary along ``axes``: one that does becomes terms over constant integers."""
+    """An equal form whose constant does not vary along ``axes``. A constant that does becomes terms."""
     constant = form.constant
     if not any(constant.shape[axis] > 1 for axis in axes):
         return form
@@ -284,7 +286,7 @@ def _minus(value: Value, codes: Array) -> Value | None:
 
 
 def spread(lowering: Lowering, form: LinearForm, axes: Sequence[int]) -> LinearForm:
-    """An equal form whose values have the form's extents along ``axes``: values of extent 1 are repeated."""
+    """An equal form whose values have the form's extents along ``axes``. Values of extent 1 are repeated."""
     terms = []
     for term in form.terms:
         value, shape = term.value, term.value.shape

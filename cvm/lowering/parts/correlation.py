@@ -1,4 +1,4 @@
-"""Convolutions over any number of spatial axes, with any border, stride or dilation, in terms of ``conv2d``.
+"""Convolutions over any number of spatial axes, with any border, stride or dilation, by means of ``conv2d``.
 
 `cvm.lowering.forms.windows` describes the windows. `convolved` emits ops for a value of the program;
 `correlated_constants` computes the same sums of constants when compiling.
@@ -31,9 +31,9 @@ def flipped(axes: Sequence[Axis]) -> tuple[int, ...]:
 def convolved(value: Value, kernels: Sequence[Value], axes: Sequence[Axis], groups: int) -> list[Value]:
     """Emit the correlation of ``value`` (N, C, x_1, ..) with each kernel (O, C / groups, k_1, ..), already flipped.
 
-    Returns one value (N, O, outputs_1, ..) per kernel. With one spatial axis a second one of extent 1 is added. With
-    more than two, the windows along the first of them are gathered until two are left: positions of windows join the
-    batch, taps join the channels.
+    Returns one value (N, O, outputs_1, ..) per kernel. If there is one spatial axis, a second one of extent 1 is added.
+    If there are more than two, the windows along the first one are gathered until two are left: the positions of the
+    windows become a part of the batch, and the taps become a part of the channels.
     """
     batch = value.shape[0]
     outputs = tuple(axis.outputs for axis in axes)
@@ -78,7 +78,7 @@ def _with_axis(value: Value) -> Value:
 
 
 def own_padding(axis: Axis) -> int | None:
-    """The ``padding`` attribute of ``conv2d`` that gives the windows of this axis, or None where none does.
+    """The ``padding`` attribute of ``conv2d`` that gives the windows of this axis, or None if there is none.
 
     ``conv2d`` pads with zeros, with the same number before and after.
     """
@@ -90,7 +90,7 @@ def own_padding(axis: Axis) -> int | None:
     plain = np.array_equal(line[pad : last + 1], np.arange(last + 1 - pad))
     covered = (axis.size - 1) * axis.dilation + 1
     outputs = (axis.extent + 2 * pad - covered) // axis.step + 1
-    # After the last item that is read, conv2d must find what the line has: nothing more, or zeros of the padding.
+    # After the last item that is read, conv2d must find the same as the line has: no more items, or zeros of padding.
     behind = line.size - last - 1
     whole = last + 1 - pad == axis.extent
     return pad if plain and outputs == axis.outputs and (whole or behind == 0) and behind <= pad else None
@@ -109,7 +109,7 @@ def _folded(value: Value, axis: Axis) -> Value:
 
 
 def correlated_constants(weights: Array, items: Array, axes: Sequence[Axis], groups: int) -> Array:
-    """The sums of `convolved` for constant ``items`` (N, C or 1, x or 1, ..), where extent 1 stands for equal items.
+    """The sums of `convolved` for constant ``items`` (N, C or 1, x or 1, ..), where extent 1 means equal items.
 
     ``weights`` (O, C / groups, k_1, ..) are as the document has them, not flipped. The result has extent 1 along the
     spatial axes on which it does not vary.

@@ -1,7 +1,7 @@
 """Products and sums that do not fit 32 bits, computed digit by digit.
 
-Where a product, or a sum of many products, would not fit 32 bits, its operands are split into digits first. The result
-then is several values of the program with weights, mostly powers of two; they become terms of a linear form.
+If a product, or a sum of many products, would not fit 32 bits, its operands are split into digits first. The result
+then consists of several values of the program with weights, mostly powers of two, which become terms of a linear form.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Weighted = tuple[Value, int]
 
 
 def budget(count: int) -> int:
-    """The largest m such that any ``count`` integers of magnitudes up to m have a sum within 32 bits."""
+    """The largest m such that the sum of any ``count`` integers of magnitudes up to m fits 32 bits."""
     return INT32_MAX // max(count, 1)
 
 
@@ -89,9 +89,9 @@ def _rounded_sum(terms: Sequence[Weighted], shift: int, bounds: tuple[int, int])
 
 
 def narrow_digits(x: Value, y: Value, count: int) -> tuple[list[Weighted], list[Weighted]]:
-    """Digits of ``x`` and of ``y`` such that a sum of ``count`` products of a digit of each fits 32 bits.
+    """Digits of ``x`` and of ``y`` such that a sum of ``count`` products of a digit of x and a digit of y fits 32 bits.
 
-    Raises `Unsupported` where ``count`` is so large that digits of two bits would not do.
+    Raises `Unsupported` if ``count`` is so large that digits of two bits would be too wide.
     """
     lowering = x.emission
     room = budget(count)
@@ -107,10 +107,10 @@ def narrow_digits(x: Value, y: Value, count: int) -> tuple[list[Weighted], list[
 
 
 def weighed_digits(value: Value, weights: Array, kept: tuple[int, ...]) -> list[tuple[Value, Array, int]]:
-    """Triples of a digit of the value, a digit of the constant weights and the power of two that their sum counts.
+    """Triples of a digit of the value, a digit of the constant weights, and the power of two that weighs their sum.
 
-    The sum of the products over all axes of the weights but ``kept`` fits 32 bits for each triple. Raises `Unsupported`
-    where the products are too many for that.
+    For each triple, the sum of the products over all axes of the weights except ``kept`` fits 32 bits. Raises
+    `Unsupported` if there are too many products for that.
     """
     lowering = value.emission
     along = tuple(axis for axis in range(weights.ndim) if axis not in kept)
@@ -140,7 +140,7 @@ def _sum_fits(weights: Array, lo: int, hi: int, along: tuple[int, ...]) -> bool:
     """Whether the sums along the axes ``along`` of weights times integers in [lo, hi] fit 32 bits; lo <= 0 <= hi."""
     count = int(np.prod([weights.shape[axis] for axis in along]))
     exact = holding(weights, magnitude(weights) * count)
-    # The greatest sum has hi where a weight is positive, and lo where it is negative.
+    # The greatest sum has the integer hi where a weight is positive, and lo where it is negative.
     above = exact.sum(axis=along, where=exact > 0, initial=0).astype(object)
     below = exact.sum(axis=along).astype(object) - above
     greatest, least = above * hi + below * lo, above * lo + below * hi
@@ -148,7 +148,7 @@ def _sum_fits(weights: Array, lo: int, hi: int, along: tuple[int, ...]) -> bool:
 
 
 def narrowed(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
-    """An equal form in narrower values: ``count`` items of any of them have a sum within 32 bits."""
+    """An equal form with values so narrow that the sum of ``count`` items of any of them fits 32 bits."""
     terms: list[Term] = []
     for term in form.terms:
         rank = len(term.factor.shape)
@@ -158,7 +158,7 @@ def narrowed(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
 
 
 def product(x: Value, y: Value, count: int = 1) -> list[Weighted]:
-    """Emit x * y, with broadcasting, as weighted values; ``count`` items of each have a sum within 32 bits."""
+    """Emit x * y, with broadcasting, as weighted values. The sum of ``count`` items of each value fits 32 bits."""
     if x == y:
         return square(x, count)
     digits = narrow_digits(x, y, count)
@@ -166,7 +166,7 @@ def product(x: Value, y: Value, count: int = 1) -> list[Weighted]:
 
 
 def square(x: Value, count: int = 1) -> list[Weighted]:
-    """Emit x * x as `product` does. The products of a digit with itself are proven not to be negative."""
+    """Emit x * x as `product` does. Products of a digit with itself are proven not to be negative."""
     lowering = x.emission
     room = budget(count)
     if room < 4:
@@ -183,7 +183,7 @@ def square(x: Value, count: int = 1) -> list[Weighted]:
 def squared(lowering: Lowering, form: LinearForm, count: int) -> LinearForm:
     """The square of a form, as a form in the squares and products of its values, and in the values themselves.
 
-    The values are shifted towards zero first. ``count`` items of each square and product have a sum within 32 bits.
+    The values are shifted towards zero first. The sum of ``count`` items of each square and product fits 32 bits.
     """
     form = moved_to_zero(lowering, spread(lowering, form, range(form.rank)), ())
     two = Rationals.scalar(2, form.rank)

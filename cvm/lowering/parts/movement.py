@@ -1,6 +1,6 @@
-"""Operations that only move items: they are applied to tensors of every form.
+"""Operations that only move items, for tensors of every form.
 
-The values of a form are moved by an op of the program, its factors and constants by the same movement when compiling.
+An op of the program moves the values of a form; its factors and constants are moved in the same way when compiling.
 Nothing is rounded.
 """
 
@@ -35,8 +35,8 @@ def moved(
 ) -> Operand:
     """The operand after a movement: ``op`` moves values of the program, ``move`` moves arrays in the same way.
 
-    ``shape`` is that of the result; ``others`` and ``attributes`` are further inputs and the attributes of the op. A
-    pending clamp stays, because it is the same for all items.
+    ``shape`` is the shape of the result; ``others`` and ``attributes`` are further inputs and the attributes of the op.
+    A pending clamp is kept, because it is the same for all items.
     """
     before = operand.shape
 
@@ -57,7 +57,7 @@ def moved(
 
 
 def sliced(lowering: Lowering, operand: Operand, slices: Sequence[slice], drop: int | None = None) -> Operand:
-    """The part of the operand that one slice per axis selects. Axis ``drop``, of extent 1 by then, is removed."""
+    """The part of the operand that one slice per axis selects. Axis ``drop``, which then has extent 1, is removed."""
     begin, end, step = zip(*(part.indices(n) for part, n in zip(slices, operand.shape, strict=True)), strict=True)
     extents = tuple(len(range(*ends)) for ends in zip(begin, end, step, strict=True))
     result = operand
@@ -73,7 +73,7 @@ def sliced(lowering: Lowering, operand: Operand, slices: Sequence[slice], drop: 
 
 
 def valued(lowering: Lowering, operand: Known, what: str) -> LinearForm:
-    """A constant tensor as a linear form in constants of the program: one, or one per digit for wider integers.
+    """A constant tensor as a linear form in constants of the program: one constant, or one per digit of wide integers.
 
     Every factor is the tensor's scale times the weight of the digit; ``what`` labels the constants.
     """
@@ -94,8 +94,8 @@ def joined(lowering: Lowering, parts: Sequence[Operand], axis: int) -> Result:
     """Concatenate the parts along an axis.
 
     Constants give a constant. Linear forms give a linear form: its k-th value concatenates the k-th values of all
-    parts, with zeros for a part that has fewer. Other parts become one table, or where that has too many entries, each
-    part is quantised as the result is. Raises `Unsupported` where that needs a quantiser and there is none.
+    parts, with zeros for a part that has fewer values. Other parts become one table. If that has too many entries, each
+    part is quantised by the quantiser of the result. Raises `Unsupported` if the result then has no quantiser.
     """
     shape = lowering.output_shape()
     if all(isinstance(part, Known) for part in parts):
@@ -132,7 +132,7 @@ def _known(parts: Sequence[Operand], axis: int) -> Known:
 
 
 def _summand(lowering: Lowering, part: Known) -> LinearForm:
-    """A constant part as a linear form: one term where its integers fit 32 bits, else no term and only a constant."""
+    """A constant part as a linear form: with one term if its integers fit 32 bits, else with a constant only."""
     if max(abs(code) for code in part.codes.ravel().tolist()) <= INT32_MAX:
         return valued(lowering, part, "part")
     return LinearForm(part.shape, (), part.rationals())
@@ -180,7 +180,7 @@ def _tables(lowering: Lowering, parts: Sequence[Operand], axis: int) -> TableFor
 
 
 def _codes(lowering: Lowering, part: Operand, quantizer: Quantizer, axis: int, start: int) -> Value:
-    """Emit the codes of the part that starts at index ``start``, with its section of a quantiser along ``axis``."""
+    """Emit the codes of the part that starts at index ``start``, under its section of a quantiser along ``axis``."""
     if isinstance(quantizer, LinearQuantizer) and quantizer.axis == axis:
         own = slice(start, start + part.shape[axis])
         quantizer = replace(quantizer, scale=quantizer.scale[own], offset=quantizer.offset[own])
@@ -194,7 +194,7 @@ def _codes(lowering: Lowering, part: Operand, quantizer: Quantizer, axis: int, s
 def _beside(parts: Sequence[Rationals], shapes: Sequence[Shape], axis: int) -> Rationals:
     """Concatenate coefficients of parts of the given shapes along ``axis``.
 
-    Other axes keep extent 1 where all parts have it; so does ``axis`` where all coefficients are one number.
+    Other axes keep extent 1 if all parts have it there; so does ``axis`` if all coefficients are one number.
     """
     if all(part.uniform for part in parts) and len({part.item() for part in parts}) == 1:
         return parts[0]

@@ -1,4 +1,4 @@
-"""Operands of element-wise operations: give them one rank, add and scale them, emit their codes, apply functions."""
+"""Operands of elementwise operations: bringing them to one rank, sums, scaling, codes, and functions of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def expanded(lowering: Lowering, operand: Operand, shape: Shape) -> Operand:
-    """The operand in the rank of ``shape``, the shape of the result: trailing axes of extent 1 are added."""
+    """The operand with trailing axes of extent 1, up to the rank of ``shape``, the shape of the result."""
     if isinstance(operand, LinearForm):
         return linear_operand(lowering, operand, shape)
     tail = (1,) * (len(shape) - len(operand.shape))
@@ -60,7 +60,7 @@ def expanded(lowering: Lowering, operand: Operand, shape: Shape) -> Operand:
 
 
 def linear_operand(lowering: Lowering, form: LinearForm, shape: Shape) -> LinearForm:
-    """`expanded` for a linear form; its shape becomes that of the result."""
+    """The same as `expanded` for a linear form, whose shape becomes the shape of the result."""
     tail = (1,) * (len(shape) - form.rank)
     if not tail:
         return replace(form, shape=shape)
@@ -74,7 +74,7 @@ def linear_operand(lowering: Lowering, form: LinearForm, shape: Shape) -> Linear
 
 
 def sum_of(first: LinearForm, second: LinearForm) -> LinearForm:
-    """The sum of two forms of one shape, without pending clamps; terms in the same value are added up."""
+    """The sum of two forms of one shape without pending clamps. Terms in the same value are added up."""
     terms = {term.value: term.factor for term in first.terms}
     for term in second.terms:
         terms[term.value] = terms[term.value] + term.factor if term.value in terms else term.factor
@@ -89,9 +89,9 @@ def scaled(form: LinearForm, scale: Callable[[Rationals], Rationals]) -> LinearF
 
 
 def function(lowering: Lowering, parameters: list[str], real: Callable[..., Real]) -> Form | Known:
-    """Lower ``real`` of the operands called ``parameters``, element by element, by a table.
+    """Lower the function ``real`` of the operands called ``parameters``, element by element, by a table.
 
-    Constant operands alone give a constant. Raises `Unsupported`, as `tabulate` and `folded`.
+    If all operands are constant, the result is constant. Raises `Unsupported` as `tabulate` and `folded` do.
     """
     shape = lowering.output_shape()
     operands = [expanded(lowering, lowering.operand(name), shape) for name in parameters]
@@ -104,7 +104,7 @@ def function(lowering: Lowering, parameters: list[str], real: Callable[..., Real
 def table_or(
     lowering: Lowering, parameters: list[str], real: Callable[..., Real], otherwise: Callable[[Unsupported], Result]
 ) -> Result:
-    """Lower as `function` does; where the operands have too many codes, return ``otherwise(refusal)`` instead."""
+    """Lower as `function` does, but return ``otherwise(refusal)`` if the operands have too many codes."""
     try:
         return function(lowering, parameters, real)
     except Unsupported as refusal:
@@ -118,10 +118,10 @@ def by_form(
     linear: Callable[[Lowering], LinearForm | None],
     real: Callable[[Real, Real], Real],
 ) -> Form | Known:
-    """Lower an operation on ``x`` and ``y`` by ``linear`` where both are linear forms or constants, else by a table.
+    """Lower an operation on ``x`` and ``y`` by ``linear`` if both are linear forms or constants, else by a table.
 
-    Operands with too many codes for a table are tried with ``linear`` after all. ``linear`` returns None where it does
-    not apply. Raises `Unsupported`, as `function`.
+    If operands have too many codes for a table, ``linear`` is tried nevertheless. ``linear`` returns None if it does
+    not apply. Raises `Unsupported` as `function` does.
     """
     operands = [lowering.operand(name) for name in ("x", "y")]
     if all(isinstance(operand, Known) or is_linear(operand) for operand in operands):
@@ -133,7 +133,7 @@ def by_form(
     except Unsupported as error:
         if error.code != "lowering.unquantized":
             raise
-        # Too many combinations for a table, but the numbers of a table may be multiples of one unit.
+        # There are too many combinations for a table, but the numbers of an operand's table may be multiples of a unit.
         form = linear(lowering)
         if form is None:
             raise
@@ -146,12 +146,12 @@ def is_linear(operand: Operand) -> bool:
 
 
 def codes(lowering: Lowering, parameter: str, quantizer: Quantizer) -> Value:
-    """Emit the codes of an operand, in the rank of the result, under ``quantizer``."""
+    """Emit the codes of an operand under ``quantizer``, with the rank of the result."""
     shape = lowering.output_shape()
     operand = expanded(lowering, lowering.operand(parameter), shape)
     if isinstance(operand, Known):
         numbers = operand.rationals()
-        if quantizer.axis is not None:  # each channel has its own codes of the same numbers
+        if quantizer.axis is not None:  # equal numbers have different codes in different channels
             numbers = numbers.broadcast(shape)
         codes = quantize_rationals(numbers, quantizer)
         return lowering.tensor_constant(codes, parameter)
@@ -171,7 +171,7 @@ def integers(lowering: Lowering, parameter: str) -> Value:
 
 
 def integer_value(lowering: Lowering, form: LinearForm, what: str) -> Value:
-    """Emit the integers that a form stands for, at its full shape; its numbers must be integers of 32 bits."""
+    """Emit the integers that a form stands for, in its full shape. Its numbers must be integers of 32 bits."""
     if not form.terms:
         values = form.constant.broadcast(form.shape)
         return lowering.tensor_constant(values.numerators // values.denominator, what)
@@ -183,16 +183,16 @@ def integer_value(lowering: Lowering, form: LinearForm, what: str) -> Value:
 
 
 def around_zero(lowering: Lowering, form: LinearForm) -> LinearForm:
-    """An equal form of one term whose value is shifted: the real number 0 is then near the integer 0.
+    """An equal form of one term whose value is shifted such that the real number 0 is near the integer 0.
 
-    Factor and constant are the same for the whole tensor. The shift is limited where the code of zero lies far outside
-    of the codes that occur; the constant of the result makes up for the rest, exactly.
+    Factor and constant are the same for the whole tensor. The shift is limited if the code of zero lies far outside of
+    the codes that occur; the constant of the result contains the exact rest.
     """
     (term,) = form.terms
     scale, constant = term.factor.item(), form.constant.item()
     zero = round_fraction(-constant / scale, "half_up") if scale else 0
     lo, hi = term.value.range.hull()
-    zero = min(max(zero, 2 * lo - hi), 2 * hi - lo)  # far outside of the codes it is approached, not reached
+    zero = min(max(zero, 2 * lo - hi), 2 * hi - lo)  # limit the shift if zero lies far outside of the codes
     if zero == 0 or abs(zero) > 2**30:
         return form
     shift = lowering.tensor_constant([zero], "zero")

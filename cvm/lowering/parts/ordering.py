@@ -1,8 +1,8 @@
-"""Replace real tensors by integers in the same order, which comparisons, maxima and their positions need.
+"""Replacement of real tensors by integers in the same order, for comparisons, maxima and their positions.
 
 The integers of a form with one positive factor already have the order of its numbers. The number 0, which a constant
 border adds, is one of these integers or lies between two of them. Any other operand with few codes is replaced by
-ranks: the index of each number among all numbers that occur, in rising order.
+ranks: the index of each number among all numbers that occur, in ascending order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ordered:
     """A ``value`` whose integers have the order of the real numbers, and the integers ``zero`` that stand for 0.
 
     ``zero`` broadcasts to the value. ``decoded`` maps integers that were selected from both, and their shape, back to a
-    form; it is None where ``zero`` is in the order but stands for no number.
+    form. It is None if ``zero`` has its place in the order, but no number of the form can express it.
     """
 
     value: Value
@@ -48,13 +48,13 @@ class Ordered:
 def in_order(
     lowering: Lowering, operand: Form, axes: Sequence[int], zero: bool, beside_items: bool = False
 ) -> Ordered | None:
-    """Order a linear form of one term; ``axes`` are those along which items are compared with each other.
+    """Order a linear form of one term. Items are compared with each other along ``axes``.
 
-    Returns None for other forms, and where factor or constant vary along ``axes``. With ``zero`` the number 0 is
-    compared too: where it lies between two integers, all are doubled and zero is the odd integer between. A pending
-    clamp stays pending. It keeps the order but makes numbers equal, so that the result is right for maxima, and not for
-    their positions. ``beside_items`` says that a maximum of zero and at least one item is wanted: a zero below all
-    items may then be any integer that is not above them.
+    Returns None for other forms, and if factor or constant vary along ``axes``. With ``zero``, the number 0 is compared
+    too: if it lies between two integers, all integers are doubled, and zero is the odd integer between them. A pending
+    clamp stays pending. It keeps the order but makes numbers equal, so the result is right for maxima, but not for
+    their positions. ``beside_items`` says that only maxima of zero and at least one item are needed. Then a zero below
+    all items may be any integer that is not above them.
     """
     if not isinstance(operand, LinearForm) or len(operand.terms) != 1:
         return None
@@ -90,16 +90,16 @@ def in_order(
         return Ordered(value, np.full((1,) * rank, lo, dtype=object), decoded)
     if 2 * max(hi + 1, 1 - lo) > INT32_MAX:
         return None
-    # Beyond the integers that occur, only the side counts.
+    # If zero lies beyond all integers that occur, only the side matters.
     doubled = np.where((floors < lo - 1) | (floors > hi), 2 * np.clip(floors, lo - 1, hi) + 1, 2 * floors + odd)
     two = lowering.tensor_constant([2], "two")
     return Ordered(value * two, doubled, None)
 
 
 def by_ranks(lowering: Lowering, operand: Form) -> Ordered | None:
-    """Order an operand by the ranks of its numbers and of zero; None where it has too many codes for a table.
+    """Order an operand by the ranks of its numbers and of zero; None if it has too many codes for a table.
 
-    Raises `Unsupported` where the order of two numbers cannot be decided.
+    Raises `Unsupported` if the order of two numbers cannot be decided.
     """
     try:
         table = operand if isinstance(operand, TableForm) else tabulate(lowering, [operand], lambda x: x, operand.shape)
@@ -109,7 +109,7 @@ def by_ranks(lowering: Lowering, operand: Form) -> Ordered | None:
     try:
         ranks, sorted_numbers = _ranks(numbers)
     except Undecided as error:
-        message = f"numbers whose order cannot be decided: {error}"
+        message = f"the order of two numbers cannot be decided: {error}"
         raise lowering.unsupported(message) from None
     lookup = lowering.tensor_constant(ranks[:-1], "ranks")
     value = lowering.emit("cvm_lut", lookup, table.value)
@@ -121,7 +121,7 @@ def by_ranks(lowering: Lowering, operand: Form) -> Ordered | None:
 
 
 def _ranks(numbers: Sequence[Real]) -> tuple[list[int], tuple[Real, ...]]:
-    """The rank of each number among the distinct numbers, and the distinct numbers in rising order."""
+    """The rank of each number among the distinct numbers, and the distinct numbers in ascending order."""
     exact = [number.exact for number in numbers]
     if all(item is not None for item in exact):
         values: list[Any] = exact

@@ -4,7 +4,7 @@ The code of N / M, M > 0, under a quantiser is the count of steps t with N / M >
 
     N - base * M - scale * (t * M) >= 0,
 
-which compares a linear form with zero: its terms are the accumulators of N and M, t, and the products of t with the
+This compares a linear form with zero, whose terms are the accumulators of N and M, t, and the products of t with the
 accumulators of M (`cvm.lowering.proofs.decide`). The bits of the count are found one by one, from the highest.
 """
 
@@ -45,7 +45,7 @@ _HALF = Fraction(1, 2)
 
 
 def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
-    """A lower bound of the numbers of a form, from the proven intervals of its values; a clamp is ignored."""
+    """A lower bound of the numbers of a form, from the proven intervals of its values. A clamp is ignored."""
     least = min(form.constant.fractions())
     for term in form.terms:
         lo, hi = term.value.range.hull()
@@ -56,10 +56,10 @@ def least_value(lowering: Lowering, form: LinearForm) -> Fraction:
 def ratio_codes(
     lowering: Lowering, numerator: LinearForm, denominator: LinearForm, quantizer: LinearQuantizer
 ) -> Value:
-    """Emit the codes of numerator / denominator, two forms of one rank; the denominator must be positive.
+    """Emit the codes of numerator / denominator, two forms of one rank. The denominator must be positive.
 
-    With the rounding half_even a step to an odd code must be exceeded, because a tie keeps the even code before it.
-    Raises `Unsupported` (``lowering.operation``) where the sums do not fit 64 bits.
+    With the rounding half_even, a step to an odd code must be exceeded, because a tie keeps the even code before it.
+    Raises `Unsupported` (``lowering.operation``) if the sums do not fit 64 bits.
     """
     shape = lowering.output_shape()
     rank = len(shape)
@@ -96,10 +96,10 @@ def ratio_codes(
 
 
 def quotient_codes(lowering: Lowering, numerator: LinearForm, denominator: LinearForm, quantizer: Quantizer) -> Value:
-    """Emit the codes of numerator / denominator under any quantiser; the denominator must be positive.
+    """Emit the codes of numerator / denominator under any quantiser. The denominator must be positive.
 
-    A linear quantiser is left to `ratio_codes`. The steps of a logarithmic one have rational squares, so that the
-    squares of both forms are compared instead (`root_codes`). Raises `Unsupported`, as they do.
+    For a linear quantiser, `ratio_codes` does it. The steps of a logarithmic quantiser have rational squares, so
+    `root_codes` compares the squares of both forms instead. Raises `Unsupported` as these functions do.
     """
     if isinstance(quantizer, LinearQuantizer):
         return ratio_codes(lowering, numerator, denominator, quantizer)
@@ -108,10 +108,10 @@ def quotient_codes(lowering: Lowering, numerator: LinearForm, denominator: Linea
 
 
 def root_codes(lowering: Lowering, numerator: LinearForm, square: LinearForm, quantizer: Quantizer) -> Value:
-    """Emit the codes of x / sqrt(square), given numerator = sign(x) * x^2; ``square`` must be positive.
+    """Emit the codes of x / sqrt(square) from numerator = sign(x) * x^2. ``square`` must be positive.
 
-    A step at T is reached where numerator >= sign(T) * T^2 * square. Raises `Unsupported` (``lowering.operation``)
-    where the sums do not fit 64 bits.
+    A step at T is reached if numerator >= sign(T) * T^2 * square. Raises `Unsupported` (``lowering.operation``) if the
+    sums do not fit 64 bits.
     """
     shape = lowering.output_shape()
     rank = len(shape)
@@ -157,7 +157,9 @@ def root_codes(lowering: Lowering, numerator: LinearForm, square: LinearForm, qu
 
 _STEP_DIGIT, _SQUARE_DIGIT = 2**15 - 1, 2**16
 _MOST_PRODUCTS = 2**12
-"""Products of a digit of a step and a digit of the square: with more, not even one step has room in a program."""
+"""The most products of a digit of a step and a digit of the square. With more, the ops of a single step would exceed
+the limits of a program.
+"""
 
 
 def _table(lowering: Lowering, items: npt.NDArray[Any]) -> Value:
@@ -174,7 +176,7 @@ def from_least(count: Value, quantizer: Quantizer) -> Value:
 
 
 def signed(lowering: Lowering, x: LinearForm, form: LinearForm) -> LinearForm:
-    """sign(x) * form as a form, where the sign of 0 is 1. Raises `TooWide` where ``x`` is too wide to compare."""
+    """sign(x) * form as a form, where the sign of 0 is 1. Raises `TooWide` if ``x`` is too wide to compare."""
     rank = x.rank
     positive = at_least(lowering, x.shape, x)
     signs = positive + positive
@@ -190,9 +192,9 @@ def signed(lowering: Lowering, x: LinearForm, form: LinearForm) -> LinearForm:
 
 
 def bounded_below(lowering: Lowering, form: LinearForm, bound: Fraction, least: Fraction) -> LinearForm:
-    """max(form, bound) as a form: bound + [u >= bound] * (u - bound).
+    """max(form, bound) as a form: bound + [u >= bound] * (u - bound), where u is the form.
 
-    ``least`` is a lower bound of the form; where it is at least ``bound``, the form itself is returned.
+    ``least`` is a lower bound of the form. If it is at least ``bound``, the form itself is returned.
     """
     if least >= bound:
         return form
@@ -213,9 +215,9 @@ def floor_of_form(lowering: Lowering, form: LinearForm) -> Value:
 
 
 def quotient_of_forms(lowering: Lowering) -> Coded | None:
-    """Lower x / y of two linear forms to codes; None where the result has no quantiser or an operand is no sum.
+    """Lower x / y of two linear forms to codes; None if the result has no quantiser, or an operand is no linear form.
 
-    Raises `Unsupported` where y is not proven to differ from zero.
+    Raises `Unsupported` if y is not proven to differ from zero.
     """
     quantizer = lowering.quantizer()
     operands = [lowering.operand(name) for name in ("x", "y")]

@@ -1,7 +1,7 @@
 """Exact piecewise linear functions (leaky ReLU, maximum, sign) of sums that have too many values for a table.
 
-A quantiser is monotone. Let f(y) = p * y for y >= 0 and n * y otherwise: its code is the greater of the codes of p * y
-and n * y where n <= p, and the lesser of them where n > p. Without a quantiser the result is a linear form again
+A quantiser is monotone. Let f(y) = p * y for y >= 0 and n * y otherwise. Its code is the larger of the codes of p * y
+and n * y if n <= p, and the smaller of them if n > p. Without a quantiser, the result is a linear form again
 (`cvm.lowering.proofs.pieces`).
 """
 
@@ -25,9 +25,9 @@ __all__ = ["greater", "sign_of", "two_slopes"]
 
 
 def two_slopes(lowering: Lowering, below: Rationals, refusal: Unsupported) -> Result:
-    """Lower x where x >= 0, else below * x, for the operand ``x``; ``below`` is constant and broadcasts to it.
+    """Lower x where x >= 0, else below * x, for the operand ``x``. ``below`` is constant and broadcasts to it.
 
-    Raises ``refusal`` where the sum is too wide to compare with zero, and `Unsupported` where there is no linear form.
+    Raises ``refusal`` if the sum is too wide to compare with zero, and `Unsupported` if there is no linear form.
     """
     shape = lowering.output_shape()
     quantizer = lowering.quantizer()
@@ -48,9 +48,9 @@ def two_slopes(lowering: Lowering, below: Rationals, refusal: Unsupported) -> Re
 
 
 def _multiple(operand: Operand, by: Rationals) -> LinearForm | SurdForm | None:
-    """A linear or surd form times a constant, its pending clamp included; None for others.
+    """A linear or surd form, with its pending clamp, times a constant; None for other operands.
 
-    It is None as well where there is a clamp and the constant varies: a form has one clamp for all channels.
+    It is also None if there is a clamp and the constant varies, since a form has one clamp for all channels.
     """
     if not isinstance(operand, LinearForm | SurdForm):
         return None
@@ -68,7 +68,7 @@ def _multiple(operand: Operand, by: Rationals) -> LinearForm | SurdForm | None:
 
 
 def _chosen(lowering: Lowering, sides: list[Value], below: Rationals) -> Value:
-    """Emit the greater of the two codes where the slope ``below`` is at most 1, and the lesser elsewhere."""
+    """Emit the larger of the two codes where the slope ``below`` is at most 1, and the smaller one elsewhere."""
     signs = np.where(below.numerators > below.denominator, -1, 1).astype(np.int64)
     if (signs == 1).all():
         return lowering.emit("broadcast_max", *sides, label="")
@@ -81,7 +81,7 @@ def _chosen(lowering: Lowering, sides: list[Value], below: Rationals) -> Value:
 def greater(lowering: Lowering, greatest: bool, refusal: Unsupported) -> LinearForm:
     """Lower the maximum of the operands ``x`` and ``y``, or without ``greatest`` the minimum, to a linear form.
 
-    max(x, y) = y + max(x - y, 0). Raises ``refusal`` where the difference is too wide to compare with zero.
+    max(x, y) = y + max(x - y, 0). Raises ``refusal`` if the difference is too wide to compare with zero.
     """
     shape = lowering.output_shape()
     x, y = (linear_operand(lowering, lowering.linear(name), shape) for name in ("x", "y"))
@@ -99,7 +99,7 @@ def greater(lowering: Lowering, greatest: bool, refusal: Unsupported) -> LinearF
 def sign_of(lowering: Lowering, refusal: Unsupported) -> LinearForm:
     """Lower the sign of the operand ``x`` to a form of -1, 0 and 1: [x >= 0] - [-x >= 0].
 
-    Raises ``refusal`` where the sum is too wide to compare with zero.
+    Raises ``refusal`` if the sum is too wide to compare with zero.
     """
     shape = lowering.output_shape()
     form = linear_operand(lowering, lowering.linear("x"), shape)

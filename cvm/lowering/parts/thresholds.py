@@ -1,4 +1,4 @@
-"""Functions of one operand: by table, or where a sum has too many values, by the thresholds of its quantiser."""
+"""Functions of one operand: by a table or, if a sum has too many values, by thresholds for the result's quantiser."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MOST_BITS = 16
 
 
 def function_of_sum(lowering: Lowering, real: Callable[[Real], Real], course: Course) -> Result:
-    """Lower ``real`` of the operand ``x``; ``course`` says where the function rises and where it falls.
+    """Lower the function ``real`` of the operand ``x``. ``course`` says where the function rises and where it falls.
 
-    Raises `Unsupported`: as `table_or`, or ``lowering.undefined`` and ``lowering.undecided`` for sums.
+    Raises `Unsupported` as `table_or` does, and with ``lowering.undefined`` and ``lowering.undecided`` for sums.
     """
     return table_or(lowering, ["x"], real, lambda refusal: _by_thresholds(lowering, real, course, refusal))
 
@@ -31,8 +31,8 @@ def function_of_sum(lowering: Lowering, real: Callable[[Real], Real], course: Co
 def _by_thresholds(lowering: Lowering, real: Callable[[Real], Real], course: Course, refusal: Unsupported) -> Result:
     """Emit the codes as a staircase over the sum.
 
-    Raises ``refusal`` where the operand is no sum, or where the result has no linear quantiser of at most 16 bits that
-    rounds to the nearest.
+    Raises ``refusal`` if the operand is no sum, or if the result has no linear quantiser of at most 16 bits that rounds
+    to the nearest.
     """
     quantizer = lowering.quantizer()
     operand = expanded(lowering, lowering.operand("x"), lowering.output_shape())

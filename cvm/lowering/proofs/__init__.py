@@ -1,1 +1,1 @@
-"""What makes codes exact: multipliers with proofs, thresholds, tables, decisions about sums of any size."""
+"""The methods that compute exact codes: proven multipliers, thresholds, tables, and comparisons of sums of any size."""

@@ -1,8 +1,9 @@
-"""Where a function that rises reaches the steps of a quantiser: all steps at once, by halving in float64.
+"""The numbers at which a rising function reaches the steps of a quantiser, for all steps at once, by bisection in
+float64.
 
-For each step a bracket is sought, floats a < b, of which enclosures in float64 (`cvm.quantization.many`) prove that the
-function has not reached the step at a, and has at b. A float is a rational, so that a bracket found here is one that
-exact arithmetic may go on with (`cvm.lowering.proofs.curves`). Steps of which floats cannot tell are left to it.
+For each step, the search finds a bracket of floats a < b. Enclosures in float64 (`cvm.quantization.many`) prove that
+the function has not reached the step at a, and has reached it at b. A float is a rational number, so exact arithmetic
+(`cvm.lowering.proofs.curves`) may continue with such a bracket. It also decides the steps that floats cannot decide.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from cvm.quantization.reals import Real, rational
 __all__ = ["ABOVE", "BELOW", "BETWEEN", "OPEN", "Crossings"]
 
 BELOW, BETWEEN, ABOVE, OPEN = -1, 0, 1, 2
-"""The least number reaches the step; a bracket holds the number that does; no number does; floats cannot tell."""
+"""The least number reaches the step; a number in a bracket reaches it first; no number does; floats cannot decide."""
 _FINER = 2.0**-14
-"""Brackets are made this part of the width that is asked for, so that few hold an integer, and none is made anew for a
-unit that is a little smaller."""
+"""Brackets have this fraction of the requested width. So few of them contain an integer, and none must be computed
+again for a unit that is a little smaller."""
 _MOST_HALVINGS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Crossings:
-    """The steps to the codes lo + 1 .. hi of one channel: ``where`` each lies, and the ends of its bracket.
+    """The steps to the codes lo + 1 .. hi of one channel, with one item per step in each array.
 
-    All arrays have one item per step.
+    ``where`` says where the function reaches the step; ``below`` and ``reached`` are the ends of the bracket.
     """
 
     where: npt.NDArray[np.int8]
@@ -49,7 +50,7 @@ class Crossings:
         channel: int,
         width: Fraction,
     ) -> Crossings:
-        """The crossings of ``function``, which rises where a number is ``within``, and reaches no step before.
+        """The crossings of ``function``, which rises on the numbers ``within``, and reaches no step at lower numbers.
 
         ``ends`` are the least and the greatest number. Brackets are at most ``width`` wide if floats are fine enough.
         """
@@ -91,14 +92,14 @@ class _Search:
     reached: Floats
 
     def sides(self, xs: Floats, steps: FloatInterval) -> npt.NDArray[np.int8]:
-        """1 where the function at a number of ``xs`` has passed a step, -1 where not, 0 where floats cannot tell."""
+        """1 if the function at a number of ``xs`` has reached its step, -1 if not, 0 if floats cannot decide."""
         distinct, inverse = np.unique(xs, return_inverse=True)
         low, high = enclosed(distinct.size, lambda at: self.valued(points(distinct[at])))
         passed = np.where(low[inverse] > steps[1], np.int8(1), np.int8(0))
         return np.where(high[inverse] < steps[0], np.int8(-1), passed)
 
     def halve(self, active: npt.NDArray[np.intp], width: float) -> None:
-        """Halve the brackets of the steps number ``active`` until they are ``width`` wide, or floats cannot tell."""
+        """Halve the brackets of the steps ``active`` until they are ``width`` wide, or floats cannot decide."""
         for _ in range(_MOST_HALVINGS):
             low, high = self.below[active], self.reached[active]
             middle = low + (high - low) / 2

@@ -1,13 +1,14 @@
 """Functions of sums that have too many values for a table: an exact search finds where each code begins.
 
-For a function that rises, each code begins at one real number x. Bisection finds a bracket a < x <= b: at a the
-function has not reached the step to that code, at b it has, and enclosures decide both; for all codes at once in
-float64, as far as that reaches (`cvm.lowering.proofs.crossings`). The bracket is much narrower
-than the unit of the sum, so that it mostly tells at which integer the code begins, for all channels; an integer whose
-number lies inside of the bracket is decided by itself.
+For a rising function, each code begins at one real number x. Bisection finds a bracket a < x <= b: enclosures prove
+that the function has not reached the step to that code at a, and has reached it at b. Where float64 is fine enough,
+this is done for all codes at once (`cvm.lowering.proofs.crossings`). The bracket is much narrower than the unit of the
+sum, so for most codes it decides at which integer they begin, in all channels. If an integer lies inside the bracket,
+the function is evaluated there.
 
-A function that falls is treated as one of -x, which rises. One that first falls and then rises is searched in two
-ranges. They meet where its ``slope``, another function, which rises and has the sign of the derivative, reaches 0.
+A falling function of x is treated as a rising function of -x. A function that first falls and then rises is searched in
+two intervals. They meet where its ``slope`` reaches 0, another function, which rises and has the sign of the
+derivative.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from cvm.quantization.surds import least_integer
 __all__ = ["COURSES", "Course", "Curve"]
 
 _PARTS = 16
-"""A bracket is at most this part of the unit of the sum wide: 1 / `_PARTS`."""
+"""The width of a bracket is at most the unit of the sum divided by this number."""
 
 Function = Callable[[Real], Real]
 
@@ -41,8 +42,8 @@ Function = Callable[[Real], Real]
 class Course:
     """Where a function of one number rises or falls.
 
-    By default it rises everywhere, which means that it nowhere decreases. With ``falls`` it falls everywhere. With a
-    ``slope`` it falls where the slope is negative, and rises elsewhere; the slope is a function that rises itself.
+    By default it rises everywhere, that is, it never decreases. With ``falls`` it falls everywhere. With a ``slope`` it
+    falls where the slope is negative, and rises elsewhere; the slope itself is a rising function.
     """
 
     falls: bool = False
@@ -60,14 +61,14 @@ COURSES: Mapping[str, Course] = MappingProxyType(
         "silu": Course(slope=lambda x: exp(x) + rational(1) + x),
     }
 )
-"""The course of each function, by its name as an operation of graphs. Other functions are lowered by tables only."""
+"""The course of each function, by the name of its graph operation. Other functions are lowered by tables only."""
 
 
 @dataclass(slots=True)
 class _Rising:
-    """A function that rises on the numbers in [low, high], with a cache of where it reaches each step.
+    """A function that rises on the numbers in [low, high], with a cache of the numbers at which it reaches each step.
 
-    ``surd`` tells that the sums are those of a `SurdForm`.
+    ``surd`` says that the sums are those of a `SurdForm`.
     """
 
     function: Function
@@ -75,21 +76,21 @@ class _Rising:
     high: Fraction
     surd: bool
     within: Callable[[Real], bool]
-    """Whether a number is in the part where the function rises; a number before that part reaches no step."""
-    _met: dict[Step, bool] = field(default_factory=dict)
-    """Whether the greatest number reaches a step."""
+    """Whether a number is in the interval where the function rises. Lower numbers reach no step."""
+    _reached_by_greatest: dict[Step, bool] = field(default_factory=dict)
+    """Whether the greatest number reaches the step, for the steps examined so far."""
     _brackets: dict[Step, tuple[Fraction, Fraction] | None] = field(default_factory=dict)
     _crossings: dict[tuple[Fraction, Fraction, int, int], Crossings] = field(default_factory=dict)
-    """Where floats say that the steps of a channel lie, by its scale, offset and codes."""
+    """The crossings of a channel that float64 has found, by its scale, offset and codes."""
 
     def reached(self, step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
-        """As `cvm.lowering.proofs.staircase.Reached`.
+        """See `cvm.lowering.proofs.staircase.Reached`.
 
-        Where no number reaches the step, the result is an integer past that of the greatest number.
+        If no number reaches the step, the result is an integer above that of the greatest number.
         """
-        if step not in self._met:
-            self._met[step] = self._has_reached(rational(self.high), step)
-        if not self._met[step]:
+        if step not in self._reached_by_greatest:
+            self._reached_by_greatest[step] = self._has_reached(rational(self.high), step)
+        if not self._reached_by_greatest[step]:
             return self._beyond(unit, constants)
         bracket = self._bracket(step, _width(unit, constants))
         if bracket is None:
@@ -100,7 +101,9 @@ class _Rising:
     def all_reached(
         self, quantizer: LinearQuantizer, channel: int, unit: Fraction, constants: Sequence[Fraction]
     ) -> list[int | None]:
-        """`reached` for the steps of a channel to all codes but the least. What floats leave open is exact."""
+        """`reached` for the steps of a channel to all codes but the least. Steps that floats cannot decide are decided
+        exactly.
+        """
         crossings = self._crossed(quantizer, channel, _width(unit, constants))
         beyond = self._beyond(unit, constants)
         least = _least_of(unit, constants)
@@ -111,7 +114,7 @@ class _Rising:
                 low, high = least(below), least(reached)
                 if low < high:
                     at = step(quantizer, code, channel)
-                    self._met[at] = True
+                    self._reached_by_greatest[at] = True
                     self._brackets.setdefault(at, (Fraction(below), Fraction(reached)))
                     found.append(self.reached(at, unit, constants))
                 else:
@@ -130,12 +133,12 @@ class _Rising:
         return self._crossings[key]
 
     def _beyond(self, unit: Fraction, constants: Sequence[Fraction]) -> int:
-        """An integer past that of the greatest number."""
+        """An integer above that of the greatest number."""
         least = surd_reached if self.surd else sum_reached
         return least(replace(Step.at(self.high), strict=True), unit, constants)
 
     def _first(self, step: Step, low: int, high: int, unit: Fraction, constants: Sequence[Fraction]) -> int:
-        """The least integer in [low, high] that reaches the step; ``high`` does."""
+        """The least integer in [low, high] that reaches the step. ``high`` is known to reach it."""
         while low < high:
             middle = (low + high) // 2
             reached = self._has_reached(_number(middle, unit, constants), step)
@@ -143,7 +146,7 @@ class _Rising:
         return low
 
     def _bracket(self, step: Step, width: Fraction) -> tuple[Fraction, Fraction] | None:
-        """Numbers a and b, at most ``width`` apart: b reaches the step, a does not. None where ``low`` reaches it."""
+        """(a, b), at most ``width`` apart, where b reaches the step and a does not; None if ``low`` reaches it."""
         if step not in self._brackets:
             reached = self._has_reached(rational(self.low), step)
             self._brackets[step] = None if reached else (self.low, self.high)
@@ -167,15 +170,15 @@ class _Rising:
 
 
 def _least(x: Fraction, unit: Fraction, constants: Sequence[Fraction]) -> int:
-    """The least integer whose number, as of `_number`, is not below ``x``."""
+    """The least integer whose number (see `_number`) is at least ``x``."""
     return _least_of(unit, constants)(x)
 
 
 def _least_of(unit: Fraction, constants: Sequence[Fraction]) -> Callable[[Fraction | float], int]:
     """`_least` for one unit and constants.
 
-    Of a sum: the least L with L * u + c >= x. Of a surd form: with L * u + origin >= (x - offset) * sqrt(radicand),
-    where squares are compared.
+    For a sum, it is the least L with L * u + c >= x. For a surd form, it is the least L with L * u + origin >= (x -
+    offset) * sqrt(radicand), which is decided by comparing squares.
     """
     if len(constants) == 1:
         (constant,) = constants
@@ -192,7 +195,7 @@ def _least_of(unit: Fraction, constants: Sequence[Fraction]) -> Callable[[Fracti
 
 
 def _quotient(x: Fraction | float, constant: Fraction, unit: Fraction) -> int:
-    """ceil((x - constant) / unit), in integers."""
+    """ceil((x - constant) / unit), computed in integers."""
     p, q = x.as_integer_ratio()
     c, d = constant.as_integer_ratio()
     u, v = unit.as_integer_ratio()
@@ -200,14 +203,14 @@ def _quotient(x: Fraction | float, constant: Fraction, unit: Fraction) -> int:
 
 
 def _width(unit: Fraction, constants: Sequence[Fraction]) -> Fraction:
-    """The width of a bracket: a small part of how much one unit of the sum changes the number."""
+    """The width of a bracket: a small fraction of the difference that one unit of the sum makes."""
     if len(constants) == 1:
         return unit / _PARTS
     return unit / (_PARTS * (isqrt(math.ceil(constants[2])) + 1))
 
 
 def _number(total: int, unit: Fraction, constants: Sequence[Fraction]) -> Real:
-    """The number that a sum of ``total`` units stands for, in a linear form (one constant) or in a surd form."""
+    """The number of a linear form (one constant) or of a surd form whose sum is ``total`` units."""
     if len(constants) == 1:
         return rational(total * unit + constants[0])
     origin, offset, radicand = constants
@@ -215,10 +218,10 @@ def _number(total: int, unit: Fraction, constants: Sequence[Fraction]) -> Real:
 
 
 class Curve:
-    """A function of the numbers of a form; `branches` tells where it rises and falls, and where it reaches a step."""
+    """A function of the numbers of a form. `branches` gives the intervals where it rises and falls, and its steps."""
 
     def __init__(self, form: LinearForm | SurdForm, function: Function, course: Course) -> None:
-        """The ``function`` of the numbers of ``form``, after its pending clamp; ``course`` tells where it rises."""
+        """The ``function`` is applied to the clamped numbers of ``form``; ``course`` says where it rises."""
         low, high = _numbers(form)
         surd = isinstance(form, SurdForm)
 
@@ -242,7 +245,7 @@ class Curve:
     def branches(self, lo: int, hi: int, unit: Fraction, constants: Sequence[Fraction]) -> list[Branch]:
         """The branches of the function on the sums from ``lo`` to ``hi``, in units of ``unit``.
 
-        Raises `Undecided` where a comparison cannot be decided, `Undefined` where the function has no value.
+        Raises `Undecided` if a comparison cannot be decided, `Undefined` if the function has no value.
         """
         if self._falling is None:
             assert self._rising is not None
@@ -251,14 +254,14 @@ class Curve:
         if self._rising is None or self._slope is None:
             return [fallen(lo, hi)]
         found = self._slope.reached(Step.at(Fraction(0)), unit, constants)
-        turn = lo if found is None else min(max(found, lo), hi + 1)
-        rising = Branch(turn, hi, self._rising.reached, all_reached=self._rising.all_reached)
-        branches = [fallen(lo, turn - 1), rising]
+        bottom = lo if found is None else min(max(found, lo), hi + 1)
+        rising = Branch(bottom, hi, self._rising.reached, all_reached=self._rising.all_reached)
+        branches = [fallen(lo, bottom - 1), rising]
         return [branch for branch in branches if branch.lo <= branch.hi]
 
     @staticmethod
     def _fallen(falling: _Rising) -> Callable[[int, int], Branch]:
-        """A branch that falls: it takes the negated sum, so that origin and offset are negated too."""
+        """A falling branch. It is a function of the negated sum, so origin and offset are negated too."""
 
         def reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
             return falling.reached(step, unit, negated(constants))
@@ -288,7 +291,7 @@ def _numbers(form: LinearForm | SurdForm) -> tuple[Fraction, Fraction]:
         low, high = (sum((end[side] for end in ends), constant) for side in (0, 1))
         if root:
             offset, radicand = root
-            most = Fraction(isqrt(2**64 * radicand.denominator // radicand.numerator) + 1, 2**32)  # 1 / root, or above
+            most = Fraction(isqrt(2**64 * radicand.denominator // radicand.numerator) + 1, 2**32)  # at least 1 / root
             low, high = offset + min(low, Fraction(0)) * most, offset + max(high, Fraction(0)) * most
         found += [low, high]
     return min(found), max(found)

@@ -5,10 +5,10 @@ coefficients in balanced digits of base 2^b, P_i = sum_j d_ij * 2^(b*j). From th
 
     carry_j = floor((sum_i d_ij * X_i + r_j + carry_(j-1)) / 2^b),
 
-and since nested floors compose, the sum is not negative exactly if the last column with its carry is not. Each column
-is one ``requantize`` whose multipliers are digits. Nothing is approximated; only the ranges need a proof.
+Since nested floors compose, the sum is at least 0 if and only if the last column plus its carry is. Each column is one
+``requantize`` whose multipliers are digits. Nothing is approximated; only the ranges need a proof.
 
-The code of a number is then the count of the thresholds that it reaches; `count_reached` finds it bit by bit.
+The code of a number is the count of the thresholds that it reaches. `count_reached` finds this count bit by bit.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = [
     "at_least_zero",
     "count_reached",
     "digit_tables",
+    "digits_of_sum",
     "fixed_sum",
     "looked_up",
     "narrowed",
@@ -39,19 +40,21 @@ __all__ = [
 Array = npt.NDArray[Any]
 
 _BITS = (62, 28, 24, 20, 16, 12)
-"""The widths b of a digit, tried in turn. With the first there is a single column, of the coefficients themselves."""
+"""The widths b of a digit that are tried, in this order. With the first one, there is a single column, and the digits
+are the coefficients.
+"""
 _TABLE_DIGIT = 27
 _MOST_TERMS = 6
-"""A ``requantize`` adds up to eight values; one is the carry, and one may be zeros that give the result its shape."""
+"""A ``requantize`` adds up to eight values. One is the carry, and one may be zeros that give the result its shape."""
 
 
 class TooWide(Exception):
-    """A sum whose columns do not fit 64 bits, or whose carries do not fit 32, whatever the base."""
+    """For every base, a column of the sum does not fit 64 bits, or a carry does not fit 32 bits."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Summand:
-    """``coefficients`` times a value of the program; they are integers of any size and broadcast with the value."""
+    """``coefficients`` times a value of the program. They are integers of any size and broadcast with the value."""
 
     value: Value
     coefficients: Array
@@ -67,8 +70,8 @@ def at_least_zero(
 ) -> Value:
     """Emit a value of ``shape`` that is 1 where the sum of the summands and ``constant`` is at least 0, else 0.
 
-    ``arranged`` makes coefficients that broadcast out of the arrays that are given, where these hold one item for each
-    class of positions; it is applied to integers of 64 bits. Raises `TooWide`.
+    If arrays of coefficients hold one item for each class of positions, ``arranged`` makes arrays of 64-bit integers
+    that broadcast from them. Raises `TooWide`.
     """
     for bits in _BITS:
         columns = _columns(summands, constant, bits)
@@ -85,16 +88,44 @@ def at_least_zero(
         while len(terms) > _MOST_TERMS:
             terms = [*_gathered(lowering, shape, terms[:_MOST_TERMS], bits, label), *terms[_MOST_TERMS:]]
         shift, lo, hi = (0, 0, 1) if last else (bits, -INT32_MAX, INT32_MAX)
-        # half_up adds 2^(s-1): a floor takes it off again. [C >= 0] is clip(C + 1, 0, 1).
+        # half_up adds 2^(s-1), so 2^(s-1) is subtracted to get a floor. [C >= 0] is clip(C + 1, 0, 1).
         offset = arranged(rest + 1 if last else rest - 2 ** (bits - 1))
         carry = (fixed_sum(lowering, shape, terms, offset, shift, (lo, hi), label),)
     return carry[0]
 
 
+def digits_of_sum(
+    lowering: Emission, shape: Shape, summands: Sequence[Summand], bits: int, label: str
+) -> list[tuple[Value, int]]:
+    """Emit the digits of a sum of integers: values of ``shape``, lowest first, each with its weight, a power of 2^bits.
+
+    All but the last lie in [0, 2^bits - 1], and the last has a magnitude below 2^bits. Raises `TooWide`.
+    """
+    one = np.ones((1,) * len(shape), dtype=object)
+    columns = [digits for digits, _ in _columns(summands, one * 0, bits)]
+    found: list[tuple[Value, int]] = []
+    carry: list[tuple[Value, Array]] = []
+    while True:
+        digits = columns[len(found)] if len(found) < len(columns) else []
+        terms = [(item.value, digit) for item, digit in zip(summands, digits, strict=False) if digit.any()] + carry
+        most = sum(int(abs(digit).max()) * value.range.magnitude() for value, digit in terms)
+        if most + 2 ** (bits + 1) * (1 + len(terms) // _MOST_TERMS) > min(INT32_MAX * 2**bits, 2**62):
+            raise TooWide
+        while len(terms) > _MOST_TERMS:
+            terms = [*_gathered(lowering, shape, terms[:_MOST_TERMS], bits, label), *terms[_MOST_TERMS:]]
+        weight = 2 ** (bits * len(found))
+        if most < 2**bits and len(found) + 1 >= len(columns):
+            return [*found, (fixed_sum(lowering, shape, terms, one * 0, 0, (-most, most), label), weight)]
+        high = fixed_sum(lowering, shape, terms, one * -(2 ** (bits - 1)), bits, (-INT32_MAX, INT32_MAX), label)
+        low = fixed_sum(lowering, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), label)
+        found.append((low, weight))
+        carry = [(high, one)]
+
+
 def _gathered(
     lowering: Emission, shape: Shape, terms: Sequence[tuple[Value, Array]], bits: int, label: str
 ) -> list[tuple[Value, Array]]:
-    """Emit a sum of terms as two terms, 2^bits * h + l, where h = floor(sum / 2^bits) and 0 <= l < 2^bits."""
+    """Emit a sum of terms as two terms 2^bits * h + l, where h = floor(sum / 2^bits) and 0 <= l < 2^bits."""
     one = np.ones((1,) * len(shape), dtype=object)
     high = fixed_sum(lowering, shape, terms, one * -(2 ** (bits - 1)), bits, (-INT32_MAX, INT32_MAX), label)
     low = fixed_sum(lowering, shape, [*terms, (high, one * -(2**bits))], one * 0, 0, (0, 2**bits - 1), label)
@@ -102,7 +133,7 @@ def _gathered(
 
 
 def _columns(summands: Sequence[Summand], constant: Array, bits: int) -> list[tuple[list[Array], Array]]:
-    """One pair per power of 2^bits, lowest first: the digits of all coefficients, and the digits of the constant."""
+    """For each power of 2^bits, lowest first: the digits of all coefficients, and the digits of the constant."""
     columns = []
     rest = [*(item.coefficients.astype(object) for item in summands), constant.astype(object)]
     while True:
@@ -112,7 +143,7 @@ def _columns(summands: Sequence[Summand], constant: Array, bits: int) -> list[tu
             digits.append(low)
             above.append((items - low) // 2**bits)
         if not any(items.any() for items in above):
-            # No digit is left above this column.
+            # There are no digits above this column.
             columns.append((rest[:-1], rest[-1]))
             return columns
         columns.append((digits[:-1], digits[-1]))
@@ -165,7 +196,7 @@ def fixed_sum(
 def table_digits(
     lowering: Emission, thresholds: Sequence[int], index: Value, rank: int, label: str = ""
 ) -> list[Summand]:
-    """Emit -thresholds[index] as summands: the thresholds, of any size, are stored as tables of their digits."""
+    """Emit -thresholds[index] as summands. The thresholds, of any size, are stored as tables of their digits."""
     return looked_up(lowering, digit_tables(lowering, thresholds, label), index, rank, label)
 
 
@@ -184,7 +215,7 @@ def digit_tables(lowering: Emission, thresholds: Sequence[int], label: str) -> l
 def looked_up(
     lowering: Emission, tables: Sequence[tuple[Value, int]], index: Value, rank: int, label: str
 ) -> list[Summand]:
-    """Emit, as summands, minus the integers at ``index`` whose digits are stored in ``tables``."""
+    """Emit the negated integers at ``index`` as summands; ``tables`` hold their digits."""
     found = []
     with lowering.part(label):
         for number, (table, weight) in enumerate(tables):
@@ -205,10 +236,10 @@ def narrowed(items: Array) -> Array:
 def count_reached(
     lowering: Emission, shape: Shape, steps: int, reached: Callable[[Value], Value], label: str, most: int | None = None
 ) -> Value:
-    """Emit, per element, the greatest k in [0, steps] such that step k is reached, or 0 where none is.
+    """Emit, for each element, the greatest k in [0, steps] such that step k is reached, or 0 if no step is reached.
 
     A number that reaches a step must reach all steps below it. ``reached`` maps a value that holds one k in [1, 2^bits
-    - 1] per element to the value that is 1 where step k is reached, else 0. It must give 0 for k > steps, unless the
+    - 1] per element to a value that is 1 where step k is reached, else 0. It must give 0 for k > steps, unless the
     count is clipped to ``most`` = steps.
     """
     found: Value | None = None
@@ -225,7 +256,7 @@ def count_reached(
         limit = 2 ** steps.bit_length() - 2**bit
         found = fixed_sum(lowering, shape, weights, one * 0, 0, (0, limit), label)
     if found is None:
-        raise AssertionError("there is a step to reach")
+        raise AssertionError("there must be at least one step")
     if most is not None and most < 2 ** steps.bit_length() - 1:
         found = found.clip(0, most, label=label)
     return found

@@ -43,17 +43,19 @@ __all__ = ["requantize"]
 Array = npt.NDArray[Any]
 _HALF = Fraction(1, 2)
 _MANY = 2**14
-"""Positions whose rows are told apart by arrays of numbers rather than one by one."""
+"""The rows of more positions than this are compared by arrays of numbers, not one by one."""
 _MANY_CODES = 2**16
-"""Codes of several accumulators from which on rows whose denominators are powers of two are not searched a form for."""
+"""With several accumulators and at least this many codes, rows whose denominators are powers of two are emitted
+directly, without a search for a narrower form.
+"""
 _MOST_TERMS = 7
-"""A ``requantize`` adds up to eight values; one of them may be needed for zeros that give the result its shape."""
+"""A ``requantize`` adds up to eight values. One of them may be zeros that give the result its shape."""
 
 
 def requantize(lowering: Emission, form: Form, quantizer: Quantizer) -> Value:
     """Emit the codes of ``form`` under ``quantizer`` for the owner, claim their exactness, and return their value.
 
-    Raises `Unsupported`: ``lowering.rounding``, or as `staircase_codes` where no fixed-point form is exact.
+    Raises `Unsupported`: ``lowering.rounding``, or the errors of `staircase_codes` if no fixed-point form is exact.
     """
     if isinstance(form, TableForm):
         value = quantize_table(lowering, form, quantizer)
@@ -74,7 +76,7 @@ def requantize(lowering: Emission, form: Form, quantizer: Quantizer) -> Value:
         if any(has_odd_tie(row, under) for row, under in zip(rows, below, strict=True)):
             return _half_even(lowering, form, (values, rows, below, where), (lo, hi), quantizer)
     codes = _nearest(lowering, form.shape, values, rows, where, (lo, hi))
-    # Without a tie that matters all roundings to the nearest are the same.
+    # If no tie has an odd code, all roundings to the nearest give the same codes.
     return codes or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"))
 
 
@@ -86,7 +88,7 @@ def _nearest(
     where: Array,
     bounds: tuple[int, int],
 ) -> Value | None:
-    """Emit the codes of the rows by one ``requantize``, or by an estimate and its correction; None if neither fits."""
+    """Emit the codes of the rows by one ``requantize``, or by an estimate and a correction; None if neither fits."""
     codes = bounds[1] - bounds[0]
     if len(values) > 1 and codes >= _MANY_CODES:
         by_shift = _by_shift(lowering, shape, values, rows, where, bounds)
@@ -118,10 +120,10 @@ def _by_shift(
     where: Array,
     bounds: tuple[int, int],
 ) -> Value | None:
-    """Emit rows whose denominators are powers of two as they are: floor((sum + R) / 2^s); None for other rows.
+    """Emit rows whose denominators are powers of two directly, as floor((sum + R) / 2^s); None for other rows.
 
-    This is for codes of so many bits that a search for a form takes long, or finds none, such as products of integers
-    over 2^31.
+    This is for codes of so many bits that a search for a form takes long or finds none, such as products of integers
+    divided by 2^31.
     """
     if len(values) > _MOST_TERMS:
         return None
@@ -147,10 +149,10 @@ def _half_even(
 ) -> Value:
     """Emit codes rounded to the nearest, ties to the even code, for rows in which ties occur.
 
-    Where all denominators are powers of two, one ``requantize`` with the rounding half_even does it. Otherwise let u be
-    the code with ties rounded upward, d the code with ties rounded downward. They differ at ties only, by one, and the
-    code is max(2 * floor(u / 2), d). This also holds after u and d are clipped to the bounds: an odd bound is the code
-    of a tie beside it only if d is that bound. Where u or d do not fit, a staircase counts the thresholds.
+    If all denominators are powers of two, one ``requantize`` with the rounding half_even computes them. Otherwise let u
+    be the code with ties rounded upward, and d the code with ties rounded downward. They differ only at ties, by one,
+    and the code is max(2 * floor(u / 2), d). This also holds after u and d are clipped to the bounds: the code of a tie
+    next to an odd bound is that bound only if d is. If u or d does not fit, a staircase counts the thresholds.
     """
     values, rows, below, where = parts
     exact = [by_shift(row, under) for row, under in zip(rows, below, strict=True)]
@@ -179,9 +181,10 @@ def _toward_zero(
 ) -> Value:
     """Emit codes that are rounded toward zero.
 
-    Where all denominators are powers of two, one ``requantize`` with that rounding does it. Otherwise the code is
-    max(floor, 0) + min(ceiling, 0), of which one is 0; the ceiling is taken as the floor of the number just below,
-    plus 1. Raises `Unsupported` (``lowering.rounding``) for surd forms and where the parts do not fit 64 bits.
+    If all denominators are powers of two, one ``requantize`` with that rounding computes them. Otherwise the code is
+    max(floor, 0) + min(ceiling, 0), where one of both terms is 0; the ceiling is computed as the floor of the next
+    lower number, plus 1. Raises `Unsupported` (``lowering.rounding``) for surd forms, and if the parts do not fit 64
+    bits.
     """
     if isinstance(form, SurdForm):
         raise Unsupported(
@@ -225,7 +228,7 @@ def _by_staircase(lowering: Emission, form: LinearForm | SurdForm, quantizer: Qu
 
 
 def _clamped_per_channel(lowering: Emission, form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> Value:
-    """Emit the codes of the form without its clamp, then clamp them per channel to the codes of its bounds."""
+    """Emit the codes of the form without its clamp, then clip them in each channel to the codes of its bounds."""
     free = replace(form, lower=None, upper=None)
     with lowering.part("unclamped"):
         value = requantize(lowering, free, quantizer)
@@ -243,7 +246,7 @@ def _clamped_per_channel(lowering: Emission, form: LinearForm | SurdForm, quanti
 
 
 def _same_codes(form: LinearForm, quantizer: LinearQuantizer) -> bool:
-    """Whether the form is scale * X + offset with scale and offset of the quantiser: X holds its codes already."""
+    """Whether the form is scale * X + offset with the scale and offset of the quantiser, so that X holds its codes."""
     if len(form.terms) != 1 or form.clamped or not quantizer.per_tensor:
         return False
     term = form.terms[0]
@@ -255,9 +258,9 @@ def _same_codes(form: LinearForm, quantizer: LinearQuantizer) -> bool:
 
 
 def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> tuple[int, int]:
-    """The codes of the form's clamp, or of the quantiser's range where there is no clamp.
+    """The codes of the ends of the form's clamp, or the ends of the quantiser's codes if there is no clamp.
 
-    A quantiser is monotone, so that the code of a clamped number is the clamped code of the number.
+    A quantiser is monotone, so the code of a clamped number is the clamped code of the number.
     """
     lo = quantizer.lo if form.lower is None else code(form.lower, quantizer)
     return lo, quantizer.hi if form.upper is None else code(form.upper, quantizer)
@@ -271,10 +274,10 @@ def _rows(
     below: bool = False,
     half: Fraction = _HALF,
 ) -> tuple[list[Value], list[Row], Array]:
-    """The values that are summed, the distinct rows, and an array that says which row serves which position.
+    """The values that are summed, the distinct rows, and an array with the index of the row for each position.
 
-    The array has extent 1 along axes along which nothing is known to vary.
-    Ties are rounded upward, or with ``below`` downward. ``half`` is what is added before the floor is taken.
+    The array has extent 1 along axes along which no coefficient varies. Ties are rounded upward, or downward with
+    ``below``. ``half`` is added before the floor is taken.
     """
     rank = len(form.shape)
     extents = [1] * rank
@@ -301,9 +304,10 @@ def _rows(
 
 
 def _distinct(columns: Sequence[Array]) -> tuple[list[tuple[int, ...]], Array]:
-    """The distinct combinations of the items of columns, which broadcast, and the index of the one at each position.
+    """The distinct combinations of the items of columns, which broadcast, and the index of the combination at each
+    position.
 
-    They are in the order in which they first occur.
+    Combinations are in the order in which they first occur.
     """
     whole = np.broadcast_shapes(*(column.shape for column in columns))
     if math.prod(whole) < _MANY:
@@ -311,7 +315,7 @@ def _distinct(columns: Sequence[Array]) -> tuple[list[tuple[int, ...]], Array]:
         index: dict[tuple[int, ...], int] = {}
         at = [index.setdefault(key, len(index)) for key in zip(*flat, strict=True)]
         return list(index), np.array(at).reshape(whole)
-    # Of many positions, number the items of each column where they are few, and then the pairs of numbers.
+    # For many positions, number the distinct items of each column first, and then the pairs of numbers.
     found = np.zeros((1,) * len(whole), np.int64)
     for column in columns:
         numbers: dict[int, int] = {}
@@ -335,7 +339,7 @@ def _linear_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: in
     count = len(denominators)
     *factors, constant = (Fraction(n, d) for n, d in zip(key[:count], denominators, strict=True))
     denominator = math.lcm(*(factor.denominator for factor in factors)) if factors else 1
-    # floor((n + r) / D) = floor((n + floor(r)) / D) for integers n and D: the constant needs no common denominator.
+    # floor((n + r) / D) = floor((n + floor(r)) / D) for integers n and D, so the constant needs no common denominator.
     return LinearRow(
         tuple(int(factor * denominator) for factor in factors),
         math.ceil(constant * denominator) - 1 if below else math.floor(constant * denominator),
@@ -351,14 +355,14 @@ def _surd_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int)
     bounds = ((key[4], key[5]),)
     if slope:
         return SurdRow(slope, origin, height, radicand, bounds, lo, hi)
-    # Without a slope the code is constant: that of an accumulator with the factor 1 whose only value is 0.
+    # If the slope is 0, the code is constant: that of an accumulator with the factor 1 whose only value is 0.
     steps = SurdRow(Fraction(1), origin, height, radicand, ((0, 0),), lo, hi)
     reached = sum(int(at <= 0) for at in steps.thresholds(np.arange(lo + 1, hi + 1, dtype=object)).tolist())
     return LinearRow((0,), lo + reached, 1, bounds, lo, hi)
 
 
 def _without_idle_terms(values: list[Value], rows: list[Row]) -> tuple[list[Value], list[Row]]:
-    """Leave out one of two accumulators, the second if possible, where its value does not change any code."""
+    """Leave out one of two accumulators, preferably the second, if its value never changes a code."""
     linear = [row for row in rows if isinstance(row, LinearRow)]
     for term in (1, 0):
         if len(values) == 2 and len(linear) == len(rows) and all(decides_without(row, term) for row in linear):
@@ -378,7 +382,7 @@ def _emit(
     order = sorted(range(len(values)), key=lambda i: values[i].shape != shape)
     terms = [values[i] for i in order]
     if not terms or terms[0].shape != shape:
-        # The first term gives the shape of the result: spread it, or put a tensor of zeros in its place.
+        # The first term must have the shape of the result, so it is broadcast, or a tensor of zeros comes first.
         zeros = lowering.tensor_constant(np.zeros(shape, np.int64), "zeros")
         terms[:1] = [terms[0].plus(zeros, label="spread") if terms else zeros]
         forms = forms if order else [replace(form, multipliers=(0,)) for form in forms]
@@ -403,12 +407,12 @@ def _corrected(
     where: Array,
     bounds: tuple[int, int],
 ) -> Value | None:
-    """Emit an estimate of the code that is right or one too small, and one comparison that decides which.
+    """Emit an estimate of the code that is right or too small by one, and a comparison that decides which.
 
-    Let v = (sum_i P_i * X_i + R) / D. With m_i = floor(P_i * 2^s / D) the sum of m_i * X_i is off from that of
-    P_i * X_i * 2^s / D by at most M = sum_i max|X_i|. With c = floor(R * 2^s / D) - M - 1 the estimate w lies in
-    (v - (2 M + 2) / 2^s, v], so that for 2^s >= 4 M + 4 its floor k is floor(v) or one less: the code is k + 1 exactly
-    if sum_i P_i * X_i + R - (k + 1) * D >= 0, and else k. Returns None for surd rows and where the sums do not fit.
+    Let v = (sum_i P_i * X_i + R) / D and m_i = floor(P_i * 2^s / D). The sum of m_i * X_i differs from the sum of
+    P_i * X_i * 2^s / D by at most M = sum_i max|X_i|. With c = floor(R * 2^s / D) - M - 1, the estimate w lies in
+    (v - (2 M + 2) / 2^s, v]. So for 2^s >= 4 M + 4 its floor k is floor(v) or one less. The code is k + 1 if
+    sum_i P_i * X_i + R - (k + 1) * D >= 0, and k otherwise. Returns None for surd rows, and if the sums do not fit.
     """
     linear = [row for row in rows if isinstance(row, LinearRow)]
     if len(linear) < len(rows) or len(values) > _MOST_TERMS:
@@ -421,7 +425,7 @@ def _corrected(
         forms.append(FixedPoint(multipliers, (row.constant << shift) // row.denominator - magnitude - 1, shift))
     if shift > 62 or not all(fits_int64(row, form) for row, form in zip(linear, forms, strict=True)):
         return None
-    # The estimate is clipped to INT32_MAX - 1, so that the sum with the answer of the comparison is proven to fit.
+    # The estimate is clipped to INT32_MAX - 1, so that its sum with the result of the comparison is proven to fit.
     most = bounds[0], min(bounds[1], max(INT32_MAX - 1, bounds[0]))
     with lowering.part("estimate"):
         estimate = _emit(lowering, shape, values, forms, where, most)

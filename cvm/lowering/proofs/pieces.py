@@ -1,12 +1,12 @@
 """Exact piecewise linear functions of sums, without a table: each bend of the function becomes one comparison.
 
-A comparison (`cvm.lowering.proofs.decide`) tells whether a sum y of integers with rational coefficients is at least 0.
-Its answer B is 0 or 1, so that max(y, 0) = B * y is a sum again, whose terms are the products of B and the terms of y:
+A comparison (`cvm.lowering.proofs.decide`) decides whether a sum y of integers with rational coefficients is at least
+0. Its result B is 0 or 1. So max(y, 0) = B * y is again a sum, whose terms are the products of B and the terms of y:
 
     clamp(y, l, u) = l + max(y - l, 0) - max(y - u, 0)
     where(y >= 0, p * y, n * y) = n * y + (p - n) * max(y, 0)
 
-Where there is one term and the bend lies at an integer of it, a maximum or minimum of this term is emitted instead.
+If there is one term, and the bend lies at one of its integers, a maximum or minimum of this term is emitted instead.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["at_least", "clamped", "positive_part", "summands"]
 def summands(
     terms: Sequence[Term], constant: Rationals, whole: bool = False
 ) -> tuple[list[Summand], Rationals, Fraction]:
-    """Write a sum as integers times a unit: returns the summands, the constant in units, and the unit.
+    """Write a sum as integers times a unit. Returns the summands, the constant in units, and the unit.
 
-    With ``whole`` the unit is chosen so that the constant is an integer of units too.
+    With ``whole``, the unit is chosen such that the constant is an integer number of units too.
     """
     numerators = [item for term in terms for item in term.factor.fractions()]
     if whole or not numerators:
@@ -47,14 +47,14 @@ def summands(
 
 
 def at_least(lowering: Emission, shape: Shape, form: LinearForm) -> Value:
-    """Emit a value of ``shape`` that is 1 where a form is at least 0, else 0; a clamp is ignored. Raises `TooWide`."""
+    """Emit a value of ``shape`` that is 1 where a form is at least 0, else 0. A clamp is ignored. Raises `TooWide`."""
     found, constant, _ = summands(form.terms, form.constant)
-    # For an integer n, n + r >= 0 exactly if n + floor(r) >= 0.
+    # For an integer n, n + r >= 0 if and only if n + floor(r) >= 0.
     return at_least_zero(lowering, shape, found, constant.numerators // constant.denominator, "reached")
 
 
 def clamped(lowering: Emission, form: LinearForm) -> LinearForm:
-    """Emit the pending clamp and return an equal form without one. Raises `TooWide`."""
+    """Emit the pending clamp, and return an equal form without a clamp. Raises `TooWide`."""
     lower, upper = form.lower, form.upper
     result = replace(form, lower=None, upper=None)
     if lower is not None:
@@ -77,9 +77,9 @@ def positive_part(lowering: Emission, form: LinearForm) -> LinearForm:
 
 
 def _clipped(lowering: Emission, form: LinearForm) -> LinearForm | None:
-    """max(factor * X + constant, 0) where t = -constant / factor is an integer: X is replaced by max(X, t).
+    """max(factor * X + constant, 0) if t = -constant / factor is an integer: X is replaced by max(X, t).
 
-    For a negative factor it is replaced by min(X, t). Returns None where the form is not of that kind.
+    For a negative factor it is replaced by min(X, t). Returns None if the form is not of that kind.
     """
     if len(form.terms) != 1:
         return None

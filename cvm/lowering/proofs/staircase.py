@@ -1,13 +1,13 @@
 """Codes of functions of sums, found among exact thresholds.
 
-A code is monotone in the sum L = sum_i P_i * X_i with integers P_i: it changes where L reaches a threshold. Where L is
-one value of the program that has few integers, a table maps it to codes. Otherwise the thresholds that L reaches are
-counted: for each bit of the count, from the highest, the threshold in the middle is looked up and compared
+A code is monotone in the sum L = sum_i P_i * X_i with integers P_i; it changes where L reaches a threshold. If L is one
+value of the program that has few integers, a table maps it to codes. Otherwise the thresholds that L reaches are
+counted: for each bit of the count, from the highest one, the threshold in the middle is looked up and compared with L
 (`cvm.lowering.proofs.decide`). Only the ranges of these sums need a proof. A *class* is a distinct combination of
-coefficients among the channels and positions; each class has its own thresholds.
+coefficients among the channels and positions. Each class has its own thresholds.
 
-A threshold is the least integer L at which the function reaches a step of the quantiser (`cvm.quantization.steps`).
-Where roots are involved, it is found by comparing squares.
+A threshold is the least integer L at which the function reaches a step of the quantiser (`cvm.quantization.steps`). If
+the function contains roots, the threshold is found by comparing squares.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ __all__ = ["STAIRCASE_BITS", "Branch", "Branches", "Reached", "staircase_codes",
 Array = npt.NDArray[Any]
 
 STAIRCASE_BITS = 16
-"""The most bits of linear codes: the tables hold a threshold for each code."""
+"""The most bits of linear codes, since the tables hold a threshold for each code."""
 _MOST_THRESHOLDS = 2**20
 """The most thresholds of all classes together."""
 _MOST_ENTRIES = 2**16
-"""The most entries of a table of codes. Beyond that the thresholds are searched, with some ops per bit of the count."""
+"""The most entries of a table of codes. Otherwise the thresholds are searched, by a few ops per bit of the count."""
 
 Reached = Callable[[Step, Fraction, Sequence[Fraction]], "int | None"]
 """Maps a step, a unit u and the constants of a class to the least integer L for which the function of L * u reaches the
-step; None where every L reaches it."""
+step; None if every L reaches it."""
 
 AllReached = Callable[[LinearQuantizer, int, Fraction, Sequence[Fraction]], "Sequence[int | None]"]
-"""`Reached` for the steps of a channel to all codes but the least, at once."""
+"""The same as `Reached`, for the steps of a channel to all codes but the least at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Sums ``lo`` .. ``hi`` on which a function does not decrease or, where it ``falls``, does not increase.
+    """The sums ``lo`` .. ``hi``, on which a function does not decrease or, if it ``falls``, does not increase.
 
-    ``reached`` takes the sum or, if the function falls, the negated sum.
+    ``reached`` is a function of the sum or, if the function falls, of the negated sum.
     """
 
     lo: int
@@ -67,7 +67,7 @@ class Branch:
 
 
 Branches = Callable[[int, int, Fraction, Sequence[Fraction]], Sequence[Branch]]
-"""Maps lo, hi, a unit and the constants of a class to the branches of the function on lo .. hi, in rising order."""
+"""Maps lo, hi, a unit and the constants of a class to the branches of the function on lo .. hi, in ascending order."""
 
 
 def sum_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
@@ -79,7 +79,7 @@ def sum_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> in
 def surd_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int:
     """`Reached` for offset + (L * u + origin) / sqrt(radicand), with the constants origin, offset and radicand.
 
-    The step is reached where L * u + origin >= (step - offset) * sqrt(radicand).
+    The step is reached if L * u + origin >= (step - offset) * sqrt(radicand).
     """
     origin, offset, radicand = constants
     scale = radicand / unit**2
@@ -90,7 +90,7 @@ def surd_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> i
 
 @dataclass(frozen=True, slots=True)
 class _Stairs:
-    """One class: L = sum factors * values has the code ``codes[n]`` where it has reached n of the thresholds."""
+    """One class: L = sum factors * values has the code ``codes[n]`` if it has reached n of the thresholds."""
 
     factors: tuple[int, ...]
     thresholds: tuple[int, ...]
@@ -108,10 +108,10 @@ def staircase_codes(
 ) -> tuple[Value, str]:
     """Emit the codes of a sum, or of a function of it, for the owner; returns the value and a note for its claim.
 
-    ``reached`` gives a function that does not decrease, ``branches`` one that rises and falls. A pending clamp of
-    ``form`` applies to the result of the function. Raises `Unsupported`: ``lowering.bits`` for linear codes of more
-    than 16 bits, ``lowering.rounding`` for rounding toward zero, ``lowering.unprovable`` where the sums are too wide to
-    compare, or their thresholds too many to store.
+    ``reached`` describes a function that does not decrease, ``branches`` a function that rises and falls. A pending
+    clamp of ``form`` applies to the result of the function. Raises `Unsupported`: ``lowering.bits`` for linear codes of
+    more than 16 bits, ``lowering.rounding`` for rounding toward zero, ``lowering.unprovable`` if the sums are too wide
+    to compare, or if there are too many thresholds to store.
     """
     if isinstance(quantizer, LinearQuantizer):
         bits = (quantizer.hi - quantizer.lo).bit_length()
@@ -156,7 +156,7 @@ def _classes(
 ) -> tuple[list[tuple[Fraction, ...]], npt.NDArray[np.int64]]:
     """The classes, and an array with the index of the class at each position.
 
-    A class is a tuple of the coefficients and of the channel of the quantiser.
+    A class is a tuple of the coefficients and the channel of the quantiser.
     """
     extents = [1] * rank
     if isinstance(quantizer, LinearQuantizer) and quantizer.axis is not None:
@@ -178,7 +178,7 @@ def _stairs(
     channel: int,
     branches: Branches,
 ) -> _Stairs:
-    """The stairs of one class: its thresholds within the bounds of L, in rising order, and the codes between them."""
+    """The stairs of one class: its thresholds within the bounds of L, ascending, and the codes between them."""
     common = lcm(*(factor.denominator for factor in factors))
     whole = [int(factor * common) for factor in factors]
     divisor = gcd(*whole) or 1
@@ -203,7 +203,7 @@ def _stairs(
 def _climb(
     branch: Branch, quantizer: Quantizer, channel: int, constants: Sequence[Fraction], unit: Fraction
 ) -> tuple[list[int], list[int]]:
-    """The thresholds of one branch, in rising order, and the codes before, between and after them."""
+    """The thresholds of one branch, in ascending order, and the codes before, between and after them."""
     lo, hi = (-branch.hi, -branch.lo) if branch.falls else (branch.lo, branch.hi)
 
     def clipped(found: int | None) -> int:
@@ -222,7 +222,9 @@ def _climb(
 
 
 def _distinct(least: Sequence[int], lo: int, hi: int, lowest: int) -> tuple[list[int], list[int]]:
-    """The thresholds and codes, where the code ``lowest`` + 1 + i begins at ``least[i]``, which do not decrease."""
+    """The distinct thresholds, and the codes between them. Code ``lowest`` + 1 + i begins at ``least[i]``, in ascending
+    order.
+    """
     thresholds: list[int] = []
     codes = [lowest]
     for code, at in enumerate(least, lowest + 1):
@@ -239,7 +241,10 @@ def _distinct(least: Sequence[int], lo: int, hi: int, lowest: int) -> tuple[list
 def _searched_codes(
     begins: Callable[[int], int], lo: int, hi: int, quantizer: Quantizer
 ) -> tuple[list[int], list[int]]:
-    """The thresholds and codes, where ``begins`` tells at which integer a code begins: few codes are asked for."""
+    """The thresholds and codes, found by a search that calls ``begins`` for few codes only.
+
+    ``begins`` returns the integer at which a code begins.
+    """
     least = cache(begins)
     every = quantizer.lo, quantizer.hi
     code, last = _code_at(lo, least, every), _code_at(hi, least, every)
@@ -247,7 +252,7 @@ def _searched_codes(
     codes = [code]
     while code < last:
         at = least(code + 1)
-        # Several codes may begin at one integer: look ahead, twice as far each time, for a code that begins later.
+        # Several codes may begin at one integer. Look for a code that begins later, twice as far ahead each time.
         reach = 1
         while code + 2 * reach <= last and least(code + 2 * reach) <= at:
             reach *= 2
@@ -269,7 +274,7 @@ def _code_at(total: int, least: Callable[[int], int], among: tuple[int, int]) ->
 def _clamped(
     row: _Stairs, clamps: tuple[Fraction | None, Fraction | None], quantizer: Quantizer, channel: int
 ) -> _Stairs:
-    """The stairs with their codes clamped to the codes of the bounds, which is right as a quantiser is monotone."""
+    """The stairs with their codes clipped to the codes of the bounds. That is right because a quantiser is monotone."""
     codes = list(row.codes)
     for bound, choose in zip(clamps, (max, min), strict=True):
         if bound is not None:
@@ -293,7 +298,7 @@ def _emitted(
 
 
 def _tabulated(shape: Shape, values: Sequence[Value], classes: int) -> bool:
-    """Whether the codes are looked up, rather than searched for among the thresholds."""
+    """Whether the codes are looked up in a table, and not searched for among the thresholds."""
     if len(values) != 1 or values[0].shape != shape:
         return False
     lo, hi = values[0].range.hull()
@@ -301,7 +306,7 @@ def _tabulated(shape: Shape, values: Sequence[Value], classes: int) -> bool:
 
 
 def _require_room(lowering: Emission, row: _Stairs, classes: int) -> None:
-    """Refuse a class with so many thresholds that those of all classes have no room in a table."""
+    """Refuse a class with so many thresholds that a table cannot hold as many for every class."""
     if 2 ** len(row.thresholds).bit_length() * classes <= _MOST_THRESHOLDS:
         return
     message = (
@@ -324,11 +329,11 @@ def _looked_up(value: Value, span: tuple[int, int], stairs: Sequence[_Stairs], w
 def _searched(
     lowering: Emission, shape: Shape, values: Sequence[Value], stairs: Sequence[_Stairs], where: Array
 ) -> Value:
-    """Emit the number of thresholds that are reached, in [0, steps], and then the code of that number."""
+    """Emit the number of thresholds that are reached, in [0, steps], and then the code for that number."""
     steps = max(len(row.thresholds) for row in stairs)
     run = 2 ** steps.bit_length()
-    assert run * len(stairs) <= _MOST_THRESHOLDS, "there is room for the thresholds"
-    # Entry c * run + k of the table is threshold number k of class c; entries past the last one are never reached.
+    assert run * len(stairs) <= _MOST_THRESHOLDS, "a table must hold the thresholds of all classes"
+    # Entry c * run + k of the table is threshold k of class c. Entries after the last threshold are never reached.
     entries: list[int] = []
     for row in stairs:
         entries += [0, *row.thresholds, *[row.beyond] * (run - 1 - len(row.thresholds))]

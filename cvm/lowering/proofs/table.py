@@ -1,9 +1,9 @@
 """Exact tables of functions whose operands have few combinations of codes.
 
-The values of the operands are combined into one index per element, of the codes of all operands and, where coefficients
-vary, of the variant: the combination of coefficients at that position. The table holds one real number per index. It
-becomes a table of integers, read by one ``cvm_lut``, when a quantiser is reached (`quantize_table`) or when all its
-numbers are equally spaced (`lattice`).
+The codes of all operands at an element are combined into one index. If coefficients vary, the index also contains the
+variant, which is the combination of coefficients at that position. The table holds one real number per index. It
+becomes a table of integers, which one ``cvm_lut`` reads, if the result has a quantiser (`quantize_table`), or if all
+its numbers are multiples of a unit (`lattice`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ Operand: TypeAlias = LinearForm | SurdForm | TableForm | Known
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """How to compute the numbers of one operand: ``number(xs, c)``.
+    """How to compute the numbers of one operand: by ``number(xs, c)``.
 
-    ``xs`` are the integers of ``values`` at an element, or arrays of those at many; ``c`` the coefficients there.
+    ``xs`` are the integers of ``values`` at one element, or arrays of them for many elements; ``c`` are the
+    coefficients there.
     """
 
     values: tuple[Value, ...]
@@ -88,7 +89,7 @@ def _integer(x: int | npt.NDArray[np.int64]) -> Real:
 
 
 def _inverse_root(radicand: Real) -> Real:
-    """1 / sqrt(radicand); of one number it is cached: all codes of a channel share its digits."""
+    """1 / sqrt(radicand). For a single number it is cached, so that all codes of a channel share its digits."""
     return power(radicand, -_HALF) if radicand.exact is None else _inverse_root_of(radicand.exact)
 
 
@@ -103,9 +104,9 @@ def tabulate(
     function: Callable[..., Real],
     shape: Shape,
 ) -> TableForm:
-    """Tabulate ``function`` of the operands, element by element; they have the rank of ``shape`` and broadcast to it.
+    """Tabulate ``function`` of the operands, element by element. They have the rank of ``shape`` and broadcast to it.
 
-    Raises `Unsupported` where the operands have too many codes together (``lowering.unquantized``), or where the
+    Raises `Unsupported` if the operands have too many combinations of codes (``lowering.unquantized``), or if the
     function has no value for a code (``lowering.undefined``).
     """
     sources = [_source(operand) for operand in operands]
@@ -125,7 +126,7 @@ def tabulate(
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The numbers of an operation: for each key, a combination of coefficients, and each combination of integers."""
+    """The numbers of an operation, for each key (a combination of coefficients) and each combination of integers."""
 
     name: str
     location: Location
@@ -136,7 +137,7 @@ class _Table:
     function: Callable[..., Real]
 
     def numbers(self, entries: int) -> Sequence[Real]:
-        """All of them. Raises `Unsupported` for the first one that has no value."""
+        """All numbers. Raises `Unsupported` for the first one that has no value."""
         with timed("tables", self.name):
             together = self._enclosed(self.keys, entries)
             return Numbers(together, self.entry)
@@ -156,7 +157,7 @@ class _Table:
         return enclosed(entries, of_entries)
 
     def entry(self, index: int) -> Real:
-        """One number. Raises `Unsupported` where it has no value, or none that is found."""
+        """One number. Raises `Unsupported` if the function has no value there, or if it cannot be decided."""
         codes = []
         for lo, hi in reversed(self.spans):
             index, code = divmod(index, hi - lo + 1)
@@ -192,9 +193,9 @@ def _variants(coefficients: Sequence[Rationals], rank: int) -> tuple[list[tuple[
 def _index(
     lowering: Emission, values: Sequence[Value], spans: Sequence[tuple[int, int]], where: npt.NDArray[Any], shape: Shape
 ) -> Value:
-    """Emit the index into a table that has, for each variant in turn, one entry per combination of codes.
+    """Emit the index into a table that has one entry per combination of codes for the first variant, then for the next.
 
-    ``spans`` are the intervals of the values, ``where`` is the variant at each position.
+    ``spans`` are the intervals of the values; ``where`` is the variant at each position.
     """
     steps = [math.prod(hi - lo + 1 for lo, hi in spans[i + 1 :]) for i in range(len(spans))]
     run = math.prod(hi - lo + 1 for lo, hi in spans)
@@ -219,7 +220,8 @@ def _index(
 def quantize_table(lowering: Emission, form: TableForm, quantizer: Quantizer) -> Value:
     """Emit the codes of a table form under ``quantizer``, as a value named after the owner: one ``cvm_lut``.
 
-    Raises `Unsupported` (``lowering.undefined``, ``lowering.undecided``) where a number has no code or none is found.
+    Raises `Unsupported` if a number has no code (``lowering.undefined``) or its code cannot be decided
+    (``lowering.undecided``).
     """
     try:
         channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
@@ -246,7 +248,7 @@ def folded(
     shape: Shape,
     quantizer: Quantizer | None,
 ) -> Known:
-    """Compute ``function`` of constants when compiling. Without a quantiser its results must be rational.
+    """Compute ``function`` of constants when compiling. Without a quantiser, its results must be rational.
 
     Raises `Unsupported` (``lowering.undefined``, ``lowering.undecided``, ``lowering.unquantized``).
     """
@@ -273,11 +275,11 @@ def folded(
 
 
 def lattice(form: TableForm) -> LinearForm | None:
-    """Emit an equal linear form of a table whose numbers are rationals: integer multiples of a unit.
+    """Emit a linear form that equals a table whose numbers are rationals, that is, integer multiples of a unit.
 
-    One integer tensor is enough where the multiples fit 32 bits, counted from zero or else from the first number. Wider
-    integers become up to `_MOST_DIGITS` tensors of digits of 16 bits with the sign of the whole, which leaves room for
-    sums. Returns None where a number is irrational, or the integers or the denominator of the unit are too wide.
+    One integer tensor is enough if the multiples, counted from zero or from the first number, fit 32 bits. Wider
+    integers become up to `_MOST_DIGITS` tensors of digits of 16 bits, which have the sign of the integer and leave room
+    for sums. Returns None if a number is irrational, or if the integers or the denominator of the unit are too wide.
     """
     numbers = [number.exact for number in form.numbers if number.exact is not None]
     if len(numbers) < len(form.numbers):
@@ -314,7 +316,7 @@ _MOST_UNIT_BITS = 2**15
 
 
 def _digits(items: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Integers of any size as arrays of digits of 16 bits, lowest first; a digit has the sign of its integer."""
+    """Integers of any size as arrays of digits of 16 bits, lowest first. A digit has the sign of its integer."""
     signs = np.where(items < 0, -1, 1).astype(object)
     rest, found = items * signs, []
     while rest.any():

@@ -1,7 +1,7 @@
 """Ties: numbers half-way between two codes. A quantiser with the rounding ``half_even`` gives them the even code.
 
 A row of a sum (`cvm.quantization.fixed_point`) rounds ties upward: its code is floor((sum_i P_i * x_i + R) / D), where
-R includes the half of rounding. A tie occurs where D divides sum_i P_i * x_i + R; it matters where the quotient is odd.
+R includes the half of rounding. A tie occurs if D divides sum_i P_i * x_i + R; it matters only if the quotient is odd.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, fi
 __all__ = ["by_shift", "even_of", "has_odd_tie", "truncated_by_shift"]
 
 _MOST_SOLUTIONS = 4096
-"""The most ties that are examined one by one; of more, one is assumed to be odd."""
+"""The most ties that are examined one by one. If there are more, one of them is assumed to be odd."""
 _MOST_SHIFT = 62
 
 
 def has_odd_tie(row: Row, below: Row) -> bool:
-    """Whether a tie may occur whose code, rounded upward, is odd; ``below`` is the row that rounds ties downward.
+    """Whether a tie may occur whose code, rounded upward, is odd. ``below`` is the row that rounds ties downward.
 
-    Where the answer is no, rounding half up, half to even and half down are the same function.
+    If not, rounding half up, half to even and half down are the same function.
     """
     if isinstance(row, SurdRow):
         return _surd_tie(row)
     assert isinstance(below, LinearRow)
-    if row.constant == below.constant:  # R is no integer: no sum of integers is a tie
+    if row.constant == below.constant:  # R is not an integer, so no sum of integers is a tie
         return False
     least, greatest = (extreme // row.denominator for extreme in row.extremes())
-    if greatest <= row.lo or least > row.hi:  # every code is that of a bound
+    if greatest <= row.lo or least > row.hi:  # every code is a bound
         return False
     divisor = math.gcd(row.denominator, *row.factors)
     if row.constant % divisor:
@@ -42,7 +42,7 @@ def has_odd_tie(row: Row, below: Row) -> bool:
 
 
 def _single_tie(row: LinearRow) -> bool:
-    """`has_odd_tie` for one accumulator: the x with a tie are one residue class modulo D / gcd(P, D)."""
+    """`has_odd_tie` for one accumulator. The x that give a tie are one residue class modulo D / gcd(P, D)."""
     (factor,), ((lo, hi),) = row.factors, row.bounds
     divisor = math.gcd(factor, row.denominator)
     period = row.denominator // divisor
@@ -56,7 +56,7 @@ def _single_tie(row: LinearRow) -> bool:
 
 
 def _surd_tie(row: SurdRow) -> bool:
-    """`has_odd_tie` for a surd row. If the root is irrational, only a sum of 0 gives a rational number, the height."""
+    """`has_odd_tie` for a surd row. If the root is irrational, only the sum 0 gives a rational number: the height."""
     root = Fraction(math.isqrt(row.radicand.numerator), math.isqrt(row.radicand.denominator))
     return root * root == row.radicand or row.height.denominator == 1
 
@@ -64,8 +64,8 @@ def _surd_tie(row: SurdRow) -> bool:
 def by_shift(row: Row, below: Row) -> FixedPoint | None:
     """The row as the constants of a ``requantize`` with the rounding half_even.
 
-    None where the denominator is no power of two, or the sums do not fit int64. A row without ties gets one more bit:
-    it stands for the fraction that R lost in rounding, and keeps the sum from being a tie.
+    None if the denominator is no power of two, or if the sums do not fit int64. A row without ties gets one more bit,
+    which replaces the dropped fraction of R, and prevents the sum from being a tie.
     """
     if not isinstance(row, LinearRow) or not isinstance(below, LinearRow) or row.denominator & (row.denominator - 1):
         return None
@@ -79,23 +79,24 @@ def by_shift(row: Row, below: Row) -> FixedPoint | None:
 
 
 def truncated_by_shift(row: Row, below: Row) -> FixedPoint | None:
-    """As `by_shift` for the rounding toward_zero; the rows are those of the number itself, without a half.
+    """The same as `by_shift` for the rounding toward_zero. The rows are those of the number itself, without a half.
 
-    The fraction that R lost lies between two integers: half a unit in its place keeps the sum from being an integer.
+    The dropped fraction of R lies between two integers. Half a unit replaces it, which prevents the sum from being an
+    integer.
     """
     if not isinstance(row, LinearRow) or not isinstance(below, LinearRow) or row.denominator & (row.denominator - 1):
         return None
     factors, constant, denominator = row.factors, row.constant, row.denominator
     if row.constant == below.constant:
         factors, constant, denominator = tuple(2 * f for f in factors), 2 * constant + 1, 2 * denominator
-    # The offset of a form is that of a floor: the addend of rounding, which is not added here, is taken off again.
+    # A form's offset includes the half that a floor needs and that emission subtracts; toward_zero adds none.
     form = FixedPoint(factors, constant + denominator // 2, denominator.bit_length() - 1)
     wide = any(abs(factor) >= 2**62 for factor in factors) or form.shift > _MOST_SHIFT
     return None if wide or not fits_int64(row, form) else form
 
 
 def even_of(up: Value, down: Value) -> Value:
-    """Emit max(2 * floor(u / 2), d): codes with ties to even, from those with ties rounded up and rounded down."""
+    """Emit max(2 * floor(u / 2), d): the codes with ties to even, from those with ties upward and downward."""
     one = np.ones((1,) * up.rank, dtype=np.int64)
     value, lowering = up, up.emission
     for factor, offset, shift, what in ((1, -1, 1, "half"), (2, 0, 0, "even")):

@@ -1,5 +1,5 @@
-"""Activation functions that chapter 4 does not have: those of the Khronos dialect, as their tools define them, and gelu
-as other formats define it.
+"""Activation functions that chapter 4 does not have: those of the Khronos dialect, as the Khronos tools define them,
+and gelu as other formats define it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GELU: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
 
 
 def _sigmoid_slope(x: Real) -> Real:
-    """Of x * sigmoid(y), y = 1.702 x: e^y + 1 + y."""
+    """The slope of x * sigmoid(y) for y = 1.702 x: e^y + 1 + y."""
     y = rational(Fraction("1.702")) * x
     return exp(y) + rational(1) + y
 
@@ -38,8 +38,8 @@ def _sigmoid_slope(x: Real) -> Real:
 def _erf_slope(x: Real) -> Real:
     """The slope of x * P(x), for P the normal distribution function and p its density: P(x) / p(x) + x.
 
-    This is the derivative divided by p(x) > 0. It is 0 near -0.75, and it rises since P(x) / p(x) < 1 / |x| for x < 0.
-    Outside of [-1, 0] only its sign is right (`_far`).
+    This is the derivative divided by p(x) > 0. It is 0 near -0.75, and it rises because P(x) / p(x) < 1 / |x| for x <
+    0. Outside of [-1, 0], `_far` replaces it, and only its sign is right.
     """
     if (far := _far(x)) is not None:
         return far
@@ -61,7 +61,7 @@ def _tanh_slope(x: Real) -> Real:
 
 
 def _far(x: Real) -> Real | None:
-    """A stand-in for a slope far from its zero: -1 for x < -1, 2 for x > 0, None in between."""
+    """A number with the sign of a slope far from the slope's zero: -1 for x < -1, 2 for x > 0, None in between."""
     if x.compare(Fraction(-1)) < 0:
         return rational(-1)
     return rational(2) if x.sign > 0 else None
@@ -70,7 +70,7 @@ def _far(x: Real) -> Real | None:
 _GELU_SLOPE: Mapping[str, Callable[[Real], Real]] = MappingProxyType(
     {"sigmoid": _sigmoid_slope, "none": _erf_slope, "tanh": _tanh_slope}
 )
-"""A slope for each kind of gelu: it rises, and it is the derivative divided by a positive number."""
+"""The slope for each kind of gelu: a rising function, which is the derivative divided by a positive number."""
 
 
 def _exponential_unit(alpha: Real) -> Callable[[Real], Real]:
@@ -78,7 +78,7 @@ def _exponential_unit(alpha: Real) -> Callable[[Real], Real]:
 
 
 def _unit_course(alpha: Real) -> Course:
-    """The course of the exponential unit: it rises or, if alpha is negative, falls for x < 0 and then rises."""
+    """The course of the exponential unit: it rises or, if alpha is negative, falls for x < 0 and rises for x > 0."""
     return Course() if alpha.sign >= 0 else Course(slope=lambda x: x)
 
 

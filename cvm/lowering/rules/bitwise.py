@@ -1,7 +1,9 @@
-"""Operations on the bits of integers, which NNEF has none of: by tables, of digits of 8 bits where there are many.
+"""Operations on the bits of integers, which NNEF does not have. They are lowered to tables, of wide integers for each
+digit of 8 bits.
 
-The bits of a negative integer are those of its two's complement, of any width: with x = sum_i d_i * 256^i, where the
-last digit is in [-128, 127] and the others in [0, 255], and y likewise, the result is the sum of the results of digits.
+A negative integer has the bits of its two's complement, in any width. Let x = sum_i d_i * 256^i, where the last digit
+is in [-128, 127] and the others are in [0, 255], and let y have such digits too. Then the result is the sum of the
+results for each pair of digits, weighted in the same way.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def bitwise(lowering: Lowering) -> list[Result]:
 
 
 def _by_table(lowering: Lowering, first: Value, second: Value) -> Value:
-    """The bits of two values that have a digit each."""
+    """The operation on two values that are single digits."""
     (low, high), (least, most) = (value.range.hull() for value in (first, second))
     run = most - least + 1
     end = (high - low + 1) * run - 1
@@ -48,11 +50,11 @@ def _by_table(lowering: Lowering, first: Value, second: Value) -> Value:
 
 
 def _digits(lowering: Lowering, values: list[Value]) -> list[list[Value]]:
-    """Pairs of digits of two values, from the least one on; both values have as many."""
+    """Pairs of digits of two values, from the lowest one on. Both values get the same number of digits."""
     found = []
     everything = (-INT32_MAX, INT32_MAX)
     while not all(_is_digit(*value.range.hull()) for value in values):
-        half = 2 ** (_DIGIT - 1)  # added by rounding, so that it is a floor
+        half = 2 ** (_DIGIT - 1)  # subtracted, since rounding adds it, so that the result is a floor
         above = [combined(lowering, [value], (1,), -half, _DIGIT, everything) for value in values]
         found.append(
             [

@@ -1,12 +1,12 @@
 """Convolution and deconvolution (NNEF 1.0.1 section 4.3.1), and the separable ones (section 4.9.2).
 
-With inputs x = s*q + b, where q are integers, and weights w = t*v + u, where v are integers around the code of zero,
+Let the inputs be x = s*q + b with integers q, and the weights w = t*v + u with integers v around the code of zero. Then
 
     sum x*w over the taps that read an item = s*t*A + s*u*S + b*(t*V + u*n),   A = sum q*v,  S = sum q,  V = sum v,
 
-over those taps, n in number. Zeros of the border, and those between the items of a deconvolution, are integers 0 and
-contribute nothing to A and S; only V and n depend on the position. They are constants where the filter is. If u = 0
-there is no second accumulator. An input of several terms contributes an A (and an S) for each of them.
+where all sums go over these n taps. Zeros of the border, and zeros between the items of a deconvolution, are integers 0
+and add nothing to A and S; only V and n depend on the position. They are constant if the filter is. If u = 0, there is
+no second accumulator. An input with several terms has an A (and an S) for each of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Kernel:
 
     @staticmethod
     def of(known: Known, groups: int) -> Kernel:
-        """The weights of a filter, moved to the integers around zero; of any width where scales differ."""
+        """The weights of a filter, with integers around zero. If scales differ, these may have any width."""
         if all(extent == 1 for items in (known.scale, known.offset) for extent in items.shape[1:]):
             codes, rest = known.centred()
             return Kernel(codes, known.scale, rest, groups)
@@ -94,9 +94,9 @@ def correlated(lowering: Lowering, form: LinearForm, kernel: Kernel, axes: Seque
 def _sums(
     lowering: Lowering, value: Value, kernels: Sequence[Array], axes: Sequence[Axis], groups: int
 ) -> list[tuple[Value, int, int]]:
-    """Convolutions of the value with each kernel: the sum, the number of the kernel, and a weight.
+    """Convolutions of the value with each kernel: (sum, index of the kernel, weight).
 
-    There is one sum per kernel, unless it would not fit 32 bits: then there are sums of digits.
+    There is one sum per kernel if it fits 32 bits; otherwise there are several sums of digits, with weights.
     """
     convolutions: dict[Value, list[tuple[Value, int, int]]] = {}
     for which, (kernel, what) in enumerate(zip(kernels, ("weights", "ones"), strict=False)):
@@ -111,9 +111,10 @@ def _sums(
 
 
 def _parts(lowering: Lowering, term: Term, groups: int) -> list[tuple[Value, Rationals, Array | None]]:
-    """The term as values with one factor per group; where channels have few factors of no simple ratio, in parts.
+    """The term as values with one factor per group. If the channels of a group have few factors without a simple ratio,
+    the term is split into parts.
 
-    A part says which channels it has: the weights of the others are put to zero.
+    A part has a mask of its channels; the weights of all other channels are set to zero.
     """
     if groups == 1 and (parts := parts_of(term.factor, 1)):
         return [(term.value, factor, channels) for factor, channels in parts]
@@ -125,7 +126,7 @@ def _masked(codes: Array, channels: Array | None) -> Array:
 
 
 def _by_groups(lowering: Lowering, term: Term, groups: int) -> tuple[Value, Rationals]:
-    """The term with one factor per group of channels and batch item: (N or 1, groups or 1, 1, ..)."""
+    """The term with one factor per batch item and group of channels, of shape (N or 1, groups or 1, 1, ..)."""
     rank = len(term.factor.shape)
     channels = term.factor.shape[1]
     if channels in (1, groups) and math.prod(term.factor.shape[2:]) == 1:
@@ -146,7 +147,7 @@ def _per_output(factor: Rationals, groups: int, outputs: int) -> Rationals:
 
 
 def _outputs(items: Rationals) -> Rationals:
-    """Coefficients per output channel of a filter, as coefficients of the result's axis 1."""
+    """Coefficients per output channel of a filter, reshaped to axis 1 of the result."""
     return items.moved(lambda array: array.reshape(1, array.shape[0], *array.shape[2:]))
 
 
@@ -168,7 +169,7 @@ def _constants(form: LinearForm, kernel: Kernel, axes: Sequence[Axis]) -> Ration
 def _computed_filter(
     lowering: Lowering, form: LinearForm, weights: LinearForm, axes: Sequence[Axis], groups: int
 ) -> LinearForm:
-    """As `correlated`, for weights t*v + u that are computed: V = sum v is a correlation of ones with the weights."""
+    """The same as `correlated`, for computed weights t*v + u. V = sum v is a correlation of ones with the weights."""
     form = moved_to_zero(lowering, form, range(form.rank))
     weights = moved_to_zero(lowering, weights, range(weights.rank))
     (x,), (w,) = form.terms, weights.terms
@@ -224,7 +225,7 @@ def _flipped_value(value: Value, dimensions: Sequence[int]) -> Value:
     claim=exact("as conv, of items with zeros between them", BEYOND_REFLECTION, NO_RATIO, COMPUTED_FILTER),
 )
 def conv(lowering: Lowering) -> list[Result]:
-    """Correlation with a filter, or its reverse, plus a bias."""
+    """Correlation with a filter, or the reverse operation, plus a bias."""
     form = lowering.linear("input")
     shape = lowering.output_shape()
     groups = lowering.integer("groups")
@@ -237,7 +238,7 @@ def conv(lowering: Lowering) -> list[Result]:
     claim=exact("two integer convolutions, rounded once", NO_RATIO, COMPUTED_FILTER),
 )
 def separable_conv(lowering: Lowering) -> list[Result]:
-    """A depth-wise convolution, then one of singular extent; nothing is rounded in between."""
+    """A depthwise convolution, then a pointwise one. Nothing is rounded in between."""
     form = lowering.linear("input")
     shape = lowering.output_shape()
     groups = lowering.integer("groups")
@@ -252,7 +253,7 @@ def separable_conv(lowering: Lowering) -> list[Result]:
     claim=exact("two integer convolutions, rounded once", BEYOND_REFLECTION, NO_RATIO, COMPUTED_FILTER, WIDE_BETWEEN),
 )
 def separable_deconv(lowering: Lowering) -> list[Result]:
-    """A deconvolution of singular extent, then a depth-wise one; nothing is rounded in between."""
+    """A pointwise deconvolution, then a depthwise one. Nothing is rounded in between."""
     form = lowering.linear("input")
     shape = lowering.output_shape()
     groups = lowering.integer("groups")
@@ -264,7 +265,7 @@ def separable_deconv(lowering: Lowering) -> list[Result]:
 
 
 def _singular(operation: GraphOperation) -> GraphOperation:
-    """The operation with the geometry of its point filter: no padding or border, and strides and dilations of 1."""
+    """The operation with the geometry of its pointwise filter: no padding or border, strides and dilations of 1."""
     own: dict[str, Attribute] = {"border": "constant", "padding": (), "stride": (), "dilation": ()}
     return replace(operation, attributes={**operation.attributes, **own})
 
@@ -277,10 +278,10 @@ def _biased(lowering: Lowering, form: LinearForm) -> LinearForm:
 def _filtered(
     lowering: Lowering, form: LinearForm, parameter: str, reverse: bool, groups: int, shape: tuple[int, ...]
 ) -> LinearForm:
-    """One convolution or deconvolution; ``shape`` has the spatial extents of the result, ``groups`` 0 is depth-wise.
+    """One convolution or deconvolution. ``shape`` has the spatial extents of the result; ``groups`` 0 means depthwise.
 
-    The filter of a deconvolution has the input's channels as its batch; it is brought into the layout of the
-    convolution that it amounts to.
+    The filter of a deconvolution has the input's channels as its first axis. It is rearranged to the filter of the
+    equivalent convolution.
     """
     weights = lowering.operand(parameter)
     if not isinstance(weights, Known):
@@ -301,7 +302,7 @@ def _filtered(
         message = f"the filter {name!r} is computed: it and the input must carry per-tensor quantisers"
         raise lowering.unsupported(message)
     if reverse:
-        weights = _turned_value(lowering, weights, groups)
+        weights = _swapped_value(lowering, weights, groups)
     return _computed_filter(lowering, form, weights, axes, groups)
 
 
@@ -311,7 +312,7 @@ def _coded(lowering: Lowering, form: LinearForm) -> bool:
 
 
 def _swap(array: Array, groups: int) -> Array:
-    """(c, C / G, k_1, ..) to (C, c / G, k_1, ..); coefficients may have extent 1 along any dimension."""
+    """Rearrange (c, C / G, k_1, ..) to (C, c / G, k_1, ..). Coefficients may have extent 1 along any axis."""
     group = groups if array.shape[0] > 1 else 1
     swapped = array.reshape(group, -1, *array.shape[1:]).swapaxes(1, 2)
     if swapped.shape[1] > 1 and group == 1:
@@ -332,7 +333,7 @@ def _swapped(known: Known, groups: int) -> Known:
     return Known(_swap(known.codes, groups), swap(known.scale), swap(known.offset))
 
 
-def _turned_value(lowering: Lowering, form: LinearForm, groups: int) -> LinearForm:
+def _swapped_value(lowering: Lowering, form: LinearForm, groups: int) -> LinearForm:
     (term,) = form.terms
     inputs, outputs, *sizes = form.shape
     shape = (groups * outputs, inputs // groups, *sizes)

@@ -1,6 +1,6 @@
-"""Element-wise operations (NNEF 1.0.1 section 4.2) and activation functions (section 4.9.1).
+"""Elementwise operations (NNEF 1.0.1 section 4.2) and activation functions (section 4.9.1).
 
-What is linear rewrites the form. Clamps stay pending until a quantiser takes them in. Everything else is a table over
+Linear operations rewrite the form. Clamps stay pending until codes are computed. All other operations are tables over
 the codes of the operands (`cvm.lowering.proofs.table`).
 """
 
@@ -38,7 +38,7 @@ __all__ = ["sum_of_operands"]
 
 @rule("copy", claim=exact("the same integers; one requantize where the result has a quantiser of its own"))
 def copy(lowering: Lowering) -> list[Result]:
-    """The same real numbers; a quantiser of the result applies anew."""
+    """The same real numbers. If the result has a quantiser of its own, they are quantised by it."""
     return [lowering.operand("x")]
 
 
@@ -59,7 +59,7 @@ def add_or_sub(lowering: Lowering) -> list[Result]:
 
 
 def sum_of_operands(lowering: Lowering) -> LinearForm:
-    """X + y for an addition, x - y for any other operation, as a linear form."""
+    """``x + y`` for an addition, ``x - y`` for any other operation, as a linear form."""
     x, y = lowering.linear("x"), lowering.linear("y")
     if lowering.operation.name != "add":
         y = scaled(y, lambda factor: -factor)
@@ -92,7 +92,7 @@ def add_n(lowering: Lowering) -> list[Result]:
     ),
 )
 def mul_or_div(lowering: Lowering) -> list[Result]:
-    """X * y or x / y. With a constant factor or divisor a scaling; a product of two sums is the sum of products."""
+    """``x * y`` or ``x / y``. A constant factor or divisor scales the form; two sums become the sum of products."""
     function: Callable[[Real, Real], Real] = (
         (lambda x, y: x * y) if lowering.operation.name == "mul" else (lambda x, y: FUNCTIONS["rcp"](y) * x)
     )
@@ -120,7 +120,9 @@ def _product(lowering: Lowering) -> LinearForm | None:
 
 
 def _product_of_terms(lowering: Lowering, x: LinearForm, y: LinearForm) -> LinearForm | None:
-    """The product of two forms of one term each, by the product of their integers, moved so that zero is 0."""
+    """The product of two forms of one term each, by the product of their integers, which are shifted such that 0 stands
+    for zero.
+    """
     if len(x.terms) != 1 or len(y.terms) != 1 or not (_uniform(x) and _uniform(y)):
         return None
     x, y = around_zero(lowering, x), around_zero(lowering, y)
@@ -157,7 +159,7 @@ def _power(x: Real, y: Real) -> Real:
 
 @rule("relu", claim=exact("a clamp of the codes: a quantiser is monotone"))
 def relu(lowering: Lowering) -> list[Result]:
-    """max(x, 0): a clamp, which the quantiser of the result takes in."""
+    """max(x, 0): a pending clamp, which becomes a clip of the codes of the result."""
     x = lowering.operand("x")
     if isinstance(x, LinearForm | SurdForm):
         return [x.at_least(Fraction(0))]
@@ -166,7 +168,7 @@ def relu(lowering: Lowering) -> list[Result]:
 
 @rule("clamp", claim=exact("a clamp of the codes for constant bounds, else a table over all codes"))
 def clamp(lowering: Lowering) -> list[Result]:
-    """max(min(x, b), a); constant bounds of the whole tensor are a pending clamp."""
+    """max(min(x, b), a). Constant bounds of the whole tensor become a pending clamp."""
     x, a, b = (lowering.operand(name) for name in ("x", "a", "b"))
     if isinstance(x, LinearForm | SurdForm) and not x.clamped and _one_number(a) and _one_number(b):
         low, high = (_number(bound) for bound in (a, b))
@@ -185,7 +187,7 @@ def _number(operand: Operand) -> Fraction:
 
 @rule("min", "max", claim=exact("the lesser or greater code under the quantiser of the result, which is monotone"))
 def min_or_max(lowering: Lowering) -> list[Result]:
-    """The lesser or the greater; a quantiser is monotone, so that the codes of the operands are compared instead."""
+    """The smaller or the larger operand. A quantiser is monotone, so the operands' codes are compared instead."""
     greatest = lowering.operation.name == "max"
     quantizer = lowering.quantizer()
     operands = [lowering.operand(name) for name in ("x", "y")]
@@ -210,7 +212,7 @@ def _max(x: Real, y: Real) -> Real:
 
 
 def _less(x: Real, y: Real) -> bool:
-    """X < y. The difference of two equal irrational numbers is undecided, never guessed."""
+    """``x < y``. For two equal irrational numbers the comparison raises `Undecided`; it is never guessed."""
     if y.exact is not None:
         return x.compare(y.exact) < 0
     if x.exact is not None:
@@ -254,7 +256,7 @@ def sign(lowering: Lowering) -> list[Result]:
 
 
 def _enter_functions() -> None:
-    """Every function of one number that has no rule of its own is a table."""
+    """Enter a rule that makes a table, for every function of one number that has no other rule."""
 
     def enter(name: str, real: Callable[[Real], Real]) -> None:
         course = COURSES.get(name)

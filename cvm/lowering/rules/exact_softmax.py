@@ -1,14 +1,15 @@
 """softmax of few items, exactly.
 
-y_i = 1 / sum_j F(q_j - q_i) with F(d) = e^(s * d), so that y_i reaches T > 0 where the sum is at most 1 / T. Two items
-are a function of one difference: a table. Of more, the sum is computed in fixed point, sum_j round(2^W * F), which is
-off by at most (n - 1) / 2 units, and compared with 2^W / T. That decides as the true sum does if no sum of n - 1 values
-of F comes nearer to 1 / T - 1 than (n - 1) / 2^(W + 1), for any T. The smallest distance over all inputs is found by
-meeting in the middle: all sums of half of the items, sorted, against what the other half leaves.
+y_i = 1 / sum_j F(q_j - q_i) with F(d) = e^(s * d), so y_i reaches T > 0 if the sum is at most 1 / T. For two items, y_i
+is a function of one difference, which a table gives. For more items, the sum is computed in fixed point, as
+sum_j round(2^W * F), which is wrong by at most (n - 1) / 2 units, and compared with 2^W / T. The comparison has the
+same result as with the true sum if, for every T, no sum of n - 1 values of F is nearer to 1 / T - 1 than
+(n - 1) / 2^(W + 1). The smallest distance over all inputs is found by meeting in the middle: the sorted sums of one
+half of the items are compared with what the sums of the other half leave.
 
-The search works on float64, from values of F that are correctly rounded, and adds and subtracts only; its own error is
-far below the distances that it accepts. Where all differences are 0 the fixed-point sum is exact, and so is the
-decision; by the theorem of Lindemann and Weierstrass there are no other ties.
+The search uses float64. It starts from correctly rounded values of F, and only adds and subtracts; its error is far
+below the distances that it accepts. If all differences are 0, the fixed-point sum is exact, and so is the comparison.
+By the theorem of Lindemann and Weierstrass there are no other ties.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ __all__ = ["softmax_of_few", "softmax_of_two"]
 Floats = npt.NDArray[np.float64]
 
 _MOST_SUMS = 2**19
-"""Of half of the items."""
+"""The most sums of half of the items."""
 _MOST_SEARCHES = 2**25
 _MOST_BITS = 50
 _MOST_STEPS = 2**12
 _FLOAT_ERROR = 2.0**-45
-"""Of sums of up to 16 correctly rounded numbers, relative to their size, with a factor of 4 to spare."""
+"""A bound of the relative error of sums of up to 16 correctly rounded numbers, larger than necessary by a factor of 4.
+"""
 _MOST_RANK = 7
 
 
@@ -83,7 +85,7 @@ def softmax_of_few(
     form = LinearForm(shape, tuple(terms), Rationals.scalar(0, len(shape)))
 
     def reached(at: Step, scale: Fraction, constants: Sequence[Fraction]) -> int | None:
-        """-sum >= -2^W / T, in units, or above it: the sum is above 2^W, so that y is between 0 and 1."""
+        """The least L = -sum in units with L >= -2^W / T. The sum exceeds 2^W, so y is between 0 and 1."""
         if at.sign <= 0:
             return None
         if at.square >= 1:
@@ -95,7 +97,7 @@ def softmax_of_few(
 
 
 def _inverses(quantizer: Quantizer) -> list[float] | None:
-    """1 / T for all steps 0 < T < 1 of the quantiser; None where they are too many."""
+    """1 / T for all steps 0 < T < 1 of the quantiser; None if there are too many."""
     channels = len(quantizer.scale) if isinstance(quantizer, LinearQuantizer) else 1
     if (quantizer.hi - quantizer.lo) * channels > _MOST_STEPS:
         return None
@@ -107,11 +109,11 @@ def _inverses(quantizer: Quantizer) -> list[float] | None:
 
 
 def _proven_bits(scale: Fraction, span: int, count: int, inverses: Sequence[float]) -> int | None:
-    """The W with which fixed-point sums are proven to decide like the true ones; None if there is none."""
+    """A W with which fixed-point sums are proven to compare like the true sums; None if none is found."""
     if not inverses:
         return 0
     most = max(inverses)
-    # Larger values take any sum beyond all thresholds, whatever the others are.
+    # A larger value makes every sum exceed all thresholds.
     largest = min(span, math.floor(math.log(most) / scale) + 1)
     first, second = (count - 1) // 2, count // 2
     sizes = [math.comb(span + largest + size, size) for size in (first, second)]
@@ -127,13 +129,13 @@ def _proven_bits(scale: Fraction, span: int, count: int, inverses: Sequence[floa
         index = np.searchsorted(large, wanted)
         for side in (np.minimum(index, large.size - 1), np.maximum(index - 1, 0)):
             distance = np.abs(large[side] - wanted)
-            # All differences 0: the fixed-point sum is exact.
+            # If all differences are 0, the fixed-point sum is exact.
             ones = (small == first) & (large[side] == second)
             least = min(least, float(np.min(np.where(ones, np.inf, distance))))
     least -= _FLOAT_ERROR * (most + 1)
     if least <= 0:
         return None
-    if math.isinf(least):  # no difference but 0 occurs
+    if math.isinf(least):  # the only difference that occurs is 0
         return 0
     bits = math.ceil(math.log2(count / least)) + 1
     return max(bits, 0) if bits <= _MOST_BITS else None
@@ -147,7 +149,7 @@ def _fixed_point(exponent: Fraction, one: int, most: int) -> int:
 
 
 def _nearest(exponent: Fraction) -> float:
-    """e^x as the nearest float64, or one beside it; what is below 10^-300 is 0."""
+    """e^x as the nearest float64 or one next to it; 0 if it is below 10^-300."""
     if exponent < -700:
         return 0.0
     bits = 60 + max(0, -math.floor(exponent * Fraction(3, 2)))

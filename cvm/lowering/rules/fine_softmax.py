@@ -1,9 +1,9 @@
-"""softmax over many items of many codes, from exponentials that are far finer than the codes of the result.
+"""softmax over many items of many codes, computed from exponentials that are far finer than the codes of the result.
 
-y_i = exp(x_i) / sum_j exp(x_j) over codes x = s * q. With d_j = max(q) - q_j and E_j = 2^W * exp(-s * d_j) + e_j, where
-|e_j| < 1 and the largest E is exactly 2^W, the quotient E_i / sum E differs from y_i by at most n / 2^W. W is chosen so
-that this is below 2^-60 steps of the result; the quotient itself is compared exactly with each step, on sums
-of digits (`parts.ratio`). Where all items are equal the quotient is exact, and so is a tie; by the theorem of
+y_i = exp(x_i) / sum_j exp(x_j) over codes x = s * q. Let d_j = max(q) - q_j and E_j = 2^W * exp(-s * d_j) + e_j, where
+|e_j| < 1 and the largest E is exactly 2^W. Then the quotient E_i / sum E differs from y_i by at most n / 2^W. W is
+chosen such that this is below 2^-60 steps of the result. The quotient is compared exactly with each step, by sums of
+digits (`parts.ratio`). If all items are equal, the quotient is exact, so ties are decided rightly. By the theorem of
 Lindemann and Weierstrass there are no other ties.
 """
 
@@ -54,7 +54,7 @@ def fine_softmax(lowering: Lowering) -> list[Result]:
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported("the result needs a quantiser for the whole tensor")
     value, scale, _, _ = lowering.coded("x")
-    # Results lie between 0 and 1: there are no other codes.
+    # Results lie between 0 and 1, so other codes do not occur.
     quantizer = replace(quantizer, lo=code(Fraction(0), quantizer), hi=code(Fraction(1), quantizer))
     width = _FINENESS + math.ceil(count / quantizer.scale[0]).bit_length()
     lo, hi = value.range.hull()
@@ -78,10 +78,11 @@ def fine_softmax(lowering: Lowering) -> list[Result]:
 
 @lru_cache(maxsize=8)
 def _exponentials(scale: Fraction, width: int, span: int) -> tuple[int, ...]:
-    """2^width * exp(-scale * d) for d = 0 .. span, off by less than 1: powers of one number with guard bits.
+    """2^width * exp(-scale * d) for d = 0 .. span, with errors below 1, computed as powers of one number with guard
+    bits.
 
-    Factors are at most 1, so that each product adds at most one unit for its own rounding and one for that of the
-    factor: d products, fewer than 2^18, are off by less than 2^(_GUARD - 1) units in all.
+    Factors are at most 1. So each product adds an error of at most one unit for its own rounding, and of one unit for
+    the rounding of the factor. The error of d products, which are fewer than 2^18, is below 2^(_GUARD - 1) units.
     """
     bits = width + _GUARD
     ratio = rounded(rational(2**bits) * exp(rational(-scale)))

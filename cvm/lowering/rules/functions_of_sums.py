@@ -1,13 +1,13 @@
 """Roots and logarithms of sums, which other formats have as reductions and as pooling.
 
-A code is monotone in the sum, and the thresholds between codes are taken back through the function: the root of a sum
-reaches T where the sum reaches T^2, its logarithm where it reaches e^T (`cvm.lowering.proofs.staircase`).
+A code is monotone in the sum, so thresholds of codes become thresholds of the sum: the root of a sum reaches T if the
+sum reaches T^2, and its logarithm reaches T if the sum reaches e^T (`cvm.lowering.proofs.staircase`).
 
-Of the logarithm of a sum of exponentials, e^x is a table in fixed point, E(q) = round(2^W * e^(x - top)), top being the
-greatest x. A sum of n of them is off by at most n/2 units, and compared with 2^W * e^(T - top), so that it decides as
-the true sum does unless that is within n/2 of the threshold. For few items it is proven that none is, by meeting in the
-middle; by the theorem of Lindemann and Weierstrass there are no ties. For more, W is so large that only logarithms
-within 2^-40 of a step may be decided otherwise, and the report says so.
+For the logarithm of a sum of exponentials, e^x is a table in fixed point, E(q) = round(2^W * e^(x - top)), where top is
+the greatest x. A sum of n such numbers is wrong by at most n/2 units. It is compared with 2^W * e^(T - top), with the
+same result as for the true sum unless that is within n/2 units of the threshold. For few items, meeting in the middle
+proves that no sum is; by the theorem of Lindemann and Weierstrass there are no ties. For more items, W is so large that
+only logarithms within 2^-40 of a step may be decided wrongly, and the report says so.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ from cvm.quantization.surds import least_integer
 __all__: list[str] = []
 
 _FEW = 2**12
-"""Sums of which a table is made rather than a search among thresholds."""
+"""For sums with at most this many values, a table of codes is made instead of a search among thresholds."""
 _GUARD = 40
-"""Logarithms further than 2^-40 from a step are decided rightly."""
+"""Logarithms whose distance from every step is more than 2^-40 are decided rightly."""
 _MOST_SUMS = 2**17
-"""Of half of the items, for a proof."""
+"""The most sums of half of the items in a proof."""
 _MOST_SEARCHES = 2**25
 _MOST_BITS = 4096
 _FLOAT_ERROR = 2.0**-45
-"""Of sums of up to 16 correctly rounded numbers, relative to their size, with a factor of 4 to spare."""
+"""A bound of the relative error of sums of up to 16 correctly rounded numbers, larger than necessary by a factor of 4.
+"""
 
 
 @rule(
@@ -57,7 +58,7 @@ _FLOAT_ERROR = 2.0**-45
     claim=exact("sums of squares; the root is compared with each step between codes by its square", SCATTERED),
 )
 def l2_reduce(lowering: Lowering) -> list[Result]:
-    """The root of the sum of squares over ``axes``, which keep extent 1; of no axes it is the magnitude."""
+    """The root of the sum of squares over ``axes``, which keep extent 1. Without axes it is the magnitude."""
     form, axes = lowering.linear("input"), axes_of_reduction(lowering)
     count = math.prod(form.shape[axis] for axis in axes)
     sums = total(lowering, squared(lowering, form, count), axes, 1)
@@ -69,7 +70,7 @@ def l2_reduce(lowering: Lowering) -> list[Result]:
     claim=exact("sums of squares; the root is compared with each step between codes by its square", NO_RATIO),
 )
 def l2_pool(lowering: Lowering) -> list[Result]:
-    """The root of the sum of squares of each window; attributes as for ``avg_pool``."""
+    """The root of the sum of squares of each window. The attributes are those of ``avg_pool``."""
     form = lowering.linear("input")
     axes = axes_of(lowering, form.shape, sizes_of(lowering, form.rank))
     squares = squared(lowering, form, math.prod(axis.size for axis in axes))
@@ -88,7 +89,7 @@ def l2_pool(lowering: Lowering) -> list[Result]:
     ),
 )
 def log_sum_reduce(lowering: Lowering) -> list[Result]:
-    """The logarithm of the sum over ``axes``, which keep extent 1; that of 0 is below every code."""
+    """The logarithm of the sum over ``axes``, which keep extent 1. The logarithm of 0 is below every code."""
     form, axes = lowering.linear("input"), axes_of_reduction(lowering)
     sums = total(lowering, form, axes, 1)
     quantizer = lowering.linear_quantizer()
@@ -107,7 +108,7 @@ def log_sum_reduce(lowering: Lowering) -> list[Result]:
         at = step.number()
         if at == 0:
             return least_integer((1 - constant) / unit, [], step.strict)
-        if at > max(most, Fraction(1)).numerator.bit_length():  # ln M < log2 M: beyond the greatest sum
+        if at > max(most, Fraction(1)).numerator.bit_length():  # e^T exceeds the greatest sum M, since ln M < log2 M
             return math.floor((most - constant) / unit) + 1
         return floor((exp(rational(at)) - rational(constant)) / rational(unit)) + 1
 
@@ -176,21 +177,21 @@ def _steps(quantizer: LinearQuantizer) -> list[Fraction]:
 
 
 def _depth_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction]) -> int:
-    """The W with which 2^W * e^x is at least 1 for the least x, or the least step if that is greater.
+    """A W with which 2^W * e^x is at least 1 for the least x or, if that is greater, for the least step.
 
-    A step below the least x is reached by every sum, by the sums of the table too once that holds.
+    Every sum reaches a step below the least x. With this W, the fixed-point sums reach it too.
     """
     depth = -max(min(numbers), min(steps, default=Fraction(0)))
     return max(math.ceil(depth * Fraction(3, 2)), 0)  # log2 e < 3/2
 
 
 def _guarded_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count: int) -> int:
-    """The W with which n/2 units are at most 2^-40 times every threshold that a sum may reach or miss."""
+    """A W with which n/2 units are at most 2^-40 times every threshold that some sums reach and others do not."""
     return _depth_bits(numbers, steps) + _GUARD + count.bit_length() + 1
 
 
 def _proven_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count: int) -> int | None:
-    """The W with which fixed-point sums are proven to decide as the true ones; None if none is found."""
+    """A W with which fixed-point sums are proven to compare like the true sums; None if none is found."""
     first, second = count // 2, count - count // 2
     sizes = [math.comb(len(numbers) + size - 1, size) for size in (first, second)]
     if max(sizes) > _MOST_SUMS or sizes[0] * len(steps) > _MOST_SEARCHES or min(numbers) < -600:
@@ -199,7 +200,7 @@ def _proven_bits(numbers: Sequence[Fraction], steps: Sequence[Fraction], count: 
     small, large = (_sums_of(values, size) for size in (first, second))
     least = math.inf
     for at in steps:
-        if at > math.log(count) + 1 or at < min(numbers):  # no sum comes near
+        if at > math.log(count) + 1 or at < min(numbers):  # no sum comes near this step
             continue
         wanted = _nearest(at) - small
         index = np.searchsorted(large, wanted)
@@ -219,7 +220,7 @@ def _nearest(exponent: Fraction) -> float:
 
 
 def _sums_of(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
-    """The sums of all multisets of ``size`` values, in rising order."""
+    """The sums of all multisets of ``size`` values, in ascending order."""
     choices = np.array(list(combinations_with_replacement(range(values.size), size)))
     return np.unique(values[choices].sum(axis=1))
 
@@ -227,7 +228,7 @@ def _sums_of(values: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float
 def _summed(
     lowering: Lowering, value: Value, lo: int, items: npt.NDArray[np.object_], axes: Sequence[int], form: LinearForm
 ) -> LinearForm:
-    """The sum of the table's items at the codes over ``axes``, by digits that fit 32 bits together."""
+    """The sum over ``axes`` of the table's items at the codes, by digits whose sums fit 32 bits."""
     count = math.prod(form.shape[axis] for axis in axes)
     shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(form.shape))
     if lo:

@@ -1,6 +1,6 @@
-"""Operations on integers of a data type, which NNEF has none of: wrapping to N bits, division that truncates, powers.
+"""Operations on integers of a data type, which NNEF does not have: wrapping to N bits, truncated division, powers.
 
-Their operands are real tensors all of whose numbers are integers. ``lo`` and ``hi`` are the ends of the data type.
+Their operands are real tensors whose numbers are all integers. ``lo`` and ``hi`` are the ends of the data type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cvm.quantization.reals import Real, rational
 __all__ = ["combined"]
 
 _MOST_WRAPPED = 2**16
-"""Of the integers of a data type: a wider one has numbers that the machine has not."""
+"""The most integers of a data type that wraps. A wider type would have numbers beyond 32 bits."""
 
 
 def _ends(lowering: Emission) -> tuple[int, int]:
@@ -40,7 +40,7 @@ def _wrapped(x: int, lo: int, hi: int) -> int:
     claim=exact("the integers themselves where they are proven to fit, else two requantizes"),
 )
 def wrap(lowering: Lowering) -> list[Result]:
-    """X mod 2^N in [lo, hi], the two's complement; ``overflow`` = "error" refuses what is not proven to lie there."""
+    """``x mod 2^N`` in [lo, hi], in two's complement. With ``overflow`` = "error", x must be proven to lie there."""
     lo, hi = _ends(lowering)
     operand = lowering.operand("x")
     low, high = _hull(lowering, operand)
@@ -97,7 +97,7 @@ def _hull(lowering: Lowering, operand: Operand) -> tuple[int, int]:
 
 @rule("truncated_div", claim=exact("the division of the machine; x / 0 is 0"))
 def truncated_div(lowering: Lowering) -> list[Result]:
-    """X / y truncated toward zero, 0 where y is 0; the operands have one rank."""
+    """``x / y`` truncated toward zero, and 0 where y is 0. The operands have the same rank."""
     sides = [integers(lowering, name) for name in ("x", "y")]
     value = lowering.emit("broadcast_div", *sides)
     shape = lowering.output_shape()
@@ -107,7 +107,7 @@ def truncated_div(lowering: Lowering) -> list[Result]:
 
 @rule("integer_pow", claim=exact("a table over both operands"))
 def integer_pow(lowering: Lowering) -> list[Result]:
-    """X^y mod 2^N in [lo, hi]; for y < 0 it is 1 / x^-y truncated toward zero, and 0 for x = 0."""
+    """``x^y mod 2^N`` in [lo, hi]. For y < 0 it is 1 / x^-y truncated toward zero, and 0 for x = 0."""
     lo, hi = _ends(lowering)
 
     def power(x: Real, y: Real) -> Real:

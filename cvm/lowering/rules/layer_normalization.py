@@ -1,17 +1,19 @@
-"""Normalisation by mean and variance of the data itself, exactly: layer and instance normalisation of other formats.
+"""Exact normalisation by the mean and variance of the data: layer and instance normalisation of other formats.
 
-y = offset + scale * d / sqrt(v) with d = x - mean x and v = variance + epsilon > 0. It reaches a step at T where
-scale * d >= U * sqrt(v) for U = T - offset, that is, both sides squared with their signs,
+y = offset + scale * d / sqrt(v) with d = x - mean x and v = variance + epsilon > 0. It reaches a step at T if
+scale * d >= U * sqrt(v) for U = T - offset, that is, with both sides squared and their signs kept, if
 
     sign(scale) * scale^2 * sign(d) * d^2 - sign(U) * U^2 * v >= 0.
 
-U = base + step * t grows by equal steps, so that U^2 * v is a sum of v, t * v and t^2 * v with constant coefficients,
-which may differ from channel to channel. All is integers times rationals, compared exactly (`proofs.decide`); the
-code is found from its highest bit down. Nothing is approximated, and a tie is seen where it occurs.
+U = base + step * t grows by equal steps. So U^2 * v is a sum of v, t * v and t^2 * v with constant coefficients, which
+may differ from channel to channel. v and t * v are written in digits so narrow that their products with t fit 32 bits,
+which leaves few products. All terms are integers times rationals, which are compared exactly (`proofs.decide`). The
+code is found bit by bit from the highest. Nothing is approximated, and ties are recognised.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -20,10 +22,10 @@ from cvm.lowering.claims import APART, exact
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term, scale_and_offset
-from cvm.lowering.parts.digits import product, squared
+from cvm.lowering.parts.digits import budget, product, squared
 from cvm.lowering.parts.operands import scaled, sum_of
 from cvm.lowering.parts.ratio import from_least, signed
-from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached
+from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, digits_of_sum
 from cvm.lowering.proofs.pieces import at_least, summands
 from cvm.lowering.rules.normalization import moments
 from cvm.lowering.rules.norms import single_integer
@@ -34,7 +36,7 @@ __all__: list[str] = []
 
 _HALF = Fraction(1, 2)
 _MOST_SUMMANDS = 32
-"""Products are kept so small that so many of them fit 32 bits together: carries of a comparison are as large."""
+"""Products are so small that the sum of this many fits 32 bits, since carries of a comparison are that large."""
 
 
 @rule(
@@ -48,11 +50,11 @@ _MOST_SUMMANDS = 32
     ),
 )
 def layer_normalization(lowering: Lowering) -> list[Result]:
-    """Offset + scale * (x - mean) / sqrt(variance + epsilon), mean and variance over ``axes``, which may be none.
+    """Offset + scale * (x - mean) / sqrt(variance + epsilon), with mean and variance over ``axes``, which may be empty.
 
-    Operands are ``input``, and ``scale`` and ``offset``, constants that broadcast to it, of its rank or literals.
-    Attributes are ``axes`` and ``epsilon``, an exact number above 0. The variance is that of the items: their mean
-    square distance from the mean. Instance normalisation is the same over the axes of space.
+    The operands are ``input``, and the constants ``scale`` and ``offset``, which broadcast to it; they have its rank or
+    are literals. The attributes are ``axes`` and ``epsilon``, an exact number above 0. The variance is the mean square
+    distance of the items from their mean. Instance normalisation is the same over the spatial axes.
     """
     quantizer = lowering.linear_quantizer()
     if quantizer is None:
@@ -61,7 +63,7 @@ def layer_normalization(lowering: Lowering) -> list[Result]:
     if epsilon <= 0:
         raise lowering.unsupported("items that are all alike would be divided by zero: epsilon must be above 0")
     form = lowering.linear("input")
-    if not form.terms:  # a constant, as one tensor of integers
+    if not form.terms:  # a constant becomes one tensor of integers
         *_, form = lowering.single("input")
     rank = form.rank
     scale, offset = (lowering.constant(name).expanded(rank) for name in ("scale", "offset"))
@@ -91,17 +93,14 @@ def _codes(
     steps = quantizer.hi - quantizer.lo
     odd = [(quantizer.lo + t) % 2 for t in range(2 ** steps.bit_length())]
 
+    bits = (budget(_MOST_SUMMANDS) >> steps.bit_length()).bit_length() - 1
+
     def reached(trial: Value) -> Value:
         whole = numerator
-        for value, coefficient in _squares_of_step(lowering, trial, base, step):
-            for term in radicand.terms:
-                for part, weight in product(value, term.value, _MOST_SUMMANDS):
-                    factor = -(coefficient * term.factor * Rationals.scalar(weight, rank))
-                    whole = sum_of(whole, LinearForm(shape, (Term(part, factor),), Rationals.scalar(0, rank)))
-            constant = Term(value, -(coefficient * radicand.constant))
-            whole = sum_of(whole, LinearForm(shape, (constant,), Rationals.scalar(0, rank)))
+        for value, coefficient in _products(lowering, trial, digits, base, step, bits):
+            whole = sum_of(whole, LinearForm(shape, (Term(value, -coefficient),), Rationals.scalar(0, rank)))
         found, rest, _ = summands(whole.terms, whole.constant, whole=True)
-        if quantizer.rounding == "half_even":  # a tie reaches an even code, and not an odd one
+        if quantizer.rounding == "half_even":  # a tie reaches an even code, but not an odd one
             table = lowering.tensor_constant(odd, "odd")
             one = np.ones((1,) * rank, dtype=object)
             found.append(Summand(lowering.emit("cvm_lut", table, trial), -one))
@@ -109,23 +108,55 @@ def _codes(
         return at_least_zero(lowering, shape, found, limit, "root.reached")
 
     try:
+        digits = _few_digits(lowering, radicand, bits)
         count = count_reached(lowering, shape, steps, reached, "root", most=steps)
     except TooWide:
         raise lowering.unsupported("the squares do not fit 64 bits: quantise the input to fewer bits") from None
     return from_least(count, quantizer)
 
 
-def _squares_of_step(
-    lowering: Lowering, trial: Value, base: Rationals, step: Rationals
+@dataclass(frozen=True, slots=True)
+class _Radicand:
+    """``unit`` times an integer, plus ``constant``. The integer is the sum of ``digits``, each times its weight."""
+
+    digits: list[tuple[Value, int]]
+    unit: Rationals
+    constant: Rationals
+
+
+def _few_digits(lowering: Lowering, form: LinearForm, bits: int) -> _Radicand:
+    """A form as one integer in digits of ``bits`` bits, times a unit. Raises `TooWide`."""
+    unit = form.terms[0].factor if form.terms and all(form.terms[0].factor.fractions()) else None
+    common = Rationals.scalar(1, form.rank) if unit is None else unit
+    terms = [Term(term.value, term.factor / common) for term in form.terms]
+    found, _, one = summands(terms, Rationals.scalar(0, form.rank))
+    digits = digits_of_sum(lowering, form.shape, found, bits, "variance")
+    return _Radicand(digits, common * Rationals.scalar(one, form.rank), form.constant)
+
+
+def _products(
+    lowering: Lowering, trial: Value, radicand: _Radicand, base: Rationals, step: Rationals, bits: int
 ) -> list[tuple[Value, Rationals]]:
-    """sign(U) * U^2 for U = base + step * t, as values and their coefficients: sign, sign * t and sign * t^2."""
+    """sign(U) * U^2 * radicand for U = base + step * t, as values and their coefficients. U^2 has three terms.
+
+    For the term with t^2, t times the integer of the radicand is split into digits again, which are multiplied by t.
+    Raises `TooWide`.
+    """
     rank, shape = base.numerators.ndim, lowering.output_shape()
+    first, second, third = base * base, base * step * Rationals.scalar(2, rank), step * step
     sign = at_least(lowering, shape, LinearForm(shape, (Term(trial, step),), base))
-    one = lowering.tensor_constant(np.ones((1,) * rank, dtype=object), "one")
     sign = sign + sign
-    sign = sign - one
+    sign = sign - lowering.tensor_constant(np.ones((1,) * rank, dtype=object), "one")
     with_sign = sign * trial
-    found = [(sign, base * base), (with_sign, base * step * Rationals.scalar(2, rank))]
+    found = [(sign, first * radicand.constant), (with_sign, second * radicand.constant)]
     for value, weight in product(with_sign, trial, _MOST_SUMMANDS):
-        found.append((value, step * step * Rationals.scalar(weight, rank)))
+        found.append((value, third * radicand.constant * Rationals.scalar(weight, rank)))
+    parts = []
+    for digit, weight in radicand.digits:
+        unit = radicand.unit * Rationals.scalar(weight, rank)
+        times = with_sign * digit
+        found += [(sign * digit, first * unit), (times, second * unit)]
+        parts.append(Summand(times, np.full((1,) * rank, weight, dtype=object)))
+    for value, weight in digits_of_sum(lowering, shape, parts, bits, "variance"):
+        found.append((value * trial, third * radicand.unit * Rationals.scalar(weight, rank)))
     return found

@@ -1,12 +1,12 @@
-"""Matrix products (NNEF 1.0.1 sections 4.7 and 4.9.2): of constants and of computed tensors, in batches.
+"""Matrix products (NNEF 1.0.1 sections 4.7 and 4.9.2) of constant and of computed tensors, in batches.
 
-With A = sum_i f_i * X_i + a and B = sum_j g_j * Y_j + b, where factors and constants do not vary along the axis that is
-summed over, of extent n,
+Let A = sum_i f_i * X_i + a and B = sum_j g_j * Y_j + b, where factors and constants do not vary along the summed axis
+of extent n. Then
 
     A * B = sum_ij f_i * g_j * (X_i * Y_j) + sum_i f_i * b * (sum X_i) + sum_j g_j * a * (sum Y_j) + n * a * b,
 
-products and sums of integers. Operands of one term are first moved to the integers around their zero, so that a and b
-are less than half a step.
+which consists of products and sums of integers. Operands of one term are first shifted to integers around their zero,
+so that a and b are less than half a step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Factor:
-    """A value of the program, or known integers, and its coefficient."""
+    """A value of the program, or constant integers, and its coefficient."""
 
     items: Value | Array
     factor: Rationals
@@ -42,7 +42,7 @@ class _Factor:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Matrices:
-    """One side of a product, of shape (.., rows, n): the axis that is summed over comes last."""
+    """One operand of a product, of shape (.., rows, n). The summed axis is the last one."""
 
     shape: Shape
     factors: tuple[_Factor, ...]
@@ -59,13 +59,15 @@ def linear(lowering: Lowering) -> list[Result]:
 
 @rule("matmul", claim=exact("sums of products of integers around zero, and their row sums", ALONG_THE_SUM))
 def matmul(lowering: Lowering) -> list[Result]:
-    """A * B, either of them transposed first where asked for."""
+    """A * B, where either operand may be transposed first."""
     transposed = [bool(lowering.operation.attributes[name]) for name in ("transposeA", "transposeB")]
     return [_product(lowering, ("A", transposed[0]), ("B", not transposed[1]))]
 
 
 def _product(lowering: Lowering, left: tuple[str, bool], right: tuple[str, bool]) -> LinearForm:
-    """The matrix product of two operands; each has a flag: swap its last two axes, so that the summed axis is last."""
+    """The matrix product of two operands. Each has a flag that says whether its last two axes must be swapped, so that
+    the summed axis is the last one.
+    """
     a, b = (_matrices(lowering, *side) for side in (left, right))
     shape = lowering.output_shape()
     count = a.shape[-1]
@@ -112,7 +114,7 @@ def _matrices(lowering: Lowering, parameter: str, exchanged: bool) -> _Matrices:
     apart = [part for factor in found.factors for part in _apart(lowering, found, factor, parameter)]
     if found.constant.shape[-1] == 1:
         return _Matrices(found.shape, tuple(apart), found.constant)
-    # A constant that varies along the sum is one more tensor of integers.
+    # A constant that varies along the summed axis becomes another tensor of integers.
     constant, rank = found.constant, len(found.shape)
     items = np.broadcast_to(constant.numerators, found.shape)
     apart.append(_Factor(items, Rationals.scalar(Fraction(1, constant.denominator), rank)))
@@ -123,9 +125,9 @@ _MOST_PARTS = 16
 
 
 def _apart(lowering: Lowering, matrices: _Matrices, factor: _Factor, parameter: str) -> list[_Factor]:
-    """Split a factor by coefficient: each part has one coefficient, and zeros for the items of the other parts.
+    """Split a factor by coefficient. Each part has one coefficient, and zeros in place of the items of other parts.
 
-    Raises `Unsupported` where the coefficients are too many, or vary along other axes than the one summed over.
+    Raises `Unsupported` if there are too many coefficients, or if they vary along other axes than the summed one.
     """
     coefficients = factor.factor
     if coefficients.shape[-1] == 1:
@@ -154,7 +156,7 @@ def _known(known: Known) -> _Matrices:
 
 
 def _crossed(items: Rationals) -> Rationals:
-    """Swap the last two axes of coefficients: those of rows become those of columns."""
+    """Swap the last two axes of coefficients, so that coefficients of rows become coefficients of columns."""
     return items.moved(lambda array: np.swapaxes(array, -1, -2))
 
 
@@ -167,7 +169,7 @@ def _transposed(items: Value | Array) -> Value | Array:
 
 
 def _totals(items: Value | Array) -> Value | Array:
-    """Sum a value or an array over its last axis, which keeps extent 1."""
+    """Sum a value or an array over its last axis, which is kept with extent 1."""
     if not isinstance(items, Value):
         held = holding(items, magnitude(items) * items.shape[-1])
         return np.asarray(held.sum(axis=-1, keepdims=True), dtype=object)
@@ -207,7 +209,7 @@ def _multiplied(
     rows, count, columns = x_shape[-2], x_shape[-1], y_shape[-2]
     size = int(np.prod(batch))
     if int(np.prod(y_shape[:-2])) == 1:
-        # One matrix for the whole batch: its rows are so many more.
+        # If there is one matrix Y for the whole batch, the rows of all matrices X form one matrix.
         every = int(np.prod(x_shape[:-1]))
         flat = [values[0].in_shape((every, count)), values[1].in_shape((columns, count))]
         return lowering.emit("dense", *flat).in_shape((*batch, rows, columns))
@@ -216,7 +218,7 @@ def _multiplied(
         shared = (1,) * (len(batch) + 2 - len(y_shape)) + y_shape
         return lowering.emit("matmul", values[0], values[1].in_shape(shared), transpose_a=False, transpose_b=True)
     full = [value.broadcast((*batch, *shape[-2:])) for value, shape in zip(values, (x_shape, y_shape), strict=True)]
-    # Each item of the batch is a group of channels: the summed axis are its input channels, rows are pixels.
+    # Each item of the batch becomes a group of channels: the summed axis becomes its input channels, rows its pixels.
     image = full[0].in_shape((size, rows, count)).transpose((0, 2, 1))
     image = image.in_shape((1, size * count, rows, 1))
     filters = full[1].in_shape((size * columns, count, 1, 1))

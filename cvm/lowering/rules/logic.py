@@ -23,7 +23,7 @@ from cvm.quantization.reals import rational
 __all__ = ["not_zero", "truth"]
 
 _AT_LEAST_ZERO = LinearQuantizer((Fraction(1),), (Fraction(-1, 2),), 0, 1)
-"""Code 1 stands for 1/2, code 0 for -1/2: the code of x is 1 exactly if x >= 0."""
+"""Code 1 stands for 1/2 and code 0 for -1/2, so the code of x is 1 if and only if x >= 0."""
 
 _BIT = LinearQuantizer((Fraction(1),), (Fraction(0),), 0, 1)
 """The quantiser of zeros and ones."""
@@ -34,12 +34,12 @@ COMPARISONS: dict[str, tuple[bool, bool]] = {
     "lt": (False, True),
     "gt": (True, True),
 }
-"""Whether the operands are exchanged, and whether the answer is negated: everything is x >= y or its opposite."""
+"""Whether the operands are swapped, and whether the result is negated. Every comparison is x >= y, or its negation."""
 
 
 @rule("ge", "le", "lt", "gt", claim=exact("a comparison of integer sums of any width, column by column"))
 def order(lowering: Lowering) -> list[Result]:
-    """X >= y, x <= y, x < y or x > y: the difference against zero."""
+    """``x >= y``, ``x <= y``, ``x < y`` or ``x > y``: the difference is compared with zero."""
     exchanged, negated = COMPARISONS[lowering.operation.name]
     value = _at_least(lowering, exchanged)
     return [_truth_form(lowering, value, negated)]
@@ -47,14 +47,14 @@ def order(lowering: Lowering) -> list[Result]:
 
 @rule("eq", "ne", claim=exact("two comparisons of integer sums of any width"))
 def equality(lowering: Lowering) -> list[Result]:
-    """X = y is x >= y and x <= y."""
+    """``x = y``, computed as x >= y and x <= y."""
     sides = [_at_least(lowering, exchanged) for exchanged in (False, True)]
     value = lowering.emit("broadcast_mul", *sides)
     return [_truth_form(lowering, value, lowering.operation.name == "ne")]
 
 
 def _at_least(lowering: Lowering, exchanged: bool) -> Value:
-    """The value that is 1 where x - y >= 0 (y - x if exchanged), else 0."""
+    """The value that is 1 where x - y >= 0 (with ``exchanged``: y - x >= 0), else 0."""
 
     def difference(lowering: Lowering) -> LinearForm:
         return scaled(sum_of_operands(lowering), lambda factor: -factor if exchanged else factor)
@@ -94,7 +94,7 @@ def not_(lowering: Lowering) -> list[Result]:
 
 @rule("and", "or", claim=exact("the product, or the greater, of zeros and ones"))
 def and_or(lowering: Lowering) -> list[Result]:
-    """The product, or the greater, of zeros and ones."""
+    """The product (and), or the larger (or), of zeros and ones."""
     rank = len(lowering.output_shape())
     sides = [truth(lowering, name, rank) for name in ("x", "y")]
     op = "broadcast_mul" if lowering.operation.name == "and" else "broadcast_max"
@@ -103,7 +103,7 @@ def and_or(lowering: Lowering) -> list[Result]:
 
 @rule("select", claim=exact("a choice between codes of the result, or terms times zeros and ones"))
 def select(lowering: Lowering) -> list[Result]:
-    """true_value where the condition holds, else false_value: codes are chosen, or terms multiplied by 0 or 1."""
+    """true_value where the condition holds, else false_value. Codes are chosen, or terms are multiplied by 0 or 1."""
     shape = lowering.output_shape()
     condition = truth(lowering, "condition", len(shape))
     quantizer = lowering.quantizer()
@@ -127,7 +127,7 @@ def select(lowering: Lowering) -> list[Result]:
 
 
 def not_zero(lowering: Lowering, parameter: str) -> LinearForm:
-    """Whether an operand is not 0, as a logical tensor: the opposite of x >= 0 and -x >= 0."""
+    """Whether an operand is not 0, as a logical tensor: the negation of x >= 0 and -x >= 0."""
     operand = lowering.operand(parameter)
     if isinstance(operand, LinearForm) and not operand.clamped:
         forms = [operand, scaled(operand, lambda factor: -factor)]

@@ -1,4 +1,4 @@
-"""Codes from a table that the front end has made: any function of one quantised tensor."""
+"""Any function of one quantised tensor, given by a table of codes that the front end has made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 @rule("lookup", claim=exact("a table that says the code of the result for every code of the operand"))
 def lookup(lowering: Lowering) -> list[Result]:
-    """The code number q - ``first`` of ``codes``, where q is the code of x; there are codes for all that x can have."""
+    """Entry q - ``first`` of ``codes``, where q is the code of x. The table has an entry for every code of x."""
     value, _, _, _ = lowering.coded("x")
     codes = np.array(lowering.operation.attributes["codes"], dtype=np.int64)
     lo, hi = value.range.hull()

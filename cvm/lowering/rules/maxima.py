@@ -1,8 +1,8 @@
 """Maxima of windows and their positions (NNEF 1.0.1 sections 4.3.3 and 4.9.3).
 
-A maximum is found among integers in the order of the real numbers, one axis after the other. A constant border takes
-part with its zeros; an ignored one does not. Positions are found alike: along the last axis first, then along each
-axis before it among the winners, so that of equal maxima the first in row-major order stays.
+A maximum is found among integers in the order of the real numbers, along one axis after the other. A constant border
+adds zeros; an ignored border adds nothing. Positions are found in the same way: along the last axis first, then along
+each axis before it among the maxima found so far. So the first of equal maxima in row-major order is found.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def max_pool_with_index(lowering: Lowering) -> list[Result]:
 
 
 def _read(lowering: Lowering, name: str) -> bool:
-    """Whether an operation reads a tensor, or it is an output of the graph."""
+    """Whether an operation reads a tensor, or the tensor is an output of the graph."""
     graph = lowering.graph
     return name in graph.outputs or any(
         name in (operand if isinstance(operand, tuple) else (operand,))
@@ -84,7 +84,9 @@ def _pooled(lowering: Lowering) -> tuple[Form, tuple[Axis, ...]]:
 
 
 def _maximum(lowering: Lowering, operand: Form, axes: Sequence[Axis]) -> Result:
-    """Among the integers of a linear form, else among codes of the result (a quantiser is monotone), else ranks."""
+    """The maxima, found among the integers of a linear form, else among codes of the result, whose quantiser is
+    monotone, else among ranks.
+    """
     moving = [i for i, axis in enumerate(axes) if not axis.identity]
     shape = tuple(axis.outputs for axis in axes)
     held = all(axis.inside().any(axis=1).all() for axis in axes)
@@ -103,7 +105,7 @@ def _maximum(lowering: Lowering, operand: Form, axes: Sequence[Axis]) -> Result:
 
 
 def _zeros(axes: Sequence[Axis]) -> bool:
-    """Whether zeros of a constant border take part."""
+    """Whether a window reads zeros of a constant border."""
     return axes[0].border == "constant" and any((axis.sources() < 0).any() for axis in axes)
 
 
@@ -116,10 +118,10 @@ def _codes_of_zero(quantizer: Quantizer, rank: int) -> Array:
 
 
 def _greatest(lowering: Lowering, value: Value, axes: Sequence[Axis], zero: Array) -> Value:
-    """The greatest integer of each window; what lies in a constant border is ``zero``."""
+    """The greatest integer of each window. Items of a constant border are ``zero``."""
     least = value.range.hull()[0]
     held = all(axis.inside().any(axis=1).all() for axis in axes)
-    # The least integer never exceeds an item, of which there is one in every window then.
+    # The least integer never exceeds an item, and every window has at least one item in this case.
     ignored = axes[0].border == "ignore" or (held and bool((zero <= least).all()))
     fill: int | Array = least if ignored else zero
     plane = len(axes) == 4 and axes[0].identity and axes[1].identity and all(axis.dilation == 1 for axis in axes[2:])
@@ -144,7 +146,7 @@ def _greatest_along(value: Value, axis: int, sources: Indices, fill: int | Array
     shape = value.shape
     target = (*shape[:axis], len(sources), *shape[axis + 1 :])
     dimension = axis
-    if len(shape) == 8:  # a rank of 9 on the way would be too many
+    if len(shape) == 8:  # an intermediate of rank 9 is not possible
         if (sources < 0).any():
             value = gathered(value, axis, np.append(np.arange(shape[axis]), -1), fill)
             sources = np.where(sources < 0, shape[axis], sources)
@@ -167,7 +169,7 @@ def _position(lowering: Lowering, operand: Form, axes: Sequence[Axis]) -> Result
     order = order or by_ranks(lowering, operand)
     if order is None:
         raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
-    # An ignored item is less than any other.
+    # An item of an ignored border is less than any other.
     ignored = axes[0].border == "ignore"
     fill = order.value.range.hull()[0] - 1 if ignored else order.zero
     value, index = order.value, None
@@ -185,7 +187,9 @@ def _position(lowering: Lowering, operand: Form, axes: Sequence[Axis]) -> Result
 def _winners(
     lowering: Lowering, value: Value, index: Value | None, dimension: int, axis: Axis, weight: int
 ) -> tuple[Value, Value | None]:
-    """The greatest of the taps along one axis of the line, and its position: ``index`` (None: 0) + weight * tap."""
+    """The greatest of the taps along one axis of the line, and its position ``index`` + weight * tap, where None means
+    index 0.
+    """
     starts = np.arange(axis.outputs) * axis.step
     best = gathered(value, dimension, starts)
     found = None if index is None else gathered(index, dimension, starts)

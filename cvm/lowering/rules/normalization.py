@@ -1,6 +1,6 @@
 """Normalisation that stays linear (NNEF 1.0.1 section 4.9.4), batch normalisation, and moments (4.9.6).
 
-Division by what is computed of the data is the matter of `cvm.lowering.rules.norms`.
+`cvm.lowering.rules.norms` has the normalisations that divide by a number computed from the data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def batch_normalization(lowering: Lowering) -> list[Result]:
     The root is irrational in general; the quantiser's thresholds are decided by integer square roots.
     """
     form = lowering.linear("input")
-    if not form.terms:  # a constant, as one tensor of integers
+    if not form.terms:  # a constant becomes one tensor of integers
         *_, form = lowering.single("input")
     mean, variance, offset, scale = (
         lowering.constant(name).expanded(form.rank) for name in ("mean", "variance", "offset", "scale")
@@ -51,7 +51,7 @@ def batch_normalization(lowering: Lowering) -> list[Result]:
 
 @rule("local_mean_normalization", claim=exact("x minus a sum of integers over the volume", NO_RATIO))
 def local_mean_normalization(lowering: Lowering) -> list[Result]:
-    """X minus the mean of its window; positions outside of the tensor count as zeros."""
+    """``x`` minus the mean of its window. Positions outside of the tensor count as zeros."""
     return [centred(lowering, lowering.linear("input"))]
 
 
@@ -64,10 +64,11 @@ def centred(lowering: Lowering, form: LinearForm) -> LinearForm:
 
 @rule("moments", claim=exact("sums and sums of products: n * sum x^2 - (sum x)^2 over n^2", APART))
 def moments(lowering: Lowering) -> list[Result]:
-    """The mean and (n * sum x^2 - (sum x)^2) / n^2, from the mean as it is, unquantised.
+    """The mean, and the variance (n * sum x^2 - (sum x)^2) / n^2, which is computed from the exact mean.
 
-    With x = sum_i f_i * X_i + c, f_i and c the same for all items of a mean (a c that is not becomes another X_i), the
-    variance is the sum over i and j of f_i * f_j * (n * sum X_i X_j - sum X_i * sum X_j) / n^2: the constant drops out.
+    Let x = sum_i f_i * X_i + c, where f_i and c are the same for all items of a mean (if c is not, it becomes another
+    X_i). The variance is the sum over i and j of f_i * f_j * (n * sum X_i X_j - sum X_i * sum X_j) / n^2, which does
+    not contain c.
     """
     form, axes = lowering.linear("input"), axes_of_reduction(lowering)
     count = math.prod(form.shape[axis] for axis in axes)

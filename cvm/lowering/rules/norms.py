@@ -1,9 +1,10 @@
 """Normalisation that divides (NNEF 1.0.1 section 4.9.4): by a sum of magnitudes, or by a power of a sum of squares.
 
-l1 normalisation is a quotient of linear forms. With the divisor d(sigma), sigma a sum of squares and d growing with it,
-x / d(sigma) >= T is d(sigma) <= x / T for x >= 0 < T and d(sigma) >= x / T for x, T < 0. Where x has few codes, each of
-them and each step T of the result leave one threshold for sigma, which is exact: squares of rationals, or roots of
-integers. Otherwise, for d = sqrt(sigma), both sides are squared: sign(x) * x^2 >= sign(T) * T^2 * sigma.
+l1 normalisation is a quotient of linear forms. Let the divisor be d(sigma), where sigma is a sum of squares, and d
+grows with sigma. Then x / d(sigma) >= T means d(sigma) <= x / T for x >= 0 < T, and d(sigma) >= x / T for x, T < 0. If
+x has few codes, each of them and each step T of the result give one threshold for sigma, which is exact: it contains
+squares of rationals, or roots of integers. Otherwise, for d = sqrt(sigma), both sides are squared:
+sign(x) * x^2 >= sign(T) * T^2 * sigma.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ _BIASED = "it has a bias, and the values of the input times the codes of the res
 
 
 def _operand(lowering: Lowering) -> tuple[LinearForm, Quantizer]:
-    """The operand, in integers around zero if it is one tensor of them, and the quantiser of the result."""
+    """The operand, with integers around zero if it has one term, and the quantiser of the result."""
     quantizer = lowering.quantizer()
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported("the result needs a quantiser for the whole tensor")
     form = lowering.linear("input")
-    if not form.terms:  # a constant, as one tensor of integers
+    if not form.terms:  # a constant becomes one tensor of integers
         *_, form = lowering.single("input")
     return around_zero(lowering, form) if _single(form) else form, quantizer
 
@@ -72,7 +73,7 @@ def _single(form: LinearForm) -> bool:
 
 
 def _least_magnitude(lowering: Lowering, form: LinearForm) -> Fraction:
-    """A number that no |x| is below; for one tensor of integers the least |x|."""
+    """A lower bound of |x|; for a form of one term, the least |x|."""
     if not _single(form):
         negative = scaled(form, lambda factor: -factor)
         return max(least_value(lowering, form), least_value(lowering, negative), Fraction(0))
@@ -94,7 +95,7 @@ def _division_by_zero(lowering: Lowering) -> Exception:
 
 @rule("l1_normalization", claim=exact("a quotient of sums, decided bit by bit", *_OF_ALL))
 def l1_normalization(lowering: Lowering) -> list[Result]:
-    """X / max(sum |x| + bias, epsilon): a quotient of linear forms."""
+    """``x / max(sum |x| + bias, epsilon)``: a quotient of linear forms."""
     form, quantizer = _operand(lowering)
     axes, bias, epsilon = axes_of_reduction(lowering), lowering.fraction("bias"), lowering.fraction("epsilon")
     magnitude = signed(lowering, form, form)
@@ -112,15 +113,15 @@ def l1_normalization(lowering: Lowering) -> list[Result]:
 
 @dataclass(frozen=True, slots=True)
 class _Divisor:
-    """A function d(sigma) that grows: d <= r is sigma <= limit * unit, and d >= r likewise.
+    """A growing function d(sigma). d <= r means sigma <= s, and d >= r means sigma >= s, for some s that depends on r.
 
-    ``limit`` gives, for r^2 and the unit, the greatest integer at or below that sigma in units, and the least at or
-    above it; None for a sigma below all.
+    ``limit`` maps r^2 and a unit to the greatest integer that is at most s / unit, and the least one that is at least s
+    / unit; None if d exceeds r for every sigma.
     """
 
     limit: Callable[[Fraction, Fraction], tuple[int, int] | None]
     least: Fraction
-    """D is at least this, whatever sigma: r below it is never reached from above."""
+    """A lower bound of d for all sigma. For a smaller r, d <= r never holds."""
 
 
 def _root_divisor(lowering: Emission) -> _Divisor:
@@ -139,14 +140,14 @@ def _root_divisor(lowering: Emission) -> _Divisor:
 
 
 def _power_divisor(lowering: Lowering) -> _Divisor:
-    """(bias + alpha * sigma)^beta for beta = a/b: d <= r is (bias + alpha * sigma)^(2 a) <= (r^2)^b."""
+    """(bias + alpha * sigma)^beta for beta = a/b. d <= r means (bias + alpha * sigma)^(2 a) <= (r^2)^b."""
     alpha, beta, bias = (lowering.fraction(name) for name in ("alpha", "beta", "bias"))
     if alpha <= 0 or beta <= 0 or max(beta.numerator, beta.denominator) > _MOST_ROOT:
         raise lowering.unsupported(f"alpha and beta must be positive, beta a fraction of integers up to {_MOST_ROOT}")
     a, b = 2 * beta.numerator, beta.denominator
 
     def limit(square: Fraction, unit: Fraction) -> tuple[int, int] | None:
-        # sigma / unit <= E * w - F with w the a-th root of r^b.
+        # sigma / unit <= E * w - F, where w is the a-th root of r^b.
         e, f = 1 / (alpha * unit), bias / (alpha * unit)
         power = (f.denominator * e) ** a * square**b
         root = floor_root(power.numerator // power.denominator, a)
@@ -159,7 +160,7 @@ def _power_divisor(lowering: Lowering) -> _Divisor:
 
 @rule("l2_normalization", claim=exact(_ROOT, *_OF_ALL, _BIASED))
 def l2_normalization(lowering: Lowering) -> list[Result]:
-    """X / max(sqrt(sum x^2) + bias, epsilon)."""
+    """``x / max(sqrt(sum x^2) + bias, epsilon)``."""
     form, quantizer = _operand(lowering)
     axes = axes_of_reduction(lowering)
     count = math.prod(form.shape[axis] for axis in axes)
@@ -174,7 +175,7 @@ def l2_normalization(lowering: Lowering) -> list[Result]:
     claim=exact("as local_variance_normalization, of exact differences from the local mean", *_OF_ALL, _BIASED),
 )
 def local_variance_normalization(lowering: Lowering) -> list[Result]:
-    """X / max(sqrt(mean x^2 of the window) + bias, epsilon); for local contrast, of x minus its local mean."""
+    """``x / max(sqrt(mean x^2 of the window) + bias, epsilon)``; for local contrast, of x minus its local mean."""
     form, quantizer = _operand(lowering)
     if lowering.operation.name == "local_contrast_normalization":
         form = single_integer(lowering, centred(lowering, form))
@@ -193,7 +194,7 @@ def local_variance_normalization(lowering: Lowering) -> list[Result]:
     ),
 )
 def local_response_normalization(lowering: Lowering) -> list[Result]:
-    """X / (bias + alpha * mean x^2 of the window)^beta."""
+    """``x / (bias + alpha * mean x^2 of the window)^beta``."""
     form, quantizer = _operand(lowering)
     sigma = _mean_of_squares(lowering, form)
     least = _least_magnitude(lowering, form) ** 2 / window_volume(lowering)
@@ -219,7 +220,7 @@ def _mean_of_squares(lowering: Lowering, form: LinearForm) -> LinearForm:
 
 
 def single_integer(lowering: Lowering, form: LinearForm) -> LinearForm:
-    """A form without a constant as one integer times its unit, where that fits; else the form."""
+    """A form without a constant as one integer value times a unit, if the integers fit; else the form itself."""
     found, _, unit = summands(form.terms, form.constant)
     if not form.constant.is_zero() or any(item.coefficients.size > 1 for item in found):
         return form
@@ -236,7 +237,7 @@ def single_integer(lowering: Lowering, form: LinearForm) -> LinearForm:
 
 
 def _over_root(lowering: Lowering, form: LinearForm, sigma: LinearForm, least: Fraction, quantizer: Quantizer) -> Coded:
-    """The codes of x / max(sqrt(sigma) + bias, epsilon); ``least`` is a lower bound of sigma."""
+    """The codes of x / max(sqrt(sigma) + bias, epsilon), where ``least`` is a lower bound of sigma."""
     bias, epsilon = lowering.fraction("bias"), lowering.fraction("epsilon")
     if epsilon <= 0 and bias <= 0 and (bias < 0 or least <= 0):
         raise _division_by_zero(lowering)
@@ -298,7 +299,9 @@ def _thresholds(
     bound: int,
     run: int,
 ) -> list[int]:
-    """For each integer of x and each step, the least signed sum that reaches it; the sum is negated where x >= 0."""
+    """For each integer of x and each step, the least signed sum that reaches the step. The signed sum is the negated
+    sum of squares where x >= 0.
+    """
     (term,) = form.terms
     always, never = -bound, bound + 1
     least = divisor.least**2
@@ -336,7 +339,7 @@ def _selected(
     size: tuple[int, int],
     least: int,
 ) -> Value:
-    """The count of steps that the signed sum reaches, by digits of the thresholds in tables."""
+    """The number of steps that the signed sum reaches, found with tables of the digits of the thresholds."""
     shape, rank = form.shape, form.rank
     (term,) = form.terms
     value = term.value.broadcast(shape)

@@ -1,8 +1,9 @@
 """Box filters (NNEF 1.0.1 section 4.3.2), average and root-mean-square pooling (4.9.3).
 
-A box filter is separable: a sum along one axis after the other, batch and channels included. Over the last two axes of
-a tensor of rank 4 it is one depth-wise convolution with ones. Border 'ignore' leaves out what lies outside: the sum has
-fewer items there, and with ``normalize`` it is divided by their number; any other border divides by the volume.
+A box filter is separable: it sums along one axis after the other, including batch and channels. Over the last two axes
+of a tensor of rank 4 it is one depthwise convolution with ones. With the border 'ignore', windows that reach beyond the
+data sum fewer items, and ``normalize`` divides by the number of these; with any other border it divides by the volume
+of the window.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from cvm.quantization.surds import least_integer
 __all__ = ["boxed", "root_of_sum", "window_total", "window_volume"]
 
 _FEW = 2**12
-"""Numbers of which a table is made rather than a search among thresholds."""
+"""For at most this many numbers, a table of codes is made instead of a search among thresholds."""
 
 
 @rule(
@@ -39,7 +40,7 @@ _FEW = 2**12
     claim=exact("sums of integers; the divisor joins the scale", NO_RATIO, NOTHING_INSIDE),
 )
 def box(lowering: Lowering) -> list[Result]:
-    """The sum of each window, divided by its size for ``normalize`` and for an average."""
+    """The sum of each window, divided by its size with ``normalize`` and for an average."""
     form = lowering.linear("input")
     axes = axes_of(lowering, form.shape, sizes_of(lowering, form.rank))
     normalize = lowering.operation.name == "avg_pool" or bool(lowering.operation.attributes["normalize"])
@@ -86,7 +87,7 @@ def window_volume(lowering: Emission) -> int:
 
 
 def _counts(lowering: Lowering, axes: Sequence[Axis]) -> Rationals:
-    """What each window is divided by: its volume, or with border 'ignore' the number of items inside."""
+    """The divisor of each window: its volume or, with the border 'ignore', the number of items inside the data."""
     rank = len(axes)
     counts = Rationals.scalar(math.prod(axis.size for axis in axes), rank)
     if axes[0].border != "ignore":
@@ -112,10 +113,10 @@ def _counts(lowering: Lowering, axes: Sequence[Axis]) -> Rationals:
     ),
 )
 def rms_pool(lowering: Lowering) -> list[Result]:
-    """The root of the mean of the squares of each window; neither the squares nor their mean are rounded.
+    """The root of the mean of the squares of each window. Neither the squares nor their mean are rounded.
 
-    The mean is a linear form of one or two sums, of q^2 and of q; its root is compared with every threshold t between
-    two codes of the result by way of t^2.
+    The mean is a linear form of one or two sums, of q^2 and of q. To compare its root with a threshold t between two
+    codes of the result, the mean is compared with t^2.
     """
     form = lowering.linear("input")
     squares = squared(lowering, form, window_volume(lowering))
@@ -125,12 +126,12 @@ def rms_pool(lowering: Lowering) -> list[Result]:
 
 
 def _root_of_mean(mean: Real) -> Real:
-    """The root; a combination of integers that would give a negative mean of squares does not occur."""
+    """The root of a mean of squares. Combinations of integers that would give a negative mean do not occur."""
     return rational(0) if mean.sign < 0 else FUNCTIONS["sqrt"](mean)
 
 
 def root_of_sum(lowering: Lowering, mean: LinearForm) -> Result:
-    """The root of a sum or mean of squares; its codes where the result has a quantiser."""
+    """The root of a sum or mean of squares, or its codes if the result has a quantiser."""
     quantizer = lowering.quantizer()
     if not mean.terms:
         return folded(lowering, [constant_of(mean)], FUNCTIONS["sqrt"], mean.shape, quantizer)
@@ -142,7 +143,7 @@ def root_of_sum(lowering: Lowering, mean: LinearForm) -> Result:
 
 
 def _root_reached(step: Step, unit: Fraction, constants: Sequence[Fraction]) -> int | None:
-    """The least L for which sqrt(L * u + c) reaches a step: L * u + c reaches its square."""
+    """The least L for which sqrt(L * u + c) reaches a step, that is, for which L * u + c reaches its square."""
     if step.sign < 0 or (step.sign == 0 and not step.strict):
         return None
     (constant,) = constants

@@ -1,14 +1,15 @@
-"""x / (bias + alpha / n * sum x^2)^beta for tensors of many codes, where `cvm.lowering.rules.norms` has no table.
+"""x / (bias + alpha / n * sum x^2)^beta for tensors with too many codes for the tables of `cvm.lowering.rules.norms`.
 
-With integers X and S = sum X^2, and the divisor D = c_0 + c_1 * S, the magnitude of the result reaches the step to the
-code k where
+Let X be integers, S = sum X^2, and D = c_0 + c_1 * S the divisor. The magnitude of the result reaches the step to the
+code k if
 
     2 |X| >= (2 k - 1) * D^beta,   that is   (2 |X|)^(1 / beta) >= (2 k - 1)^(1 / beta) * (c_0 + c_1 * S),
 
-so that roots and powers stand in tables, of |X| on the left, of k on the right, and S remains as it is: integers of any
-width, compared by digits. Where 1 / beta is an integer all of it is exact. Else tables hold the numbers times 2^F,
-rounded, and both sides together are off by at most M units. A tie lies within M of the threshold, and whatever lies
-there is taken to be one; M is less than 2^-60 steps of the result. Rounding half to even is odd in x.
+So all roots and powers are in tables, of |X| on the left and of k on the right, and S is not changed. Both sides are
+integers of any width, which are compared by digits. If 1 / beta is an integer, all of this is exact. Otherwise the
+tables hold the numbers times 2^F, rounded, and the error of both sides together is at most M units. A tie lies within M
+units of the threshold, and every number within M units is treated as a tie; M is less than 2^-60 steps of the result.
+Rounding half to even is an odd function of x.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ __all__: list[str] = []
 
 _FINENESS = 60
 _MOST_POWER = 16
-"""The largest 1 / beta: numbers of 16 bits become such of 256."""
+"""The largest 1 / beta. A number of 16 bits to this power has 256 bits."""
 _MOST_NUMBERS = 2**16
 _STEP = 32
 _DIGIT = 13
 _SQUARE_BITS = 17
-"""Products of digits of so many bits, and of one bit more, fit 32 bits."""
+"""The product of a digit of this many bits and one with one bit more fits 32 bits."""
 
 
 _APART = "operand and result differ in scale, or have an offset"
@@ -67,9 +68,10 @@ _APART = "operand and result differ in scale, or have an offset"
     ),
 )
 def power_normalization(lowering: Lowering) -> list[Result]:
-    """X / (bias + alpha * mean of squares)^beta over windows of ``size`` with zeros beyond the data, half to even.
+    """``x / (bias + alpha * mean of squares)^beta`` over windows of ``size``, rounded half to even.
 
-    Operand and result have one scale and no offset; bias, alpha and beta are positive.
+    Beyond the data there are zeros. Operand and result have the same scale and no offset; bias, alpha and beta are
+    positive.
     """
     bias, alpha, beta = (lowering.fraction(name) for name in ("bias", "alpha", "beta"))
     quantizer = lowering.linear_quantizer()
@@ -86,7 +88,7 @@ def power_normalization(lowering: Lowering) -> list[Result]:
     if max(largest, quantizer.hi, -quantizer.lo) >= _MOST_NUMBERS:
         raise lowering.needs_quantization(str(lowering.operation.inputs["input"]))
     constants = bias, alpha * scale * scale / count
-    # A divisor of 1 and more makes nothing greater.
+    # If the divisor is at least 1, no result exceeds its operand.
     most = max(quantizer.hi, -quantizer.lo) if bias < 1 else largest
     tables = _tables(largest, most, constants, beta, count * largest * largest)
     digits = _square_digits(lowering, squares, scale)
@@ -102,13 +104,15 @@ def power_normalization(lowering: Lowering) -> list[Result]:
 
 
 class _Tables:
-    """Integers of any size: (2 x)^(1 / beta), and for every k twice (2 k - 1)^(1 / beta), times c_0 and times c_1.
+    """Tables of integers of any size: (2 x)^(1 / beta) for every x, and for every k, (2 k - 1)^(1 / beta) times c_0 and
+    times c_1.
 
-    Those of c_0 are moved so that the comparison is with 0: where k is odd, what lies within the margin is not reached.
+    The entries with c_0 are shifted such that the comparison is with 0. For an odd k, a number within the margin does
+    not reach the step.
     """
 
     def __init__(self, left: list[int], base: list[int], slope: list[int], margin: int) -> None:
-        # The code of 0 is 0, also where a divisor is so small that all of its steps lie within the margin.
+        # The code of 0 must be 0, even if a divisor is so small that all steps lie within the margin.
         self.left, self.margin = [-2 * (margin + 1), *left[1:]], margin
         self.base = [item + (margin + 1 if k % 2 else -margin) for k, item in enumerate(base)]
         self.slope = slope
@@ -128,7 +132,7 @@ def _tables(largest: int, steps: int, constants: tuple[Fraction, Fraction], beta
     margin = squares + 4
     # Near step k the right side R grows by 2 R / (beta * (2 k - 1)) per step; R is at least 1, and k at most 2^15.
     bits = _FINENESS + margin.bit_length() + 18 + math.ceil(beta).bit_length()
-    bits = -(-bits // _STEP) * _STEP  # so that windows of several sizes share a table
+    bits = -(-bits // _STEP) * _STEP  # so that windows of different sizes share a table
     guard = 80 + math.ceil(17 * inverse) + math.ceil(max(constants)).bit_length()
     guard = -(-guard // _STEP) * _STEP
     powers = _powers(2 * max(largest, steps), inverse, bits + guard)
@@ -147,10 +151,10 @@ def _shifted_product(item: int, factor: Fraction, bits: int) -> int:
 
 @lru_cache(maxsize=8)
 def _powers(most: int, exponent: Fraction, bits: int) -> list[int]:
-    """k^exponent * 2^bits for k = 0 .. most, of primes rounded, of others by products.
+    """k^exponent * 2^bits for k = 0 .. most, rounded for primes, and computed as products for other numbers.
 
-    A number below 2^17 has at most 16 prime factors, so that the relative error is below 2^(6 - bits): nothing beside
-    the half unit of the fewer bits to which results are rounded.
+    A number below 2^17 has at most 16 prime factors, so the relative error is below 2^(6 - bits). That is negligible
+    compared with the half unit of the final rounding to fewer bits.
     """
     smallest = list(range(most + 1))
     for prime in range(2, math.isqrt(most) + 1):
@@ -168,11 +172,12 @@ def _powers(most: int, exponent: Fraction, bits: int) -> list[int]:
 
 
 def _power_of_prime(k: int, exponent: Fraction, bits: int) -> int:
-    """k^exponent * 2^bits, an irrational number, off by less than 2; k < 2^17.
+    """k^exponent * 2^bits, an irrational number, with an error below 2, for k < 2^17.
 
-    exp and ln of `decimal` are correctly rounded. With P digits the exponent of e is off by less than 16 * 10^-P of
-    itself, which is below 189 for exponents up to 16, and so by less than 10^(4 - P); e to it by less than 2 *
-    10^(4 - P) of itself. The result is below 2^(17 * exponent + bits) and off by less than 1, before its fraction goes.
+    exp and ln of `decimal` are correctly rounded. With P digits, the relative error of the exponent of e is below 16 *
+    10^-P. For exponents up to 16 it is below 189, so its absolute error is below 10^(4 - P), and the relative error of
+    the power of e is below 2 * 10^(4 - P). The result is below 2^(17 * exponent + bits), and its error is below 1
+    before the fraction is dropped.
     """
     digits = math.ceil((bits + 17 * exponent) * Fraction(30_103, 100_000)) + 6
     context = Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -182,14 +187,14 @@ def _power_of_prime(k: int, exponent: Fraction, bits: int) -> int:
 
 
 def _square_digits(lowering: Lowering, squares: LinearForm, scale: Fraction) -> list[tuple[Value, int]]:
-    """The integer S = sum X^2 as values and their weights: its lowest 17 bits, and what is above them in digits."""
+    """The integer S = sum X^2 as values and their weights: its lowest 17 bits, and digits of the higher bits."""
     rank = squares.rank
     unit = Rationals.scalar(1 / (scale * scale), rank)
     factors = [term.factor * unit for term in squares.terms]
     terms = [(t.value, f.numerators // f.denominator) for t, f in zip(squares.terms, factors, strict=True)]
     one = np.ones((1,) * rank, dtype=object)
     bits = _SQUARE_BITS
-    # half_up adds 2^(bits - 1): a floor takes it off again.
+    # half_up adds 2^(bits - 1), so it is subtracted to get a floor.
     upper = fixed_sum(lowering, squares.shape, terms, one * -(2 ** (bits - 1)), bits, (0, INT32_MAX), "high")
     rest = [*terms, (upper, one * -(2**bits))]
     low = fixed_sum(lowering, squares.shape, rest, one * 0, 0, (0, 2**bits - 1), "low")
@@ -198,7 +203,7 @@ def _square_digits(lowering: Lowering, squares: LinearForm, scale: Fraction) -> 
 
 
 def _magnitudes(magnitude: Value, digits: list[tuple[Value, int]], tables: _Tables, steps: int) -> Value:
-    """The greatest k whose step a magnitude reaches."""
+    """The greatest k such that a magnitude reaches the step to k."""
     lowering, shape = magnitude.emission, magnitude.shape
     rank = len(shape)
     thresholds = table_digits(lowering, tables.left, magnitude, rank, "power")

@@ -1,8 +1,8 @@
-"""Quantisation as an operation of the graph (NNEF 1.0.1 sections 4.9.5 and 7.2), with known or computed ranges.
+"""Quantisation as an operation of the graph (NNEF 1.0.1 sections 4.9.5 and 7.2), with constant or computed ranges.
 
-With a range that is known the codes are those of a quantiser. With a computed range the code is that of the quotient
-(x - min) / (max - min), found by comparing (`cvm.lowering.parts.ratio`), and the number it stands for,
-min + q * (max - min) / r, is linear in products of the code with the accumulators of the range.
+With a constant range, the codes are those of a quantiser. With a computed range, the code q of the quotient
+(x - min) / (max - min) is found by comparisons (`cvm.lowering.parts.ratio`). Its number, min + q * (max - min) / r, is
+linear in products of the code and the accumulators of the range.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__: list[str] = []
 @rule(
     "linear_quantize",
     claim=exact(
-        "the codes of that quantiser; of a computed range (7.2) bit by bit, the extent staying a factor",
+        "the codes of that quantiser; for a computed range (7.2), comparisons bit by bit with multiples of its extent",
         SEVERAL_AXES,
         TOO_WIDE,
     ),
@@ -42,7 +42,7 @@ __all__: list[str] = []
     claim=exact("the codes of that quantiser", SEVERAL_AXES, "a parameter is computed"),
 )
 def linear_quantize(lowering: Lowering) -> list[Result]:
-    """The number that the code of x stands for."""
+    """The number for which the code of x stands."""
     parameters = ("zero_point", "scale") if lowering.operation.name.startswith("zero") else ("min", "max")
     bounds = [lowering.operand(name) for name in parameters]
     if all(isinstance(bound, Known) for bound in bounds):
@@ -87,7 +87,7 @@ def _quantised(lowering: Lowering, quantizer: LinearQuantizer) -> Result:
 
 
 def _dynamic(lowering: Lowering) -> LinearForm:
-    """Linear_quantize with a computed range. Where it is empty, every code is 0 and every number min."""
+    """``linear_quantize`` with a computed range. If the range is empty, every code is 0 and every number is min."""
     shape = lowering.output_shape()
     rank = len(shape)
     x, low, high = (linear_operand(lowering, lowering.linear(name), shape) for name in ("x", "min", "max"))
@@ -97,7 +97,7 @@ def _dynamic(lowering: Lowering) -> LinearForm:
     quantizer = LinearQuantizer((Fraction(1, levels),), (Fraction(0),), 0, levels)
     codes = ratio_codes(lowering, above, extent, quantizer)
     if least_value(lowering, extent) < 0:
-        # Below zero the comparison means nothing; an extent of zero gives any code, all of which stand for min.
+        # For a negative extent, the comparison is meaningless. For an extent of zero, every code stands for min.
         codes = codes * at_least(lowering, shape, extent)
     result = low
     unit = Rationals.scalar(Fraction(1, levels), rank)
@@ -123,7 +123,7 @@ def _dynamic(lowering: Lowering) -> LinearForm:
     ),
 )
 def logarithmic_quantize(lowering: Lowering) -> list[Result]:
-    """sign(x) * 2^round(log2 |x|), clamped: the number that the code of x stands for.
+    """sign(x) * 2^round(log2 |x|), with a clamped exponent: the number for which the code of x stands.
 
     With a range per channel, x and the result are scaled by the power of two of the channel.
     """

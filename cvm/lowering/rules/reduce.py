@@ -42,7 +42,7 @@ def sum_reduce(lowering: Lowering) -> list[Result]:
 def total(lowering: Lowering, form: LinearForm, axes: Sequence[int], divisor: int) -> LinearForm:
     """The sum over ``axes``, divided by an integer: sum_j (f_j * X_j + c_j) = sum_j f_j * X_j + sum_j c_j.
 
-    Where the factor varies along the axes, the items of each factor are summed apart, as a term of its own.
+    If the factor varies along the axes, the items of each factor are summed separately, in a term of their own.
     """
     shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(form.shape))
     scale = Rationals.scalar(Fraction(1, divisor), form.rank)
@@ -86,10 +86,10 @@ def axes_of_reduction(lowering: Emission) -> tuple[int, ...]:
     return tuple(sorted(int(axis) for axis in lowering.operation.attributes["axes"]))  # type: ignore[union-attr, arg-type]
 
 
-# Order: the greatest, the least, and where they stand
+# Order: the greatest and the least item, and their positions
 
 _MOST_IRRATIONAL = 4096
-"""Irrational numbers that are sorted; each comparison evaluates both to many digits."""
+"""The most irrational numbers that are sorted. Each comparison evaluates both numbers to many digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _ranks(lowering: Lowering, axes: Sequence[int], negated: bool) -> _Ranks:
 
 
 def _ranks_of_integers(lowering: Lowering, form: LinearForm, axes: Sequence[int], negated: bool) -> _Ranks | None:
-    """The integers themselves, if each row that is reduced has one factor and one constant. A clamp commutes."""
+    """The integers of a linear form, if each reduced row has one factor and one constant. A clamp keeps the order."""
     (term,) = form.terms
     signs = {numerator > 0 for numerator in term.factor.numerators.ravel().tolist() if numerator}
     if len(signs) != 1 or not all(term.factor.numerators.ravel().tolist()):
@@ -135,7 +135,7 @@ def _ranks_of_integers(lowering: Lowering, form: LinearForm, axes: Sequence[int]
 
 
 def _ranks_of_table(lowering: Lowering, operand: Operand, negated: bool) -> _Ranks:
-    """The ranks of an operand's few numbers in their order."""
+    """The ranks of the numbers of an operand with few codes."""
     if not isinstance(operand, TableForm):
         operand = tabulate(lowering, [operand], lambda x: x, operand.shape)
     numbers = operand.numbers
@@ -157,7 +157,7 @@ def _ranks_of_table(lowering: Lowering, operand: Operand, negated: bool) -> _Ran
 
 
 def _sorted(numbers: Sequence[Real]) -> list[list[int]]:
-    """The entries in increasing order of their numbers, equal ones together."""
+    """The indices of the entries in increasing order of their numbers. Entries with equal numbers form one list."""
     if all(number.exact is not None for number in numbers):
         groups: dict[Fraction, list[int]] = {}
         for entry, number in enumerate(numbers):
@@ -189,10 +189,10 @@ def _sorted(numbers: Sequence[Real]) -> list[list[int]]:
     "max_reduce", "min_reduce", claim=exact("the greatest of integers in the order of the reals, of ranks, or of codes")
 )
 def max_reduce(lowering: Lowering) -> list[Result]:
-    """The greatest or the least item over some axes; the least is the greatest of the negatives, negated.
+    """The greatest or the least item over some axes. The least item is the negated greatest of the negatives.
 
-    It is found among integers that have the order of the reals, else among the codes of the result's quantiser, which
-    is monotone.
+    It is found among integers that have the order of the real numbers, or else among the codes of the result's
+    quantiser, which is monotone.
     """
     operand, axes = lowering.operand("input"), axes_of_reduction(lowering)
     negated, shape = lowering.operation.name == "min_reduce", lowering.output_shape()
@@ -223,18 +223,17 @@ def max_reduce(lowering: Lowering) -> list[Result]:
 def argmax_reduce(lowering: Lowering) -> list[Result]:
     """The first index of the greatest or least item, row-major over the axes in increasing order.
 
-    With n indices j, n - 1 - j is least wanted where the item is less than the greatest, and of the others
-    the greatest is the first index: n - 1 - max((n - 1 - j) * [item = greatest]).
+    For indices j = 0 .. n - 1, the first index of the greatest item is n - 1 - max((n - 1 - j) * [item = greatest]).
     """
     operand, axes = lowering.operand("input"), axes_of_reduction(lowering)
     count = math.prod(operand.shape[axis] for axis in axes)
     if isinstance(operand, Known):
-        return [_known_places(lowering, operand, axes)]
+        return [_constant_positions(lowering, operand, axes)]
     shape = lowering.output_shape()
     if count == 1:
         return [LinearForm(shape, (), Rationals.scalar(0, len(shape)))]
     negated = lowering.operation.name == "argmin_reduce"
-    if isinstance(operand, LinearForm) and operand.clamped:  # a pending clamp makes numbers equal, and moves the first
+    if isinstance(operand, LinearForm) and operand.clamped:  # a pending clamp can change which of them is the first
         ranks = _ranks_of_table(lowering, operand, negated)
     else:
         ranks = _ranks(lowering, axes, negated)
@@ -249,11 +248,11 @@ def argmax_reduce(lowering: Lowering) -> list[Result]:
     last = lowering.tensor_constant([count - 1], "last")
     value = last - best
     if value.shape != shape:
-        raise AssertionError("a difference has the shape of its larger operand")
+        raise AssertionError("a difference must have the shape of its larger operand")
     return [LinearForm(shape, (Term(value, Rationals.scalar(1, len(shape))),), Rationals.scalar(0, len(shape)))]
 
 
-def _known_places(lowering: Lowering, known: Known, axes: Sequence[int]) -> LinearForm:
+def _constant_positions(lowering: Lowering, known: Known, axes: Sequence[int]) -> LinearForm:
     numbers = known.rationals().numerators * (1 if lowering.operation.name == "argmax_reduce" else -1)
     kept = [axis for axis in range(numbers.ndim) if axis not in axes]
     rows: npt.NDArray[Any] = numbers.transpose([*kept, *axes]).reshape([*(numbers.shape[axis] for axis in kept), -1])
@@ -268,7 +267,7 @@ def _known_places(lowering: Lowering, known: Known, axes: Sequence[int]) -> Line
     claim=exact("the greatest, or least, of zeros and ones"),
 )
 def any_reduce(lowering: Lowering) -> list[Result]:
-    """The greatest, or the least, of zeros and ones."""
+    """The greatest (any) or the least (all) of zeros and ones."""
     shape = lowering.output_shape()
     operand, axes = lowering.operand("input"), axes_of_reduction(lowering)
     value = truth(lowering, "input", len(shape)).broadcast(operand.shape)

@@ -1,8 +1,9 @@
-"""Maxima of cells of regions that are given as integers, with ends that depend on data.
+"""Maxima of the cells of regions that are given as integers. The ends of the cells depend on data.
 
-The greatest of items s .. e - 1 of an axis is the greater of two windows of 2^j items, the largest power of two that is
-not above e - s: the one that begins at s and the one that ends at e. Maxima of all windows of 1, 2, 4, .. items are
-made by doubling, and each cell takes two of them; first along the width, then, among what was found, along the height.
+The maximum of items s .. e - 1 along an axis is the larger of the maxima of two windows: the one that begins at s and
+the one that ends at e. Both have 2^j items, the largest power of two that is at most e - s. The maxima of all windows
+of 1, 2, 4, .. items are computed by doubling, and each cell takes two of them; first along the width, then, from these
+results, along the height.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ __all__: list[str] = []
 
 @rule("region_maximum", claim=exact("maxima of windows of powers of two, of which each cell takes two per axis"))
 def region_maximum(lowering: Lowering) -> list[Result]:
-    """Of input (B, C, H, W) and integer codes rois (B, R, 4), x_0, y_0, x_1, y_1: maxima (B, R, C, *output_size).
+    """Maxima (B, R, C, *output_size) of input (B, C, H, W) in regions with integer codes rois (B, R, 4).
 
-    A region of n = max(x_1 - x_0, 0) + 1 positions is split into m cells, cell i being floor(i * n / m) up to, not
-    including, ceil((i + 1) * n / m), from x_0 on, clipped to the image. A cell without a position has the code 0; with
-    ``before`` = "empty" a cell that begins before the image has none.
+    A region is x_0, y_0, x_1, y_1. Its n = max(x_1 - x_0, 0) + 1 positions are divided into m cells. Cell i goes from
+    floor(i * n / m) up to, not including, ceil((i + 1) * n / m), counted from x_0 and clipped to the image. An empty
+    cell has the code 0. With ``before`` = "empty", a cell that begins before the image is empty.
     """
     value, factor, constant, form = lowering.coded("input")
     rois, _, _, regions = lowering.coded("rois")
@@ -59,16 +60,16 @@ def region_maximum(lowering: Lowering) -> list[Result]:
 def _cells(
     lowering: Lowering, rois: Value, regions: tuple[int, int], axis: int, extent: int, cells: int
 ) -> tuple[Value, Value, Value]:
-    """First positions and ends of all cells along an axis, (B, R, cells), and 1 where there is a position, else 0.
+    """The first positions and the ends of all cells along an axis, and 1 for cells that are not empty, else 0.
 
-    Where there is none, the first position stands for it, so that ends are always in order.
+    All have the shape (B, R, cells). An empty cell gets one position, so that its end is above its begin.
     """
     batch, count = regions
     first, last = (
         lowering.emit("slice", rois, begin=(0, 0, column), end=(batch, count, column + 1), strides=(1, 1, 1))
         for column in (axis, axis + 2)
     )
-    # Coordinates have at most 16 bits, and so does their difference, but for its sign.
+    # Coordinates have at most 16 bits, so their difference has at most 16 bits and a sign.
     size = (last - first).clip(0, 2**17)
     size = size + lowering.tensor_constant([1], "one")
     numbers = np.arange(cells).reshape(1, 1, cells)
@@ -88,12 +89,12 @@ def _cells(
 
 
 def _greatest(value: Value, begin: Value, end: Value) -> Value:
-    """The greatest of begin .. end - 1, (groups, cells), in (K, groups, positions): (K, groups, cells)."""
+    """The maxima (K, groups, cells) of ``value`` (K, groups, positions) over begin .. end - 1 (groups, cells)."""
     kept, groups, extent = value.shape
     lowering = value.emission
     levels, size = [value], 1
     while 2 * size <= extent:
-        # The windows that would reach beyond the last position are never asked for: the last item stands for them.
+        # Windows that would reach beyond the last position are never read; they repeat the last item.
         behind = np.minimum(np.arange(extent) + size, extent - 1)
         moved = levels[-1].take(lowering.tensor_constant(behind, "places"), 2)
         levels.append(levels[-1].maximum(moved))

@@ -1,9 +1,9 @@
 """Region-of-interest operations (NNEF 1.0.1 section 4.6).
 
-A region selects by its batch index one image, and along each spatial axis, one after the other, the positions of its
-cells or samples: cells by masks of zeros and ones, samples by the integer weights of linear interpolation. What the
-document leaves undefined is clipped: a batch index to those that exist, a pooled region to at least one position
-inside. A cell starts at the region's own corner (the text's "c + i * s" has no corner).
+A region selects one image by its batch index. Along one spatial axis after the other, it selects the positions of its
+cells or samples: cells by masks of zeros and ones, samples by the integer weights of linear interpolation. Indices that
+the document does not define are clipped: a batch index to those that exist, a pooled region to at least one position
+inside the image. A cell starts at the region's own corner (the text's "c + i * s" has no corner).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Regions:
         return value.take(index.reshape((self.count,)).clip(0, self.form.shape[0] - 1), 0)
 
     def coordinate(self, column: int) -> LinearForm:
-        """The coordinate in the given column of ``rois``, for every region, as a form of shape (N, 1, 1)."""
+        """The coordinate in a column of ``rois`` for every region, as a form of shape (N, 1, 1)."""
         lowering, rois = self.lowering, self.rois
         shape = (self.count, 1, 1)
 
@@ -73,7 +73,7 @@ class _Regions:
         return LinearForm(shape, tuple(terms), column_of(rois.constant))
 
     def result(self, value: Value, factor: Fraction) -> LinearForm:
-        """The form of a result whose integers times ``factor`` count in the scale of the input."""
+        """The form of a result whose integers, times ``factor``, have the scale of the input."""
         rank = self.form.rank
         return LinearForm(
             (self.count, self.form.shape[1], *self.size),
@@ -100,7 +100,7 @@ def roi_pool(lowering: Lowering) -> list[Result]:
     average = lowering.operation.name == "avg_roi_pool"
     least = value.range.hull()[0]
     if not average:
-        # Items from 1 on, so that 0 stands for what lies outside of a cell.
+        # Items are shifted to 1 and above, so that 0 can mark items outside of a cell.
         value = value - regions.constant([least - 1], "least")
     area: Value | None = None
     for axis in range(regions.dimensions):
@@ -128,7 +128,7 @@ def _cells(regions: _Regions, axis: int) -> tuple[Value, Value]:
     size = regions.lowering.emit("cvm_lut", regions.constant([max(1, -(-n // cells)) for n in lengths], "size"), length)
     numbers = regions.constant(np.arange(cells).reshape(1, cells, 1), "cells")
     begin = (numbers * step) + first
-    # Position - begin is 0 .. size - 1 inside of a cell.
+    # Inside of a cell, position - begin lies in 0 .. size - 1.
     positions = regions.constant(np.arange(extent).reshape(1, 1, extent), "positions")
     offset = positions - begin
     minus = regions.constant([-1], "minus")
@@ -155,7 +155,7 @@ def _rounded(items: Rationals) -> Any:
 
 
 def _split(regions: _Regions, value: Value, axis: int) -> Shape:
-    """The extents (N, axes before, the axis, axes behind) of a value that is reduced along a spatial axis."""
+    """The extents (N, axes before it, the axis, axes after it) of a value that is reduced along a spatial axis."""
     shape = value.shape
     return shape[0], math.prod(shape[1 : axis + 2]), shape[axis + 2], math.prod(shape[axis + 3 :])
 
@@ -176,7 +176,7 @@ def _weighted(regions: _Regions, value: Value, weights: Value, axis: int) -> Val
 
 
 def _masked(regions: _Regions, value: Value, mask: Value, axis: int) -> Value:
-    """The greatest of the items (all positive) where the mask (N, cells, positions) is 1."""
+    """The greatest of the items, which are all positive, for which the mask (N, cells, positions) is 1."""
     shape = value.shape
     n, before, extent, behind = _split(regions, value, axis)
     cells = regions.size[axis]
@@ -188,7 +188,7 @@ def _masked(regions: _Regions, value: Value, mask: Value, axis: int) -> Value:
 
 
 def _divided(regions: _Regions, value: Value, area: Value) -> Result:
-    """The sums of cells divided by their areas (N, 1, 1): the constant of the input stays as it is in a mean."""
+    """The sums of cells divided by their areas (N, 1, 1). The constant of the input is not changed by a mean."""
     lowering = regions.lowering
     quantizer = lowering.quantizer()
     if quantizer is None:
@@ -219,7 +219,7 @@ def _divided(regions: _Regions, value: Value, area: Value) -> Result:
     claim=exact("sums with whole weights of interpolation over a common denominator", TOO_FINE),
 )
 def roi_resample(lowering: Lowering) -> list[Result]:
-    """Multilinear interpolation at a grid of positions of each region; roi align then pools the samples."""
+    """Multilinear interpolation at a grid of positions of each region. roi_align then pools the samples."""
     align = lowering.operation.name != "roi_resample"
     output, rate = lowering.integers("output_size"), lowering.integers("sampling_rate") if align else ()
     size = tuple(a * b for a, b in zip(output, rate, strict=True)) if align else output
@@ -244,17 +244,17 @@ def _too_fine(regions: _Regions) -> Unsupported:
 
 
 def _weights(regions: _Regions, axis: int, method: str) -> tuple[Value, int]:
-    """The weights of positions along an axis in units of 1/G, (N, samples, positions), and G.
+    """The weights of positions along an axis in units of 1/G, of shape (N, samples, positions), and G.
 
-    The position of sample i is a + i * (b - a) / n + shift for a region from a to b, clipped to the axis, since
-    neighbours beyond the ends are the ends. Item j weighs max(0, 1 - |position - j|).
+    In a region from a to b, sample i has the position a + i * (b - a) / n + shift, clipped to the axis, since the items
+    beyond its ends equal the items at the ends. Item j has the weight max(0, 1 - |position - j|).
     """
     extent, samples = regions.extents[axis], regions.size[axis]
     start, end = (regions.coordinate(axis + side * regions.dimensions) for side in (0, 1))
     i = np.arange(samples, dtype=object).reshape(1, samples, 1)
     shape = (regions.count, samples, 1)
     if method == "aligned":
-        # The last sample lies on the last position, b - 1; a single one on the first.
+        # The last sample lies at the last position, b - 1; a single sample lies at the first position.
         share = Rationals(i, max(samples - 1, 1))
         shift = -share
     elif method in ("symmetric", "asymmetric"):
@@ -269,7 +269,7 @@ def _weights(regions: _Regions, axis: int, method: str) -> tuple[Value, int]:
     )
     position = sum_of(position, LinearForm(shape, (), shift))
     _, _, unit = summands(position.terms, position.constant, whole=True)
-    # Positions are multiples of unit; G of them make 1.
+    # Positions are multiples of ``unit`` = 1/G.
     inverse = unit.denominator
     grid = Fraction(1, inverse)
     if inverse * extent > 2**30:

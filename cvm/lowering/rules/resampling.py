@@ -1,8 +1,8 @@
-"""Up and down-sampling by whole factors (NNEF 1.0.1 section 4.3.4).
+"""Up- and down-sampling by integer factors (NNEF 1.0.1 section 4.3.4).
 
-Nearest neighbours only move items, so that they take any kind of form. Areas are box filters. Linear interpolation is a
-sum of two items with whole weights along one axis after the other, over a denominator that depends on the factor (and
-for method 'aligned' on the extent).
+Nearest neighbours only move items, so they apply to every kind of form. Areas are box filters. Linear interpolation
+sums two items with integer weights along one axis after the other. The denominator of the weights depends on the factor
+(and for the method 'aligned' on the extent).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def area_downsample(lowering: Lowering) -> list[Result]:
     claim=exact("sums with whole weights over a common denominator", BEYOND_REFLECTION, NO_RATIO),
 )
 def multilinear_upsample(lowering: Lowering) -> list[Result]:
-    """Linear interpolation along each spatial axis, by whole weights over a common denominator per axis."""
+    """Linear interpolation along each spatial axis, by integer weights with a common denominator per axis."""
     form = lowering.linear("input")
     method, border = str(lowering.operation.attributes["method"]), str(lowering.operation.attributes["border"])
     sums: list[AxisSum | None] = [None, None]
@@ -112,7 +112,9 @@ def multilinear_upsample(lowering: Lowering) -> list[Result]:
 
 
 def _interpolation(lowering: Lowering, extent: int, factor: int, method: str, border: str) -> tuple[AxisSum, int]:
-    """Output i lies between the items j and j + 1, at j + u: (1 - u) * in[j] + u * in[j + 1], j + u = coordinate(i)."""
+    """The sum and the denominator of its weights. With j + u = coordinate(i) and 0 <= u < 1, output i is
+    (1 - u) * in[j] + u * in[j + 1].
+    """
     if factor == 1 or (method == "aligned" and extent == 1):
         whole = np.zeros(extent * factor, np.int64) if extent == 1 else np.arange(extent)
         return AxisSum(whole[:, None], np.ones((whole.size, 1), np.int64)), 1
@@ -133,7 +135,7 @@ def _interpolation(lowering: Lowering, extent: int, factor: int, method: str, bo
     if (sources < -1).any():
         raise lowering.unsupported(f"border {border!r} reaches beyond an extent of {extent}")
     weights = np.where(sources < 0, 0, weights)
-    # An item that stands in for its neighbour, by replication, carries both weights.
+    # An item that replaces its neighbour, by replication, gets both weights.
     same = sources[:, 0] == sources[:, 1]
     weights[same, 0], weights[same, 1] = weights[same].sum(axis=1), 0
     divisor = math.gcd(denominator, *np.unique(weights).tolist())

@@ -1,8 +1,8 @@
 """Index based sampling (NNEF 1.0.1 section 4.3.3).
 
-``sample`` reads the padded input at the position that an index names within its window: one look-up in the flattened
-tensor. ``desample`` is its reverse: each position of the up-scaled space looks at the windows that reach it, of which
-there is one only where windows do not overlap, and takes the item where the index names this very position.
+``sample`` reads the padded input at the position within a window that an index gives: one look-up in the flattened
+tensor. ``desample`` is the reverse operation: each position of the up-scaled space examines the windows that contain
+it, which is a single one if windows do not overlap, and takes an item if its index gives this position.
 
 An input s*q + b with b != 0 gives two terms: the integers, and b times the number of items (1 or 0 for ``sample``).
 """
@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 def _index(lowering: Lowering, taps: int) -> Value:
     """The indices as a value in [0, taps).
 
-    Raises `Unsupported` where they are no integers, or not proven to lie within the window.
+    Raises `Unsupported` if they are not integers, or not proven to lie within the window.
     """
     name = str(lowering.operation.inputs["index"])
     form = lowering.linear("index")
@@ -58,7 +58,9 @@ def _input(lowering: Lowering) -> LinearForm:
 
 
 def _uniform(lowering: Lowering, form: LinearForm, axes: Sequence[Axis]) -> tuple[LinearForm, list[int]]:
-    """The input around zero, with one factor and constant along the axes that windows move on, and those axes."""
+    """The input with integers around zero, with one factor and constant along the axes on which windows move; and these
+    axes.
+    """
     moving = [i for i, axis in enumerate(axes) if not axis.identity]
     form = spread(lowering, form, range(form.rank))
     if lowering.operation.name == "desample" or any((axis.sources() < 0).any() for axis in axes):
@@ -77,7 +79,7 @@ def _along(items: Array, axis: int, rank: int) -> Array:
     claim=exact("one look-up in the flattened tensor", APART, INDICES),
 )
 def sample(lowering: Lowering) -> list[Result]:
-    """The item of each window that the index names."""
+    """The item of each window at the position that the index gives."""
     form = _input(lowering)
     size = sizes_of(lowering, form.rank)
     axes = axes_of(lowering, form.shape, size)
@@ -101,7 +103,7 @@ def _looked_up(value: Value, axes: Sequence[Axis], position: Value) -> Value:
 
 
 def _positions(lowering: Lowering, index: Value, axes: Sequence[Axis]) -> Value:
-    """Where in the flattened lines each index points: the start of its window plus what the index adds."""
+    """The position in the flattened lines that each index gives: the start of its window plus the offset in it."""
     extents = [axis.line().size for axis in axes]
     strides = [math.prod(extents[i + 1 :]) for i in range(len(axes))]
     offsets = np.zeros((1,) * len(axes), dtype=object)
@@ -124,7 +126,7 @@ def _positions(lowering: Lowering, index: Value, axes: Sequence[Axis]) -> Value:
     claim=exact("sums of items times whether their index names the position", APART, INDICES),
 )
 def desample(lowering: Lowering) -> list[Result]:
-    """Every item at the position of the up-scaled space that its index names; items that meet there are added."""
+    """Every item at the position of the up-scaled space that its index gives. Items at the same position are added."""
     form = _input(lowering)
     size, shape = sizes_of(lowering, form.rank), lowering.output_shape()
     axes = reverse_axes_of(lowering, form.shape, size, shape)
@@ -148,7 +150,7 @@ def desample(lowering: Lowering) -> list[Result]:
 
 
 def _packed(axis: Axis) -> tuple[Indices, Indices]:
-    """For each output the items that reach it, and through which tap: two (outputs, few) arrays, -1 being none."""
+    """The items that reach each output, and the taps by which they do: two (outputs, few) arrays; -1 means none."""
     sources = axis.sources()
     most = max(1, int((sources >= 0).sum(axis=1).max(initial=0)))
     order = np.argsort(sources < 0, axis=1, kind="stable")[:, :most]
@@ -164,12 +166,12 @@ def _spread_out(value: Value, sources: Sequence[Indices], fill: int) -> Value:
 def _named(
     lowering: Lowering, index: Value, size: Sequence[int], sources: Sequence[Indices], taps: Sequence[Indices]
 ) -> Value:
-    """1 where the index of the item at ``sources`` names the tap ``taps``, which leads back to the position; else 0."""
+    """1 if the index of the item at ``sources`` gives the tap in ``taps``, by which it reaches the position, else 0."""
     rank = len(size)
     wanted = np.zeros((1,) * rank, dtype=object)
     for i, tap in enumerate(taps):
         wanted = wanted * size[i] + _along(tap.astype(object), i, rank)
-    for i in range(rank):  # where all positions along an axis want the same, one says so
+    for i in range(rank):  # if all positions along an axis have the same taps, extent 1 is enough
         if (wanted == np.take(wanted, [0], i)).all():
             wanted = np.take(wanted, [0], i)
     found = _spread_out(index, sources, -1)

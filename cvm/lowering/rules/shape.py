@@ -33,7 +33,7 @@ __all__: list[str] = []
     claim=exact("the integers move"),
 )
 def reshape(lowering: Lowering) -> list[Result]:
-    """The same items in row-major order under another shape."""
+    """The same items in another shape, in the same row-major order."""
     operand, shape = lowering.operand("input"), lowering.output_shape()
     if operand.shape == shape:
         return [operand]
@@ -56,19 +56,19 @@ def transpose(lowering: Lowering) -> list[Result]:
 
 @rule(
     "concat",
-    claim=exact("the integers side by side; parts with other scales keep them", PARTS),
+    claim=exact("the integers are concatenated; parts with other scales keep their own", PARTS),
 )
 def concat(lowering: Lowering) -> list[Result]:
-    """Parts side by side."""
+    """The parts concatenated along an axis."""
     return [joined(lowering, _parts(lowering), lowering.integer("axis"))]
 
 
 @rule(
     "stack",
-    claim=exact("the integers side by side; parts with other scales keep them", PARTS),
+    claim=exact("the integers are concatenated; parts with other scales keep their own", PARTS),
 )
 def stack(lowering: Lowering) -> list[Result]:
-    """Parts side by side along a new axis."""
+    """The parts concatenated along a new axis."""
     axis = lowering.integer("axis")
     whole = lowering.output_shape()
     shape = (*whole[:axis], 1, *whole[axis + 1 :])
@@ -92,7 +92,7 @@ def _parts(lowering: Lowering) -> list[Operand]:
     claim=exact("the integers move"),
 )
 def split(lowering: Lowering) -> list[Result]:
-    """Sections along an axis; unstack takes them of extent 1 and drops the axis."""
+    """Sections along an axis. The sections of unstack have extent 1, and the axis is removed."""
     operand, axis = lowering.operand("value"), lowering.integer("axis")
     unstack = lowering.operation.name == "unstack"
     ratios = (1,) * len(lowering.operation.outputs) if unstack else lowering.integers("ratios")
@@ -112,7 +112,7 @@ def split(lowering: Lowering) -> list[Result]:
     claim=exact("the integers move", "a stride is below 1"),
 )
 def slice_(lowering: Lowering) -> list[Result]:
-    """A section along some axes. A negative end counts from the end of the axis, and 0 is the end of the axis."""
+    """A section along some axes. A negative end counts from the end of the axis, and an end of 0 is its end."""
     operand = lowering.operand("input")
     axes, begin, end = (lowering.integers(name) for name in ("axes", "begin", "end"))
     stride = lowering.integers("stride") or (1,) * len(axes)
@@ -152,13 +152,13 @@ def copy_n(lowering: Lowering) -> list[Result]:
 
 @rule(
     "pad",
-    claim=exact("integers beside integers; what no code stands for is a constant of the position"),
+    claim=exact("the integers are padded with integers; a value that no code stands for is added as a constant"),
 )
 def pad(lowering: Lowering) -> list[Result]:
-    """Items before and after the tensor along every axis; negative padding crops."""
+    """The tensor with items added before and after it along every axis. Negative padding removes items."""
     operand = lowering.operand("input")
     padding = _pairs(lowering.operation.attributes["padding"])
-    if not padding:  # of a single number
+    if not padding:  # the operand is a single number
         return [operand]
     border = str(lowering.operation.attributes["border"])
     slices = [slice(max(-p, 0), n - max(-q, 0)) for (p, q), n in zip(padding, operand.shape, strict=True)]
@@ -177,7 +177,7 @@ def _pairs(attribute: Any) -> list[tuple[int, int]]:
 
 
 def _reflected(lowering: Lowering, operand: Operand, axis: int, before: int, after: int, border: str) -> Operand:
-    """The items beyond the ends of one axis are those at other positions of it."""
+    """The operand padded along one axis with items from other positions of this axis."""
     extent = operand.shape[axis]
     at = np.arange(-before, extent + after)
     outside = (at < 0) | (at >= extent)
@@ -204,7 +204,7 @@ def _taken(lowering: Lowering, operand: Operand, at: npt.NDArray[np.int64], axis
 
 
 def _padded_with(lowering: Lowering, operand: Operand, padding: list[tuple[int, int]], value: Fraction) -> Operand:
-    """The operand padded with the real number ``value``; ``padding`` gives the items before and after, per axis.
+    """The operand padded with the real number ``value``. ``padding`` gives the items before and after it, per axis.
 
     The integers of a form with one term are padded with the integer nearest to ``value``. The difference is added to
     the constant of the form, which then varies by position.
@@ -245,7 +245,7 @@ def _padded_with(lowering: Lowering, operand: Operand, padding: list[tuple[int, 
 
 
 def _surrounded(items: Rationals, padding: list[tuple[int, int]], value: Rationals) -> Rationals:
-    """Coefficients, given at full extent, padded with the number ``value``."""
+    """Coefficients in their full shape, padded with the number ``value``."""
     denominator = math.lcm(items.denominator, value.denominator)
     inner, around = items.over(denominator), value.over(denominator).item()
     whole = np.full([p + n + q for (p, q), n in zip(padding, inner.shape, strict=True)], around, dtype=object)
@@ -276,7 +276,7 @@ def _bordered(lowering: Lowering, value: Value, padding: list[tuple[int, int]], 
     claim=exact("one take", "a constant index lies outside of the axis"),
 )
 def gather(lowering: Lowering) -> list[Result]:
-    """The items at given positions along an axis. A position that is computed is clipped to those that exist."""
+    """The items at given indices along an axis. A computed index is clipped to the indices that exist."""
     operand, indices = lowering.operand("input"), lowering.operand("indices")
     axis = lowering.integer("axis")
     if isinstance(indices, Known):
@@ -288,7 +288,7 @@ def gather(lowering: Lowering) -> list[Result]:
     shape = lowering.output_shape()
     if any(extent > 1 for items in _coefficients(operand) for extent in items.shape[axis : axis + 1]):
         operand = tabulate(lowering, [operand], lambda x: x, operand.shape)
-    first = np.zeros(value.shape, np.int64)  # coefficients are the same at any position
+    first = np.zeros(value.shape, np.int64)  # coefficients are the same at all positions
     return [moved(lowering, operand, shape, lambda a: np.take(a, first, axis), "take", value, axis=axis)]
 
 
@@ -336,7 +336,7 @@ def _truncated(lowering: Lowering) -> Result:
     operand = lowering.operand("input")
     if not isinstance(operand, LinearForm) or operand.clamped:
         return function(lowering, ["input"], _truncated_number)
-    # floor(x) is the code of x for a quantiser whose code k stands for k + 1/2; ceil(x) is -floor(-x).
+    # floor(x) is the code of x under a quantiser whose code k stands for k + 1/2; ceil(x) is -floor(-x).
     below = LinearQuantizer((Fraction(1),), (Fraction(1, 2),), 0, INT32_MAX)
     positive = codes_of(lowering, operand, below, "floor")
     negated = scaled(operand, lambda factor: -factor)

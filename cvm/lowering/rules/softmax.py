@@ -1,8 +1,8 @@
-"""softmax (NNEF 1.0.1 section 4.9.1): bounded, not exact, for more items than `rules.exact_softmax` proves.
+"""softmax (NNEF 1.0.1 section 4.9.1), bounded and not exact, for more items than `rules.exact_softmax` can prove.
 
-y_i = exp(x_i) / sum_j exp(x_j) over codes x = s*q + b. With d_j = max(q) - q_j and E_j = 2^W * exp(-s*d_j) + e_j, where
-|e_j| <= 1/2 and the largest E is exactly 2^W, the quotient E_i / sum E differs from y_i by at most
-(1/2 + (n - 1)/2) / 2^W = n / 2^(W+1), because sum E >= 2^W and y_i <= 1. The code is then
+y_i = exp(x_i) / sum_j exp(x_j) over codes x = s*q + b. Let d_j = max(q) - q_j and E_j = 2^W * exp(-s*d_j) + e_j, where
+|e_j| <= 1/2 and the largest E is exactly 2^W. The quotient E_i / sum E differs from y_i by at most
+(1/2 + (n - 1)/2) / 2^W = n / 2^(W+1), because sum E >= 2^W and y_i <= 1. The code is
 lo + floor((2*K*E_i + (1 - 2*z)*S) / (2*S)), where S = sum E, K = 1/scale and z = offset/scale + lo of the result's
 quantiser, whose least code lo stands for offset + scale*lo.
 """
@@ -43,7 +43,7 @@ _TABLE = 65_536
     ),
 )
 def softmax(lowering: Lowering) -> list[Result]:
-    """exp(x) / sum(exp(x)) over ``axes``: exact for few items, else from a table of the exponential and a division."""
+    """exp(x) / sum(exp(x)) over ``axes``: exact for few items, otherwise by a table of exponentials and a division."""
     axes = tuple(int(axis) for axis in lowering.operation.attributes["axes"])  # type: ignore[union-attr, arg-type]
     shape = lowering.output_shape()
     count = math.prod(shape[axis] for axis in axes)
@@ -82,12 +82,12 @@ def softmax(lowering: Lowering) -> list[Result]:
     steps = Fraction(count, 2 ** (width + 1)) / quantizer.scale[0] + error
     bound = Fraction(math.ceil(steps))
     note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
-    # A tie is at a threshold: whichever way it goes, the bound of at least one code covers it.
+    # A tie lies at a threshold. However it is rounded, the bound of at least one code covers it.
     return [Coded(codes, bound, note, any_rounding=True)]
 
 
 def _width(quantizer: LinearQuantizer, count: int) -> int:
-    """The widest table for which 2*K*E + (1 - 2*z)*S stays within int32."""
+    """The largest width W of the table for which 2*K*E + (1 - 2*z)*S fits in int32."""
     rise, shift = _coefficients(quantizer)
     most = math.ceil(rise + max(Fraction(0), shift) * count) + 1
     return min(24, (INT32_MAX // most).bit_length() - 1)
@@ -102,7 +102,7 @@ def _coefficients(quantizer: LinearQuantizer) -> tuple[Fraction, Fraction]:
 def _numerator(
     lowering: Lowering, quantizer: LinearQuantizer, powers: Value, total: Value, width: int, count: int
 ) -> tuple[Value, Fraction]:
-    """2*K*E + (1 - 2*z)*S, at least zero, and the error it adds to the code before rounding, in steps."""
+    """2*K*E + (1 - 2*z)*S, at least zero, and the error that it adds to the code before rounding, in steps."""
     rise, shift = _coefficients(quantizer)
     exact = rise.denominator == shift.denominator == 1
     bits = 0 if exact else max(0, _MULTIPLIER_BITS - max(int(rise), int(abs(shift))).bit_length())
@@ -115,6 +115,7 @@ def _numerator(
     value = lowering.emit("requantize", powers, total, *parameters, rounding="half_up", lo=0, hi=INT32_MAX)
     if exact:
         return value, Fraction(0)
-    # Rounding adds 1/2; each factor is off by 2^-(bits+1) times at most 2^W and n*2^W. All of it over 2*S >= 2^(W+1).
+    # Rounding adds an error of 1/2. The errors of both factors, 2^-(bits+1), are multiplied by at most 2^W and n*2^W.
+    # The sum of these errors is divided by 2*S >= 2^(W+1).
     absolute = Fraction(1, 2) + Fraction(2**width * (1 + count), 2 ** (bits + 1))
     return value, absolute / 2 ** (width + 1)

@@ -1,7 +1,7 @@
-"""Variables that are updated (NNEF 1.0.1 section 4.8): state of the program.
+"""Variables that are updated (NNEF 1.0.1 section 4.8) become state of the program.
 
-A variable is only ever read through its quantiser, so that its codes are all there is to keep. They are committed when
-a run has ended; every operation of the run, wherever it stands, reads what the run before left.
+A variable is only read through its quantiser, so only its codes need to be stored. New codes are stored when a run has
+ended. Every operation of a run reads the codes from the end of the previous run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ __all__ = ["introduce_state", "updated_variables"]
 def updated_variables(lowering: Lowering) -> frozenset[str]:
     """The names of the variables that an operation updates.
 
-    Raises `Unsupported` where such a variable shares its data with another one (by its label, whatever the case).
+    Raises `Unsupported` if such a variable shares its data with another one, that is, if their labels are equal except
+    for upper and lower case.
     """
     graph = lowering.graph
     updated = {operation.inputs["variable"] for operation in graph.operations if operation.name == "update"}
@@ -58,7 +59,7 @@ def _at(tensor: GraphTensor) -> Location:
 
 @rule("update", claim=exact("the codes of the variable are state, committed after the run", SHARED_LABEL))
 def update(lowering: Lowering) -> list[Result]:
-    """The value becomes the variable's in the next cycle; the result is the value itself."""
+    """The value becomes the content of the variable in the next cycle. The result is the value itself."""
     name = lowering.operation.inputs["variable"]
     assert isinstance(name, str)
     quantizer = lowering.graph.tensors[name].quantizer

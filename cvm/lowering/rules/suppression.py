@@ -1,4 +1,4 @@
-"""Non-maximum suppression of boxes whose coordinates are codes of one grid, by the op of that name."""
+"""Non-maximum suppression of boxes whose coordinates have one scale and offset, by the op of that name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__: list[str] = []
 
 @rule("non_max_suppression", claim=exact("areas of the integers of the boxes; scores are compared as codes"))
 def non_max_suppression(lowering: Lowering) -> list[Result]:
-    """The numbers of the boxes (B, N, 4) that are kept, as (B, count); -1 where there are no more.
+    """The indices (B, count) of the boxes (B, N, 4) that are kept, followed by -1.
 
-    Overlaps do not change when all boxes are moved or scaled, so that the integers of their codes stand for them. The
-    number of a box is the id of its row, which is -1 for a score below the threshold.
+    Overlaps do not change if all boxes are moved or scaled, so the integers of the coordinates' codes can be used. The
+    index of a box is the id of its row; it is -1 if the score is below the threshold.
     """
     boxes, _, _, form = lowering.coded("boxes")
     scores, factor, constant, _ = lowering.coded("scores")
@@ -34,7 +34,7 @@ def non_max_suppression(lowering: Lowering) -> list[Result]:
     least = math.ceil((threshold - constant) / factor)
     if least > scores.range.hull()[0]:
         below = lowering.tensor_constant(np.array([max(least, -INT32_MAX)]).reshape(1, 1, 1), "least")
-        # (number + 1) * [score >= least] - 1: the number, or -1.
+        # (index + 1) * [score >= least] - 1 is the index, or -1.
         one = lowering.tensor_constant(np.array([1]).reshape(1, 1, 1), "one")
         reached = one - lowering.emit("broadcast_greater", below, score)
         ids = (ids + one) * reached - one

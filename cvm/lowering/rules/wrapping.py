@@ -1,13 +1,13 @@
-"""Quantisers that wrap: round(x / scale) modulo 2^N, in two's complement, which NNEF has none of.
+"""Quantisers that wrap: round(x / scale) modulo 2^N, in two's complement. NNEF has no such quantisers.
 
-For x / scale = S / 2^s, S a sum of integers, q = round(S / 2^s) need not fit 32 bits, but the number of periods of
-2^N in it does,
+Let x / scale = S / 2^s, where S is a sum of integers. q = round(S / 2^s) need not fit 32 bits, but the number t of
+periods of 2^N in it does:
 
-    t = floor((q - lo) / 2^N),   q - 2^N * t = round((S - 2^(s + N) * t) / 2^s),
+    t = floor((q - lo) / 2^N),   q - 2^N * t = round((S - 2^(s + N) * t) / 2^s).
 
-and q >= L, L = lo + 2^N * t, can be said of S: S >= 2^s * L - 2^(s-1) where ties go upward, and also where they go to
-the even code, since L is even; S >= 2^s * L where q is a floor. Truncation is the floor of (S + (2^s - 1) * [S < 0]) /
-2^s. So a code takes two ``requantize``, or three.
+With L = lo + 2^N * t, the condition q >= L can be written as a condition on S. It is S >= 2^s * L - 2^(s-1) if ties go
+upward, and also if they go to the even code, since L is even; it is S >= 2^s * L if q is a floor. Truncation is the
+floor of (S + (2^s - 1) * [S < 0]) / 2^s. So a code takes two ``requantize``, or three.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Term = tuple[Value, npt.NDArray[Any]]
 
 @rule("wrapping_quantize", claim=exact("the code modulo 2^N, by the number of periods that it is beyond the range"))
 def wrapping_quantize(lowering: Lowering) -> list[Result]:
-    """The code of x with step ``scale``, rounded by ``rounding``, modulo hi - lo + 1 = 2^N; lo is even."""
+    """The code of x with step ``scale``, rounded by ``rounding``, modulo hi - lo + 1 = 2^N. lo is even."""
     scale = lowering.fraction("scale")
     lo, hi = (int(lowering.operation.attributes[name]) for name in ("lo", "hi"))  # type: ignore[arg-type]
     rounding: Rounding = lowering.operation.attributes["rounding"]  # type: ignore[assignment]
@@ -106,7 +106,7 @@ def _wrapped(
             negated = [(value, -factor) for value, factor in terms]
             below = fixed_sum(lowering, shape, negated, -offset, 0, (0, 1), "negative")
             terms = [*terms, (below, one * (2**shift - 1))]
-        # The addend of half_up is taken off, which leaves the floor.
+        # The half that half_up adds is subtracted, which leaves the floor.
         floored, last, rounding = offset, offset - half, "half_up"
     else:
         floored, last = offset + half, offset

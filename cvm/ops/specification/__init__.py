@@ -1,8 +1,8 @@
-"""What each op requires of a verifier, in words: shape of the result, interval, gas, and a worked example.
+"""Statements of what a verifier must derive for each op: shape of the result, interval, gas, and a worked example.
 
-The declarations beside this package compute all that; here it is stated, for authors of another verifier. The page
-``docs/ops.md`` is made of both. Nothing that decides reads this package: tests evaluate what is stated here
-and compare it with the declarations.
+The declarations in `cvm.ops` compute these; here they are stated for authors of other verifiers. The page
+``docs/ops.md`` is made of both. No verifier or executor reads this package. Tests evaluate the statements and compare
+them with the declarations.
 """
 
 from __future__ import annotations
@@ -36,4 +36,4 @@ STATEMENTS: Mapping[str, Statement] = MappingProxyType(
         **computed.STATEMENTS,
     }
 )
-"""What is stated of every op, by its name."""
+"""The statement about every op, by its name."""

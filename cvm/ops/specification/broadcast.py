@@ -1,4 +1,4 @@
-"""What is stated of the broadcast ops."""
+"""The statements about the broadcast ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stated of the elementwise ops."""
+"""The statements about the elementwise ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stated of the extension ops."""
+"""The statements about the extension ops."""
 
 from __future__ import annotations
 

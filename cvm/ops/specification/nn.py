@@ -1,4 +1,4 @@
-"""What is stated of the NN ops."""
+"""The statements about the NN ops."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ STATEMENTS = {
                 "* DW < WD; a sum of no taps is [0, 0]."
             ),
             (
-                "Where R(W) has more than 2^18 bounds along its last two axes together, positions do not count: "
-                "instead it is the sum of all taps, with X replaced by the hull of X and 0."
+                "If R(W) has more than 2^18 bounds along its last two axes together, positions are not distinguished: "
+                "the interval is the sum over all taps, with X replaced by the hull of X and 0."
             ),
             "The interval of B[oc] is added. Y has a bound for each of the OC channels, whatever R(W) has.",
         ),

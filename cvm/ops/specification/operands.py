@@ -1,4 +1,4 @@
-"""Short words for the operands of examples."""
+"""Functions that make the operands of examples."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def given(shape: Shape, elements: tuple[int, ...], interval: Interval) -> Exampl
 
 
 def constant(shape: Shape, elements: tuple[int, ...]) -> ExampleTensor:
-    """A constant."""
+    """A constant tensor."""
     assert prod(shape) == len(elements), "as many elements as the shape has"
     return ExampleTensor(shape, elements)
 
 
 def parameter(shape: Shape, elements: tuple[int, ...]) -> ExampleTensor:
-    """An int64 constant."""
+    """A parameter, that is, an int64 constant."""
     assert prod(shape) == len(elements), "as many elements as the shape has"
     return ExampleTensor(shape, elements, "parameter")

@@ -1,4 +1,4 @@
-"""What is stated of the reduce ops."""
+"""The statements about the reduce ops."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _WHERE = (
 )
 _SHAPE = ("tuple(1 if k in R else n[k] for k in range(N)) if keepdims else kept or (1,)",)
 _REDUCED = (
-    "R(X) is first made to fit 2^18 bounds, counted over the axes that are kept: the product of its extents along "
-    "the axes outside R."
+    "R(X) is first made to fit 2^18 bounds. The count is the product of its extents along the axes that are kept, "
+    "which are those outside R."
 )
 _MATRIX = constant((2, 3), (1, -2, 3, 4, 5, -6))
 _EXAMPLE = Example((_MATRIX,), {"axes": (0,)})

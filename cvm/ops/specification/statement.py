@@ -1,7 +1,7 @@
-"""What a statement about an op consists of, and its evaluation.
+"""The parts of a statement about an op, and its evaluation.
 
-Shapes, gas and the intervals of ops on single elements are stated as lines of Python, so that they say exactly one
-thing and tests can hold them against the declarations. Other intervals are stated in words.
+Shapes, gas and the intervals of pointwise ops are stated as lines of Python, so that they have exactly one meaning and
+tests can compare them with the declarations. Other intervals are stated in words.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ExampleTensor:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One use of an op, which the maker of the page computes and verifies."""
+    """One use of an op. The generator of the page computes its results and verifies them."""
 
     inputs: tuple[ExampleTensor, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """The interval of an op on single elements: lines, then the least and the largest element of the result.
+    """The interval of a pointwise op: the lines ``where``, then the least and the largest element of the result.
 
     ``X.lo`` and ``X.hi`` are the bounds of one element of the operand X.
     """
@@ -53,11 +53,11 @@ class Each:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is stated of an op.
+    """The statement about an op.
 
-    ``where`` are lines that the shapes and the work use; ``shapes`` has one expression per output; ``work`` is the part
-    of the gas beyond 1, elements read and elements written. ``X.shape`` is the shape of the operand X, ``X.size`` the
-    number of its elements, 0 for an operand that is absent; attributes stand under their names.
+    ``where`` are lines that define names for the shapes and the work. ``shapes`` has one expression per output.
+    ``work`` is the gas besides 1, the elements read and the elements written. ``X.shape`` is the shape of the operand
+    X, ``X.size`` the number of its elements, 0 for an absent operand. Attributes have their own names.
     """
 
     shapes: tuple[str, ...]
@@ -66,7 +66,7 @@ class Statement:
     where: tuple[str, ...] = ()
     work: str = ""
     formulas: tuple[str, ...] = ()
-    """What the formula of FORMAL leaves to its code, in words."""
+    """Parts of the definition that FORMAL's formula does not say but its code does, in words."""
 
 
 def _broadcast(*shapes: Shape) -> Shape:
@@ -113,7 +113,7 @@ _WORDS: dict[str, Any] = {
 
 
 def _operands(op: Op, items: Sequence[SimpleNamespace]) -> dict[str, Any]:
-    """The operands under the names of the declaration; several of one name are a list."""
+    """The operands by the names in the declaration. An input that takes many tensors is a list."""
     if op.name in ("requantize", "quotient"):
         n = (len(items) - 2) // 2
         last = op.inputs[-1].name
@@ -131,15 +131,15 @@ def _scope(op: Op, items: Sequence[SimpleNamespace], attributes: Mapping[str, An
 
 def _evaluated(lines: Sequence[str], scope: dict[str, Any]) -> None:
     for line in lines:
-        exec(line, scope)  # lines of this package
+        exec(line, scope)  # the line is a part of this package
 
 
 def _shaped(statement: Statement, op: Op, shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The names of a statement with their values: operands, attributes, lines, outputs."""
+    """The values of all names in a statement: operands, attributes, the names that its lines define, outputs."""
     scope = _scope(op, [SimpleNamespace(shape=shape, size=math.prod(shape)) for shape in shapes], attributes)
     _evaluated(statement.where, scope)
     for name, text in zip(op.outputs, statement.shapes, strict=True):
-        shape = tuple(eval(text, scope))  # a text of this package
+        shape = tuple(eval(text, scope))  # the text is a part of this package
         scope[name] = SimpleNamespace(shape=shape, size=math.prod(shape))
     return scope
 
@@ -147,7 +147,7 @@ def _shaped(statement: Statement, op: Op, shapes: Sequence[Shape], attributes: M
 def evaluated_shapes(
     statement: Statement, op: Op, shapes: Sequence[Shape], attributes: Mapping[str, Any]
 ) -> tuple[Shape, ...]:
-    """The shapes of the outputs by the statement, for a valid call."""
+    """The shapes of the outputs of a valid call, as the statement gives them."""
     scope = _shaped(statement, op, shapes, attributes)
     return tuple(scope[name].shape for name in op.outputs)
 
@@ -160,12 +160,12 @@ def gas_line(statement: Statement, op: Op) -> str:
 
 
 def evaluated_gas(statement: Statement, op: Op, shapes: Sequence[Shape], attributes: Mapping[str, Any]) -> int:
-    """The gas by the statement, for a valid call."""
+    """The gas of a valid call, as the statement gives it."""
     return int(eval(gas_line(statement, op), _shaped(statement, op, shapes, attributes)))  # texts of this package
 
 
 def evaluated_interval(each: Each, op: Op, intervals: Sequence[Interval], attributes: Mapping[str, Any]) -> Interval:
-    """The interval by the statement, for operands of one element each."""
+    """The interval of the result for operands of one element each, as the statement gives it."""
     scope = _scope(op, [SimpleNamespace(lo=lo, hi=hi) for lo, hi in intervals], attributes)
     _evaluated(each.where, scope)
     return int(eval(each.lo, scope)), int(eval(each.hi, scope))  # texts of this package

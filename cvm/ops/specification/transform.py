@@ -1,4 +1,4 @@
-"""What is stated of the transform ops."""
+"""The statements about the transform ops."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _FIXED = constant((2, 3), (1, -2, 3, 4, 5, -6))
 _N = "n, N = X.shape, len(X.shape)"
 
 _REPEATED = (
-    "is kept where R(X) has extent 1 along it or there is one repetition. Otherwise, if the number of bounds times "
+    "is kept if R(X) has extent 1 along it or if there is one repetition. Otherwise, if the number of bounds times "
     "the repetitions is more than 2^18, R(X) is replaced by its hull along that axis; if not, its bounds are "
     "repeated as the elements are."
 )
 
 _RESHAPED = (
-    "Of one bound: one bound.",
+    "If R(X) has one bound: this bound.",
     (
-        "Else, if R(X) has an extent above 1 along one axis k only, and the result has an axis of X's extent n_k "
-        "before which as many elements lie as before axis k (the product of the extents before it is the same): "
-        "the bounds lie along the first such axis, and all other axes have extent 1."
+        "Else, if R(X) has an extent above 1 along one axis k only, and the result has an axis of extent n_k such "
+        "that the product of the extents before it equals the product of the extents of X before axis k: the bounds "
+        "lie along the first such axis, and all other axes have extent 1."
     ),
     (
-        "Else, if X has at most 2^18 elements or no more than R(X) has bounds: a bound for each element, in "
-        "row-major order."
+        "Else, if X has at most 2^18 elements, or not more elements than R(X) has bounds: a bound for each element, "
+        "in row-major order."
     ),
-    "Else: one bound, the hull.",
+    "Else: one bound, the hull of R(X).",
 )
 
 _SELECTED = (
     (
-        "R(X) and R(indices) are first made to fit 2^18 bounds, counted as the bounds of R(X) without its extent "
-        "along the axis, times the bounds of R(indices)."
+        "R(X) and R(indices) are first made to fit 2^18 bounds. The count is the product of the extents of R(X) other "
+        "than the one along the axis, times the number of bounds of R(indices)."
     ),
-    "If R(X) then has extent 1 along the axis, that axis gives way to as many axes of extent 1 as indices has.",
+    "If R(X) then has extent 1 along the axis, as many axes of extent 1 as indices has axes replace that axis.",
     (
-        "Else the axis gives way to the extents of R(indices), and the bound for an index in [lo, hi] is the hull of "
-        "R(X) over the positions from clip(lo, 0, n - 1) to clip(hi, 0, n - 1), n being X's extent along the axis."
+        "Else the extents of R(indices) replace the axis, and the bound for an index in [lo, hi] is the hull of R(X) "
+        "over the indices from clip(lo, 0, n - 1) to clip(hi, 0, n - 1), where n is X's extent along the axis."
     ),
 )
 
@@ -79,15 +79,15 @@ STATEMENTS = {
         shapes=("n[:a] + (sum(t.shape[a] for t in I),) + n[a + 1 :]",),
         interval=(
             (
-                "Along the channel axis (1; 0 for vectors), if the result has at most 2^18 extents there: each "
-                "operand is taken per channel, and its bounds stand where its elements do; an operand with one "
-                "bound along that axis has it for each of its extents."
+                "Along the channel axis (1; 0 for vectors), if its extent in the result is at most 2^18: each operand "
+                "is taken per channel, and its bounds have the indices of its elements; an operand with one bound "
+                "along that axis has this bound for each of its indices."
             ),
-            "Along the channel axis otherwise: one bound, the hull of all.",
+            "Along the channel axis otherwise: one bound, the hull of all operands.",
             (
-                "Along another axis: the operands are first made to fit 2^18 bounds, counted as those of the "
-                "result of this rule. Then each has its hull taken along the axis, and a bound of the result is "
-                "the hull of those of all operands, which broadcast."
+                "Along another axis: the operands are first made to fit 2^18 bounds, where the bounds of the result "
+                "of this rule are counted. Then the hull of each is taken along the axis, and a bound of the result "
+                "is the hull of the bounds of all operands, which broadcast."
             ),
         ),
         example=Example((_MATRIX, constant((2, 1), (9, -9))), {"axis": 1}),
@@ -101,7 +101,7 @@ STATEMENTS = {
     ),
     "slice": _moving(
         "tuple(count)",
-        ("Along each axis: a single bound stays; of a bound for each element those whose elements stay, in order.",),
+        ("Along each axis: a single bound is kept. Of one bound per index, those of the kept indices, in order.",),
         _N,
         "s_arr = [strides[k] if k < len(strides) else 1 for k in range(N)]",
         "b_arr = [begin[k] if k < len(begin) else 0 for k in range(N)]",
@@ -121,7 +121,7 @@ STATEMENTS = {
             "sliced = [k % N for k in axes] or [k for k in range(len(m))]",
         ),
         shapes=("tuple(m[k] if k in sliced else n[k] for k in range(N))",),
-        interval=("Along each axis: a single bound stays; of a bound for each element the first ones stay.",),
+        interval=("Along each axis: a single bound is kept. Of one bound per index, the first ones are kept.",),
         example=Example((_FIXED, constant((2, 2), (0, 0, 0, 0)))),
     ),
     "take": Statement(
@@ -131,7 +131,7 @@ STATEMENTS = {
         ),
         shapes=("m if a is None else n[:a] + m + n[a + 1 :]",),
         interval=(
-            "Without axis, R(X) is first flattened by the rule of `flatten`, and the axis is its only one.",
+            "Without axis, R(X) is first flattened by the rule of `flatten`, and the axis is its only axis.",
             *_SELECTED,
         ),
         example=Example((_FIXED, given((2,), (1, 2), (1, 2))), {"axis": 1}),
@@ -140,14 +140,14 @@ STATEMENTS = {
         where=("m = indices.shape",),
         shapes=("m",),
         interval=(
-            "R(X) is first flattened by the rule of `flatten`, and the axis is its only one.",
+            "R(X) is first flattened by the rule of `flatten`, and the axis is its only axis.",
             *_SELECTED,
         ),
         example=Example((constant((4,), (10, 20, 0, -5)), given((3,), (0, 1, 1), (0, 1)))),
     ),
     "expand_dims": _moving(
         "n[:a] + (1,) * num_newaxis + n[a:]",
-        ("The bounds of R(X), with axes of extent 1 in the same places.",),
+        ("The bounds of R(X), with the same new axes of extent 1.",),
         _N,
         "a = axis % (N + 1)",
         axis=-1,
@@ -155,7 +155,7 @@ STATEMENTS = {
     "reshape": _moving("target_shape", _RESHAPED, target_shape=(3, 2)),
     "squeeze": _moving(
         "tuple(n[k] for k in range(N) if k not in dropped) or (1,)",
-        ("The bounds of R(X) without the same axes, at least one axis.",),
+        ("The bounds of R(X) without the same axes; at least one axis is left.",),
         _N,
         "dropped = [k % N for k in axes] or [k for k in range(N) if n[k] == 1]",
         data=constant((1, 2, 1), (3, -4)),
@@ -169,7 +169,7 @@ STATEMENTS = {
             ),
             (
                 "For each bound of their broadcast: the interval of A if the condition is [lo, hi] with lo > 0 or "
-                "hi < 0; that of B if lo = hi = 0; else the hull of both."
+                "hi < 0; the interval of B if lo = hi = 0; else the hull of both."
             ),
         ),
         example=Example(

@@ -1,4 +1,4 @@
-"""What is stated of the vision ops."""
+"""The statements about the vision ops."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ STATEMENTS = {
         shapes=("(B,)", "X.shape"),
         interval=(
             (
-                "valid_count: R(X) is first made to fit 2^18 bounds, counted as its extent along the batches. Each "
-                "batch of bounds has lo = the number of its bounds along the rows whose lower bound, at column 1, "
-                "is greater than score_threshold, and hi = the same of upper bounds; a bound that stands for all "
-                "rows counts N times. Where R(X) has extent 1 along the columns, that bound is the one of column 1."
+                "valid_count: R(X) is first made to fit 2^18 bounds; the count is its extent along the batches. For "
+                "each batch of bounds, lo is the number of bounds along the rows whose lower bound, at column 1, is "
+                "greater than score_threshold, and hi is this number for upper bounds; a bound for all rows counts N "
+                "times. If R(X) has extent 1 along the columns, its bound is the bound of column 1."
             ),
             "Y: one bound, the hull of R(X) and -1.",
         ),

@@ -1,7 +1,8 @@
-"""Programs in the document's ops alone: `legalize`.
+"""`legalize` writes a program in the document's ops alone.
 
-Extension ops are rewritten exactly (``requantize``, ``greater``), by expressions whose intervals are proven as they
-are made (``expressions``, ``tensors``, ``columns``, ``layouts``), and the program around them is kept (``rewrite``).
+The modules ``requantize``, ``greater`` and ``matmul`` rewrite one extension op each, exactly. They build expressions
+(``expressions``, ``tensors``, ``columns``, ``layouts``), whose intervals are proven when they are built. ``rewrite``
+replaces the ops and keeps the rest of the program.
 """
 
 from cvm.passes.legalize.expansion import Expansion, expansions

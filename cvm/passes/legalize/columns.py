@@ -1,17 +1,17 @@
 """floor(V / 2^S) of V = sum_i M_i * x_i + C, for integers M_i, C of any width, in int32 columns of base 2^b.
 
-With digits x_i = sum_j x_ij 2^(bj) and M_i = sum_j M_ij 2^(bj), V = sum_t C_t 2^(bt), C_t being the sum of all products
-x_ij M_i,t-j and of what of C is put there. For t < t0, floor(C_t / 2^b) is carried to column t + 1 and the rest
-dropped: nested floors compose. Let S = b t0 + u, k = b - u. Then
+Let x_i = sum_j x_ij 2^(bj) and M_i = sum_j M_ij 2^(bj) be split into digits. Then V = sum_t C_t 2^(bt), where column
+C_t is the sum of all products x_ij M_i,t-j and of a part of C. For t < t0, floor(C_t / 2^b) is carried to column t + 1,
+and the remainder is dropped; that is exact, because nested floors compose. Let S = b t0 + u and k = b - u. Then
 
     floor(V / 2^S) = q0 + 2^k H,    q0 = floor(C_t0 / 2^u),    H = sum_{t > t0} C_t 2^(b (t - t0 - 1)).
 
-cvm_right_shift rounds half up: rshift(z, n) = floor((z + 2^(n-1)) / 2^n). So 2^(n-1) is subtracted from every
-column that is shifted. All of that is one constant, F = sum_{t < t0} 2^(b-1+bt) + 2^(S-1), taken from C beforehand. How
-C - F is distributed over the columns is free, since floor((z + 2^b a) / 2^b) = floor(z / 2^b) + a: all of it goes to
-the first column that has room for it, and below that a balanced digit to each.
+cvm_right_shift rounds half up: rshift(z, n) = floor((z + 2^(n-1)) / 2^n). So 2^(n-1) must be subtracted from every
+column that is shifted. All these terms together are F = sum_{t < t0} 2^(b-1+bt) + 2^(S-1), which is subtracted from C
+first. C - F may be distributed over the columns in any way, since floor((z + 2^b a) / 2^b) = floor(z / 2^b) + a. The
+first column with enough room takes all of it; the columns below take a balanced digit each.
 
-Two sums V and V - 1, which rounding needs (see `requantize`), share all but their carries.
+Rounding may need both sums V and V - 1 (see `requantize`). They share everything except their carries.
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ __all__ = ["Columns", "Layout", "Quotients", "WeightedSum"]
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum:
-    """floor((sum of M_i * x_i + C) / 2^S) for each of one or two constants C, of which the second is C or C - 1."""
+    """floor((sum of M_i * x_i + C) / 2^S), for one or two constants C. The second constant is C or C - 1."""
 
     terms: tuple[tuple[Expression, Integers], ...]
     constants: tuple[Integers, ...]
     shift: int
-    """S, at least 1."""
+    """S, which is at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a weighted sum is laid out in columns."""
+    """How a weighted sum is divided into columns."""
 
     base: int
-    """b: a column has 2^b times the weight of the one before."""
+    """b: each column weighs 2^b times as much as the column before it."""
     top: int
     """Tensors are split into digits until the last one's magnitude is at most 2^top."""
     multiplier_top: int
-    """Likewise multipliers."""
+    """Multipliers are split into digits until the last one's magnitude is at most 2^multiplier_top."""
     last: int
-    """t0: the column that the result begins in."""
+    """t0: the column in which the result begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quotients:
-    """q0 for each constant, and what stands above: the columns of H, and the constant left for the columns beyond."""
+    """The parts of the quotients: q0 for each constant, the columns of H, and the constant for columns above these."""
 
     low: tuple[Expression, ...]
     above: tuple[Expression | None, ...]
     beyond: Integers
     step: int
-    """k = b - u: the result is q0 + 2^k H. Negative only if there is no H."""
+    """k = b - u, where the result is q0 + 2^k H. It is negative only if H is 0."""
 
     @property
     def whole(self) -> bool:
-        """Whether there is no H."""
+        """Whether H is 0."""
         return all(column is None for column in self.above) and not self.beyond.any()
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The writer of weighted sums in the columns of a layout. All methods raise `Unprovable`."""
+    """Builds weighted sums in the columns of a layout. All methods raise `Unprovable`."""
 
     tensors: Tensors
     layout: Layout
 
     def quotients(self, wanted: WeightedSum) -> Quotients:
-        """The quotients by 2^S in two parts."""
+        """The quotients by 2^S, in their parts q0 and H."""
         base, last = self.layout.base, self.layout.last
         rest = wanted.shift - base * last
         if rest > 32:
@@ -84,13 +84,13 @@ class Columns:
         products = self._products(wanted)
         fold = sum(1 << (base - 1 + base * t) for t in range(last)) + (1 << (wanted.shift - 1))
         remains = roomy(wanted.constants[0], fold.bit_length()) - fold
-        # How much the constants of further sums exceed the first constant; the first column takes in this difference.
+        # The first column adds the difference between the constant of each sum and the first constant.
         excess = [constant - wanted.constants[0] for constant in wanted.constants]
         carries: list[Expression] = []
         for t in range(last + 1):
             product = products.pop(t, None)
             if product is None and not carries:
-                # All multipliers are multiples of 2^b, and S is 1: the only column to be shifted is constant.
+                # All multipliers are multiples of 2^b, and S is 1: the only column that is shifted is constant.
                 digit = balanced(remains, base)
                 columns, remains = (
                     [self.tensors.made.constant(digit + item) for item in excess],
@@ -105,11 +105,11 @@ class Columns:
         above, remains = self._above(products, remains)
         found = Quotients(tuple(carries), above, remains, base - rest)
         if found.step < 0 and not found.whole:
-            raise Unprovable("columns above the one that is shifted by more than the base")
+            raise Unprovable("there are columns above a column that is shifted by more than the base")
         return found
 
     def _products(self, wanted: WeightedSum) -> dict[int, Expression]:
-        """The sum of the products of every column that has any."""
+        """The sum of the products in each column that has products, by column."""
         base = self.layout.base
         parts: dict[int, list[Expression]] = {}
         for x, multipliers in wanted.terms:
@@ -128,9 +128,10 @@ class Columns:
         remains: Integers,
         beyond: bool,
     ) -> tuple[list[Expression], Integers]:
-        """One column with its constant, for every carry; and the constant that remains, in units of the next column.
+        """One column plus its constant, for every carry; and the rest of the constant, in units of the next column.
 
-        The whole constant is taken in if there is room, and must be where the column is shifted beyond the next one.
+        The column takes the whole constant if it has enough room. It must if it is shifted by more than the base
+        (``beyond``).
         """
         try:
             return self._with(product, carries, excess, remains), np.zeros_like(remains)
@@ -155,7 +156,7 @@ class Columns:
     def _above(
         self, products: dict[int, Expression], remains: Integers
     ) -> tuple[tuple[Expression | None, ...], Integers]:
-        """The columns of H up to the last product, with constants; and the constant for all columns beyond."""
+        """The columns of H up to the last product, with constants; and the constant for all columns above."""
         above: list[Expression | None] = []
         for t in range(self.layout.last + 1, max(products, default=0) + 1):
             product = products.get(t)
@@ -169,10 +170,11 @@ class Columns:
         return tuple(above), remains
 
     def high(self, columns: Sequence[Expression | None], beyond: Integers, needed: Interval) -> Expression | None:
-        """A tensor that may stand for H where H is wanted within ``needed`` only; None if H is 0.
+        """A tensor that may replace H if only values of H within ``needed`` matter; None if H is 0.
 
-        Horner's rule from the top. If what is made of the columns from t on is wanted within [A, B], what is made of
-        those above is wanted within [(A - max C_t) / 2^b, (B - min C_t) / 2^b]: beyond, no C_t leads back inside.
+        The columns are added by Horner's rule from the top. If the sum of the columns from t on matters only within
+        [A, B], the sum of the columns above t matters only within [(A - max C_t) / 2^b, (B - min C_t) / 2^b]: outside
+        of it, no C_t brings the sum back into [A, B].
         """
         base = self.layout.base
         wanted = [needed]

@@ -1,4 +1,4 @@
-"""What became of every extension op of a program."""
+"""The nodes by which `legalize` has replaced each extension op of a program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ __all__ = ["Expansion", "expansions"]
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """An extension op, and the nodes that compute its result in a legalised program; parts in common count once."""
+    """An extension op, and the nodes that compute its result in a legalised program.
+
+    A node that several extension ops share belongs to the first of them.
+    """
 
     node: Node
     nodes: tuple[Node, ...]
@@ -23,7 +26,7 @@ class Expansion:
 
 
 def expansions(before: VerifiedProgram, after: VerifiedProgram) -> tuple[Expansion, ...]:
-    """The extension ops of a program, in order; ``after`` is what `legalize` made of it."""
+    """The expansions of all extension ops of a program, in order. ``after`` is the program that `legalize` returned."""
     kept = {value.name for node in before.program.nodes for value in node.outputs}
     parts: dict[str, list[int]] = {}
     waiting: list[int] = []

@@ -1,7 +1,7 @@
-"""Expressions of the document's ops whose ranges are proven as they are made, by the rules that the verifier applies.
+"""Expressions of the document's ops. Their ranges are proven when they are built, by the rules of the verifier.
 
-An expression is made once: the same op on the same operands is the same expression, so what two plans have in common
-is counted, and written into the program, once.
+The same op on the same operands is the same expression. So a part that two plans share is counted once, and written
+into the program once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Key = tuple[object, ...]
 
 
 class Unprovable(Exception):
-    """An expression that the rules of intervals do not prove to be int32."""
+    """The range rules do not prove that an expression is an int32."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -32,9 +32,9 @@ class Expression(Operators):
     """A tensor: an existing value (``name``), a constant (``elements``), or an op on expressions (``op``)."""
 
     made: Expressions = field(repr=False)
-    """What made it, and makes all that is applied to it."""
+    """The collection that holds it, and all expressions that are built from it."""
     number: int
-    """Numbers ascend in the order in which expressions are made: operands come first."""
+    """Numbers rise in the order in which expressions are built, so operands have smaller numbers."""
     shape: Shape
     range: Range
     name: str = ""
@@ -43,10 +43,10 @@ class Expression(Operators):
     inputs: tuple[Expression, ...] = ()
     attributes: Mapping[str, AttributeValue] | None = None
     label: str = ""
-    """What the value is for, as part of its name in the program."""
+    """The purpose of the value, which becomes a part of its name in the program."""
 
     def apply(self, op: str, *others: Expression, label: str | None = None, **attributes: AttributeValue) -> Expression:
-        """An op on this expression and others. Raises `Unprovable`, as `Expressions.apply`."""
+        """An op on this expression and others. Raises `Unprovable` as `Expressions.apply` does."""
         return self.made.apply(op, self, *others, label=op if label is None else label, **attributes)
 
     @property
@@ -66,19 +66,22 @@ class Expression(Operators):
 
 
 class Expressions:
-    """All expressions made so far."""
+    """All expressions built so far."""
 
     def __init__(self) -> None:
         self._known: dict[_Key, Expression] = {}
         self._count = 0
 
     def value(self, name: str, shape: Shape, bounds: Range, elements: Integers | None = None) -> Expression:
-        """An existing value of the program; of a constant, the elements as well."""
+        """An existing value of the program. ``elements`` are those of a constant."""
         key = ("value", name)
         return self._known.get(key) or self._add(key, shape, bounds, name=name, elements=elements)
 
     def constant(self, items: Integers, narrow: bool = True) -> Expression:
-        """A constant; with extent 1 along axes on which it does not vary. Raises `Unprovable` beyond int32."""
+        """A constant. With ``narrow`` it gets extent 1 along axes on which it does not vary.
+
+        Raises `Unprovable` if an element does not fit in int32.
+        """
         if max(abs(int(items.min())), abs(int(items.max()))) > INT32_MAX:
             raise Unprovable("a constant exceeds int32")
         items = items.astype(np.int64)
@@ -87,7 +90,10 @@ class Expressions:
         return self._known.get(key) or self._add(key, items.shape, Range.exactly(items), elements=items)
 
     def apply(self, op: str, *inputs: Expression, label: str, **attributes: AttributeValue) -> Expression:
-        """An op on expressions; of constants, a constant. Raises `Unprovable` for a result that is not proven int32."""
+        """An op on expressions. If all of them are constants, so is the result.
+
+        Raises `Unprovable` if the result is not proven to be an int32.
+        """
         key = (op, *(item.number for item in inputs), *sorted(attributes.items()))
         known = self._known.get(key)
         if known is not None:
@@ -109,7 +115,7 @@ class Expressions:
         return self._add(key, shape, proven, op=op, inputs=inputs, attributes=attributes, label=label)
 
     def forget(self, kept: Mapping[int, str]) -> None:
-        """Drop all expressions but values and those whose numbers are in ``kept``."""
+        """Drop all expressions except values and those whose numbers are in ``kept``."""
         self._known = {key: item for key, item in self._known.items() if item.name or item.number in kept}
 
     def _add(
@@ -132,7 +138,7 @@ class Expressions:
 
 
 def missing(root: Expression, present: Mapping[int, str]) -> list[Expression]:
-    """The ops and constants that ``root`` needs and ``present`` does not have, operands first."""
+    """The ops and constants that ``root`` needs and that are not in ``present``, operands first."""
     found: dict[int, Expression] = {}
     waiting = [root]
     while waiting:

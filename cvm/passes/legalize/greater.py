@@ -10,10 +10,10 @@ __all__ = ["greater"]
 
 
 def greater(made: Expressions, a: Expression, b: Expression) -> Expression:
-    """[a > b] = clip(a - b, 0, 1), where the difference is proven to be an int32.
+    """[a > b] = clip(a - b, 0, 1) if the difference is proven to be an int32.
 
-    Otherwise with p(z) = max(z, 0) and n(z) = min(z, 0), which do not decrease, and of which one increases wherever z
-    does: a > b if and only if p(a) > p(b) or n(a) > n(b), and both differences are within +-(2^31 - 1).
+    Otherwise let p(z) = max(z, 0) and n(z) = min(z, 0). Neither decreases with z, and where z rises, one of them rises.
+    So a > b if and only if p(a) > p(b) or n(a) > n(b), and both differences lie within +-(2^31 - 1).
     """
     tensors = Tensors(made)
 

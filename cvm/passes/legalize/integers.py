@@ -1,6 +1,6 @@
 """Arrays of exact integers at compile time, and their balanced digits.
 
-int64 where everything that is done with the elements fits, Python integers otherwise.
+An array is int64 if all results computed from it fit in int64; otherwise it holds Python integers.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ __all__ = ["Integers", "aligned", "balanced", "bits", "digits", "narrowed", "roo
 Integers: TypeAlias = npt.NDArray[Any]
 
 _ROOM = 60
-"""Bits of int64 that leave room for a sum of a few such numbers."""
+"""Numbers of at most this many bits stay in int64, which leaves room for sums of a few of them."""
 
 
 def bits(items: Integers) -> int:
-    """The bits of the largest magnitude; 0 if all are 0."""
+    """The number of bits of the largest magnitude; 0 if all elements are 0."""
     return max(abs(int(items.min())), abs(int(items.max()))).bit_length()
 
 
 def roomy(items: Integers, needed: int = 0) -> Integers:
-    """The same integers, wide enough for sums with others of ``needed`` bits."""
+    """The same integers in a type wide enough for sums with other integers of ``needed`` bits."""
     wide = max(bits(items), needed) > _ROOM
     return items.astype(object if wide else np.int64)
 
 
 def aligned(items: Integers, rank: int) -> Integers:
-    """The same integers with leading extents of 1, up to ``rank``."""
+    """The same integers with leading axes of extent 1, up to ``rank``."""
     return items.reshape((1,) * (rank - items.ndim) + items.shape)
 
 
@@ -53,7 +53,10 @@ def balanced(items: Integers, base: int) -> Integers:
 
 
 def digits(items: Integers, base: int, top: int) -> list[Integers]:
-    """Digits d with sum of d[i] * 2^(base * i) = ``items``: balanced, but for the last one, of magnitude <= 2^top."""
+    """Digits d with sum of d[i] * 2^(base * i) = ``items``.
+
+    All digits but the last are balanced; the last one has a magnitude of at most 2^top.
+    """
     found = []
     while max(abs(int(items.min())), abs(int(items.max()))) > 1 << top:
         found.append(balanced(items, base))
@@ -62,6 +65,6 @@ def digits(items: Integers, base: int, top: int) -> list[Integers]:
 
 
 def trailing_zeros(items: Integers) -> int:
-    """The largest g with 2^g dividing every element; 128 if all are 0."""
+    """The largest g such that 2^g divides every element; 128 if all elements are 0."""
     every = int(np.bitwise_or.reduce(items.ravel()))
     return (every & -every).bit_length() - 1 if every else 128

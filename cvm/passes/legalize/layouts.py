@@ -1,4 +1,4 @@
-"""The layouts that a weighted sum is tried in, those with the fewest ops first."""
+"""The layouts that are tried for a weighted sum, those with the fewest ops first."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["layouts"]
 BASES = range(6, 27)
 """The widths of digits, in bits, that are tried."""
 SLACK = 6
-"""The reductions, in bits, that are tried for the top digits of multipliers, so that sums of products have room."""
+"""Up to this many bits are taken from the top digits of multipliers, so that sums of products have more room."""
 SPLIT = 4
-"""The number of ops that split one digit off a tensor."""
+"""The number of ops that it takes to split one digit off a tensor."""
 
 
 def layouts(wanted: WeightedSum) -> list[tuple[int, Layout]]:
-    """Layouts that may be proven, with an estimate of their ops, in ascending order of it.
+    """Layouts that can possibly be proven, each with an estimate of its ops, in the order of the estimates.
 
-    A product of digits fits 31 bits. So for every base, and every way to split the widest tensor, multipliers keep top
-    digits as wide as the products leave room for, or a few bits less.
+    A product of two digits must fit in 31 bits. So for every base, and every way to split the widest tensor, the top
+    digits of multipliers are as wide as the products allow, or a few bits less.
     """
     tensors = [max(abs(x.lo), abs(x.hi)).bit_length() for x, _ in wanted.terms]
     multipliers = [bits(items) for _, items in wanted.terms]
@@ -35,19 +35,21 @@ def layouts(wanted: WeightedSum) -> list[tuple[int, Layout]]:
                 sizes = [
                     (_count(x, base, top), _count(m, base, room)) for x, m in zip(tensors, multipliers, strict=True)
                 ]
-                for last in _lasts(sizes, base, wanted.shift):
+                for last in _result_columns(sizes, base, wanted.shift):
                     layout = Layout(base, top, room, last)
                     found[(base, last, *sizes)] = (_estimate(sizes, last, len(wanted.constants)), layout)
     return sorted(found.values(), key=lambda item: (item[0], item[1].base, item[1].top, item[1].last))
 
 
 def _count(size: int, base: int, top: int) -> int:
-    """The digits of a number of ``size`` bits."""
+    """The number of digits of a number of ``size`` bits."""
     return 1 + -(min(0, top - size) // base)
 
 
-def _lasts(sizes: Sequence[tuple[int, int]], base: int, shift: int) -> Iterator[int]:
-    """The column of the result; or the last one with products, if the shift is beyond."""
+def _result_columns(sizes: Sequence[tuple[int, int]], base: int, shift: int) -> Iterator[int]:
+    """The possible columns of the result: the one that the shift ends in, or the last column with products if that is
+    lower and a shift by up to 32 bits suffices from there.
+    """
     highest = max(x + m - 2 for x, m in sizes)
     last = (shift - 1) // base
     yield last
@@ -56,7 +58,7 @@ def _lasts(sizes: Sequence[tuple[int, int]], base: int, shift: int) -> Iterator[
 
 
 def _estimate(sizes: Sequence[tuple[int, int]], last: int, chains: int) -> int:
-    """Estimate the number of ops from how many digits the tensors and multipliers have."""
+    """Estimate the number of ops. ``sizes`` are the numbers of digits of each tensor and of its multiplier."""
     splits = sum(SPLIT * (x - 1) for x, _ in sizes)
     products = sum(x * m for x, m in sizes)
     columns = max(x + m - 1 for x, m in sizes)

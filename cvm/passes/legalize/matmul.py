@@ -10,10 +10,11 @@ __all__ = ["matmul"]
 
 
 def matmul(a: Expression, b: Expression, transpose_a: bool, transpose_b: bool) -> Expression:
-    """The product of matrices in batches; as many multiply-adds as the op has.
+    """The product of matrices in batches, as a convolution with the same number of multiply-adds.
 
-    Matrix p of A is the map of group p, its K columns the channels and its M rows the pixels; the N columns of its
-    partner are N kernels of one tap. Matrices of B that serve several ones of A are repeated first.
+    Matrix p of A becomes the map of group p: its K columns are the channels, its M rows are the pixels. The N columns
+    of the matrix of B that it is multiplied by become N kernels of one tap. A matrix of B that belongs to several
+    matrices of A is repeated first.
     """
     rank, batch = len(a.shape), a.shape[:-2]
     swapped = (*range(rank - 2), rank - 1, rank - 2)

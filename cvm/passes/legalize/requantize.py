@@ -1,18 +1,19 @@
 """``requantize`` in the document's ops: clip(round(V / 2^s), lo, hi), V = sum of m_i * x_i + c, exactly.
 
-With S the largest shift, V * 2^(S - s) / 2^S is the same quotient, so one shift serves all elements; m_i and c stand
-for their products with 2^(S - s) from here on. Rounding is made of floors F(C) = floor((V - c + C) / 2^S):
+Let S be the largest shift. V * 2^(S - s) / 2^S is the same quotient, so one shift suffices for all elements; from here
+on, m_i and c stand for their products with 2^(S - s). Each rounding is computed from floors F(C) = floor((V - c + C) /
+2^S):
 
     half_up      F(c + 2^(S-1))
-    half_even    max(2 floor(p / 2), q), p = F(c + 2^(S-1)), q = F(c + 2^(S-1) - 1): p = q + 1 at a tie, where the even
-                 one of both is 2 floor(p / 2); else p = q >= 2 floor(p / 2)
+    half_even    max(2 floor(p / 2), q), p = F(c + 2^(S-1)), q = F(c + 2^(S-1) - 1): at a tie p = q + 1, and the even
+                 one of p and q is 2 floor(p / 2); otherwise p = q >= 2 floor(p / 2)
     toward_zero  max(F(c), 0) + min(F(c - 1) + 1, 0): the floor where V >= 0, and the ceiling where V <= 0
 
-If 2^g divides all multipliers, C is replaced by floor(C / 2^g) and S by S - g. If both constants of half_even become
-the same, there are no ties. `cvm.passes.legalize.columns` says how F is computed: as q0 + 2^k H. If k >= 1, 2^k H is
+If 2^g divides all multipliers, C is replaced by floor(C / 2^g) and S by S - g. If the two constants of half_even become
+equal, there are no ties. `cvm.passes.legalize.columns` explains how F is computed, as q0 + 2^k H. If k >= 1, 2^k H is
 even, and half_even corrects q0 alone.
 
-Of all layouts in columns the one with the fewest ops is taken, among those whose intervals are proven.
+Of all layouts whose intervals are proven, the one with the fewest ops is used.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from cvm.passes.legalize.tensors import Tensors
 __all__ = ["requantize"]
 
 SLACK = 2
-"""How many ops an estimate may exceed the best plan by, for its layout to be tried nevertheless."""
+"""A layout is tried if its estimate exceeds the number of ops of the best plan so far by at most this many."""
 
 
 def requantize(
@@ -43,7 +44,7 @@ def requantize(
     hi: int,
     present: Mapping[int, str],
 ) -> Expression:
-    """The result of a requantize whose elements lie in [lo, hi], with the fewest ops that are not ``present``.
+    """The result of a requantize, whose elements lie in [lo, hi], in the fewest ops that are not ``present`` already.
 
     ``tensors`` are x_1 .. x_n, ``parameters`` m_1 .. m_n, c, s. Raises `Unprovable` if no layout can be proven.
     """
@@ -79,7 +80,7 @@ def requantize(
 def weighted_sum(
     tensors: Sequence[Expression], parameters: Sequence[Integers], rounding: str, lo: int, hi: int
 ) -> WeightedSum:
-    """The floors that the rounding is made of, over a common shift. Tensors that are constants become part of C."""
+    """The floors from which the rounding is computed, with a common shift. Constant tensors become a part of C."""
     rank = len(tensors[0].shape)
     *multipliers, offset, shifts = (aligned(item, rank) for item in parameters)
     shift = max(1, int(shifts.max()))
@@ -121,7 +122,7 @@ def _constants(offset: Integers, shift: int, rounding: str, lo: int, hi: int) ->
 
 
 def _constant(wanted: WeightedSum, rounding: str, lo: int, hi: int) -> Integers:
-    """The result if no tensor takes part in it."""
+    """The constant result of a requantize whose tensors are all constant."""
     first, *others = (constant >> wanted.shift for constant in wanted.constants)
     for second in others:
         even = rounding == "half_even"
@@ -130,7 +131,7 @@ def _constant(wanted: WeightedSum, rounding: str, lo: int, hi: int) -> Integers:
 
 
 def _rounded(columns: Columns, found: Quotients, rounding: str, lo: int, hi: int) -> Expression:
-    """Rounding, H and the bounds."""
+    """The result, from the parts of the quotients: q0 is rounded and H added, within the bounds."""
     tensors = columns.tensors
     if len(found.low) == 1:
         return _joined(columns, found, [(lo, hi)], lo, hi)[0]
@@ -138,7 +139,7 @@ def _rounded(columns: Columns, found: Quotients, rounding: str, lo: int, hi: int
     one = np.ones((1,) * len(p.shape), np.int64)
     if rounding == "half_even":
         if not found.step and not found.whole:
-            raise Unprovable("the part above the quotient is not known to be even")
+            raise Unprovable("2^k H is not known to be even")
         half = tensors.down(tensors.plus(p, -one, "half"), 1, "half")
         even = tensors.up(half, 1, "even").maximum(q, "even")
         return _joined(columns, _with_low(found, even), [(lo, hi)], lo, hi)[0]
@@ -154,7 +155,7 @@ def _with_low(found: Quotients, *low: Expression) -> Quotients:
 def _joined(
     columns: Columns, found: Quotients, bounds: Sequence[tuple[int, int]], lo: int, hi: int
 ) -> list[Expression]:
-    """Every q0 with H, within its bounds, which are within [lo, hi]."""
+    """q0 + 2^k H for every q0, clipped to its bounds, which lie within [lo, hi]."""
     tensors = columns.tensors
     if found.whole:
         return [tensors.clip(q, *limits, "cut") for q, limits in zip(found.low, bounds, strict=True)]
@@ -171,17 +172,16 @@ def _joined(
 
 
 def _saturated(columns: Columns, q: Expression, found: Quotients, lo: int, hi: int) -> Expression:
-    """q0 + 2^k H within [lo, hi], where bounds near the ends of int32 leave no room for the sum.
+    """q0 + 2^k H clipped to [lo, hi], for bounds so near the ends of int32 that the sum might not fit.
 
-    q0 = d + 2^k a with |d| < 2^k, and H + a in place of H. Let L = 2^(31-k) - 1, G = clip(H, -L, L) and
-    E = clip(H - G, -2, 2). Then y = 2^k G + clip(2^k E + d, 1 - 2^k, 2^k - 1) lies within +-(2^31 - 1), and is
-    2^k H + d clipped to that. For |H| <= L, E = 0 and y = 2^k H + d. For H = L + 1,
-    y = 2^31 - 2^k + min(2^k + d, 2^k - 1). For H >= L + 2, 2^k H + d >= 2^31, and 2^k E + d > 2^k - 1 gives
-    y = 2^31 - 1. Likewise below.
+    Split q0 = d + 2^k a with |d| < 2^k, and write H for H + a. Let L = 2^(31-k) - 1, G = clip(H, -L, L) and
+    E = clip(H - G, -2, 2). Then y = 2^k G + clip(2^k E + d, 1 - 2^k, 2^k - 1) is 2^k H + d clipped to +-(2^31 - 1):
+    for |H| <= L, E = 0 and y = 2^k H + d; for H = L + 1, y = 2^31 - 2^k + min(2^k + d, 2^k - 1); for H >= L + 2,
+    2^k H + d >= 2^31, and 2^k E + d > 2^k - 1 gives y = 2^31 - 1. The proof for negative H is the same.
     """
     tensors, k = columns.tensors, found.step
     if k < 2:
-        raise Unprovable("too few bits below H")
+        raise Unprovable("there are too few bits below H")
     limit, largest = (1 << k) - 1, (1 << (31 - k)) - 1
     carry = None
     if max(abs(q.lo), abs(q.hi)) > limit:

@@ -1,4 +1,4 @@
-"""A program without extension ops that computes the same: every value keeps its name and its codes."""
+"""`legalize`: rewriting a program without extension ops. Every value keeps its name and its codes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from cvm.passes.legalize.quotient import quotient
 from cvm.passes.legalize.requantize import requantize
 from cvm.passes.legalize.slices import update_slice
 from cvm.passes.legalize.tensors import Tensors
-from cvm.program.model import AttributeValue, Constant, Node, Program, Shape, Value
+from cvm.program import Program
+from cvm.program.model import AttributeValue, Constant, Node, Shape, Value
 from cvm.program.scope import Scope
 from cvm.program.verifier import VerifiedProgram, verify
 
 __all__ = ["legalize"]
 
 SUFFIX = 32
-"""Bytes that are added to the name of a value, at most, to make those of its parts."""
+"""The most bytes that are added to the name of a value to name its parts."""
 
 
 def legalize(program: Program) -> Program:
-    """The program with every extension op expanded into the document's ops; itself if there is none.
+    """The program with every extension op expanded into the document's ops; the program itself if it has none.
 
-    The result is verified. It has all values of ``program`` but parameters, under their names; its provenance
-    says that it was legalised. Raises what `verify` raises for ``program``; `LimitExceeded`; `Unsupported`
+    The result is verified. It has all values of ``program`` except parameters, under their names; its provenance says
+    that it was legalised. Raises the errors of `verify` for ``program``, `LimitExceeded`, and `Unsupported`
     (``legalize.unprovable``) for an op that has no expansion whose intervals are proven.
     """
     verified = verify(program)
@@ -42,7 +43,7 @@ def legalize(program: Program) -> Program:
     try:
         return _rewritten(verified, exactly=False)
     except Invalid:
-        # A later op needs the bounds that the extension op's rule gives per channel.
+        # A later op cannot be proven without the bounds per channel that the extension op's rule gives.
         return _rewritten(verified, exactly=True)
 
 
@@ -51,7 +52,7 @@ def _is_extension(node: Node) -> bool:
 
 
 def _rewritten(verified: VerifiedProgram, exactly: bool) -> Program:
-    """The rewritten program; ``exactly`` to keep the bounds of every channel."""
+    """The rewritten program. With ``exactly``, the bounds of every channel are kept."""
     program = verified.program
     rewriting = _Rewriting(verified, exactly, Scope(verified.limits), set(program.value_names()))
     for node, call in zip(program.nodes, verified.calls, strict=True):
@@ -107,19 +108,19 @@ class _Rewriting:
         try:
             root = self._expansion(node, call, proven)
         except Unprovable as error:
-            message = f"no expansion has intervals that are proven to be int32 ({error})"
+            message = f"no expansion into the document's ops is proven to stay within int32 ({error})"
             raise Unsupported("legalize.unprovable", message, Location(op=node.op, tensor=output.name)) from None
         self._emit(root, output)
         self.made.forget(self.present)
 
     def _expansion(self, node: Node, call: Call, proven: Range) -> Expression:
-        """What the node computes, within the bounds that were proven of it."""
+        """The result of an extension op, clipped to the bounds that were proven for it."""
         lo, hi = proven.hull()
         tensors = Tensors(self.made)
         if node.op == "broadcast_greater":
             root = greater(self.made, *(self._value(name) for name in node.inputs))
         elif node.op == "matmul":
-            # As computed tensors, whose shapes are kept: constants may be narrowed to what varies.
+            # Constants are treated as computed tensors, which keep their shapes; narrowing could change these.
             a, b = (replace(self._value(name), elements=None) for name in node.inputs)
             root = matmul(a, b, call.attributes.transpose_a, call.attributes.transpose_b)
         elif node.op == "update_slice":
@@ -156,7 +157,7 @@ class _Rewriting:
         return [self.parameters[name].array() for name in node.inputs[first:]]
 
     def _shaped(self, root: Expression, shape: Shape) -> Expression:
-        """The same tensor, where constants left it smaller than it is declared."""
+        """The tensor, broadcast to its declared shape if narrowed constants have made it smaller."""
         if root.shape == shape:
             return root
         if root.elements is not None:
@@ -170,7 +171,7 @@ class _Rewriting:
         return self.made.value(name, self.scope.shapes[name], self.scope.ranges[name], elements)
 
     def _emit(self, root: Expression, output: Value) -> None:
-        """Write an expression, and what it needs, so that its value is ``output``."""
+        """Write an expression, and the expressions that it needs, so that its value is ``output``."""
         needed = missing(root, self.present)
         for item in needed:
             if item.elements is not None:
@@ -181,7 +182,7 @@ class _Rewriting:
             self._write(root.op, self._names(root), root.attributes or {}, (output,))
             self.present[root.number] = output.name
         else:
-            # The value is there under another name, or is a constant: a clip that changes no element carries the name.
+            # The value exists under another name, or is a constant. A clip that changes no element gives it the name.
             limits = {"a_min": root.lo, "a_max": root.hi}
             self._write("clip", (root.name or self.present[root.number],), limits, (output,))
 

@@ -1,7 +1,7 @@
-"""Programs that compute the same for less: `optimize`.
+"""`optimize` makes a program with the same outputs that costs less gas.
 
-A pass is a function from a verified program to a program, one module each; ``draft`` is how they rewrite, ``driver``
-runs them and checks each result.
+A pass is a function from a verified program to a program; each has a module. Passes rewrite programs by means of
+``draft``; ``driver`` runs the passes and checks each result.
 """
 
 from cvm.passes.optimize.driver import PASSES, Pass, applied, optimize, optimize_built

@@ -1,11 +1,12 @@
-"""Common subexpressions: an op that is applied twice to the same operands is computed once."""
+"""Elimination of common subexpressions: an op that is applied twice to the same operands is computed once."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
 from cvm.passes.optimize.draft import Draft, rewritten
-from cvm.program.model import AttributeValue, Node, Program, Shape
+from cvm.program import Program
+from cvm.program.model import AttributeValue, Node, Shape
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["common_subexpressions"]
@@ -16,10 +17,10 @@ _Key: TypeAlias = "tuple[str, tuple[str, ...], tuple[tuple[str, AttributeValue],
 
 
 def common_subexpressions(verified: VerifiedProgram) -> Program:
-    """The program in which each op is applied to the same operands with the same attributes once.
+    """The program in which no op is applied twice to the same operands with the same attributes.
 
-    An op is a function of its operands and attributes, so that the first result is the second as well. Constants with
-    the same elements count as one. Operands of commutative ops count in any order.
+    An op is a function of its operands and attributes, so the second result equals the first. Constants with equal
+    elements count as the same operand. The order of the operands of a commutative op does not count.
     """
     seen: dict[_Key, str] = {}
 
@@ -31,7 +32,7 @@ def common_subexpressions(verified: VerifiedProgram) -> Program:
                 draft.alias(constant.name, first)
 
     def merge(draft: Draft, node: Node) -> bool:
-        inputs = [draft.now(name) for name in node.inputs]
+        inputs = [draft.current(name) for name in node.inputs]
         if node.op in COMMUTATIVE:
             inputs.sort()
         (output,) = node.outputs

@@ -1,4 +1,4 @@
-"""Dead code: nodes and constants that no output, no state and no tensor of the document needs."""
+"""Removal of dead code: of nodes and constants that no output, no state and no tensor of the document needs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from dataclasses import replace
 
 from cvm.ops import op_set
 from cvm.passes.optimize.facts import PERMUTATIONS
-from cvm.program.model import Exactness, Program
+from cvm.program import Program
+from cvm.program.model import Exactness
 
 __all__ = ["dead_code"]
 
 
 def dead_code(program: Program) -> Program:
-    """The program without what nothing needs; itself if everything is needed.
+    """The program without the nodes and constants that nothing needs; the program itself if all are needed.
 
-    Needed are outputs, states, and the tensors of the document that the exactness report names, but for those that are
-    only another order of some value's elements; and whatever a needed node reads. No element of a value that stays
-    depends on a node that goes. The report on a tensor that went names no value.
+    Needed are outputs, states, and the tensors of the document that the exactness report names, except those that only
+    have the elements of another value in another order; and all values that a needed node reads. No element of a kept
+    value depends on a removed node. The report on a removed tensor names no value.
     """
     needed = {output.value for output in program.outputs}
     needed |= {name for state in program.state for name in (state.initial, state.update)}

@@ -1,8 +1,8 @@
-"""A program while a pass rewrites it: front to back, every value is proven again before anything replaces it.
+"""A program while a pass rewrites it, from the first node to the last. Every new value is proven before it is used.
 
-A rewrite adds values; it never takes one away (what is no longer needed is removed later, by `dead`). What takes the
-place of a value has its shape, and a proven range within the one it had. So everything that was proven from the
-old value holds for the new one.
+A rewrite adds values and never removes one; `dead` later removes those that are no longer needed. A new value that
+replaces an old one has its shape, and a proven range within the old range. So everything that was proven from the old
+value holds for the new one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from cvm.bounds import magnitude
 from cvm.errors import CvmError, Location
 from cvm.ops import Range, op_set
 from cvm.passes.optimize.facts import Facts
+from cvm.program import Program
 from cvm.program.checks import check_constants_fit, check_int32
-from cvm.program.model import Constant, Exactness, Node, Output, Program, Shape, State, Value
+from cvm.program.model import Constant, Exactness, Node, Output, Shape, State, Value
 from cvm.program.scope import Scope
 from cvm.program.verifier import VerifiedProgram
 from cvm.repeated import proven
@@ -27,20 +28,20 @@ from cvm.repeated import proven
 __all__ = ["Declined", "Draft", "Rule", "rewritten"]
 
 SUFFIX = 32
-"""Bytes that are added to the name of a value, at most, to make another."""
+"""The most bytes that are added to the name of a value to make a new name."""
 
 COMPARED = 4096
 """Ranges with more bounds than this are not compared; they count as different."""
 
 
 class Declined(Exception):
-    """Raised when a rewrite is not made: a range would be wider, a rule would be broken or nothing would be gained."""
+    """A rewrite is not made, because a range would be wider, a rule would be broken, or the gas would not fall."""
 
 
 class Draft:
-    """The new program so far, and the one that it is made from.
+    """The new program so far, and the old program from which it is made.
 
-    Rules see the old program through ``facts``, under its names; `now` says what stands for an old value.
+    Rules see the old program through ``facts``, under its names; `current` gives the value that replaces an old one.
     """
 
     def __init__(self, verified: VerifiedProgram) -> None:
@@ -51,7 +52,7 @@ class Draft:
         self._nodes: list[Node] = []
         self._constants: list[Constant] = []
         self._by_content: dict[tuple[str, Shape, int, bytes], str] = {}
-        self._now: dict[str, str] = {}
+        self._current: dict[str, str] = {}
         self._calls: dict[str, str] = {}
         self._rewritten: set[str] = set()
         self._computed: set[str] = set()
@@ -59,13 +60,13 @@ class Draft:
         self._taken = set(verified.shapes)
         self._begun = False
         self._waiting: list[Node] = []
-        """The nodes before the first that a rule writes: a pass that finds nothing to do adopts nothing."""
+        """The old nodes before the first node that a rule writes. They are adopted only when a rule writes one."""
 
     # What rules read
 
-    def now(self, name: str) -> str:
-        """The value that stands for an old one."""
-        return self._now.get(name, name)
+    def current(self, name: str) -> str:
+        """The name of the new value that replaces an old one; the old name if nothing has replaced it."""
+        return self._current.get(name, name)
 
     def shape(self, name: str) -> Shape:
         """The shape of a value of the new program."""
@@ -78,9 +79,9 @@ class Draft:
         return self._old.ranges[name] if found is None else found
 
     def unchanged(self, name: str) -> Node | None:
-        """The node that computes an old value, if it stands in the new program as it did in the old one.
+        """The node that computes an old value, if this pass has not rewritten it; else None.
 
-        A rule that takes two nodes together asks for it; what was rewritten in this pass waits for the next.
+        Rules that merge two nodes use it. A node that was rewritten in this pass can be merged in the next round.
         """
         return None if name in self._rewritten else self.facts.node(name)
 
@@ -94,17 +95,19 @@ class Draft:
         return name in self._scope.constants or name in self.facts.constants
 
     def stored(self, name: str) -> npt.NDArray[Any] | None:
-        """The elements of a constant at the width that they are stored with, not copied; None for any other value."""
+        """The elements of a constant in the type in which they are stored, not copied; None for any other value."""
         constant = self._scope.constants.get(name) or self.facts.constants.get(name)
         return None if constant is None else constant.stored()
 
     # What rules write
 
     def constant(self, values: npt.NDArray[Any], owner: str, kind: Literal["tensor", "parameter"] = "tensor") -> str:
-        """The constant with these elements, which is added if there is none. Raises `Declined` if it does not fit."""
+        """The name of a constant with these elements. It is added unless there is one. Raises `Declined` if an element
+        does not fit.
+        """
         self._begin()
         if magnitude(values) >= 2**63:
-            raise Declined("an element does not fit 64 bits")
+            raise Declined("an element does not fit in 64 bits")
         constant = Constant.of(self._fresh(owner, "constant"), values.astype(np.int64), kind)
         known = self._by_content.get(_content(constant))
         if known is not None:
@@ -120,13 +123,16 @@ class Draft:
         return constant.name
 
     def emit(self, owner: str, op: str, inputs: Sequence[str], attributes: Mapping[str, Any] | None = None) -> str:
-        """Add a node that serves the old value ``owner``; returns its value. Raises `Declined`."""
+        """Add a node, and return the name of its result, which is derived from ``owner``. Raises `Declined`.
+
+        ``owner`` is the old value that the new node helps to compute.
+        """
         name = self._fresh(owner, op)
         self._apply(name, op, inputs, attributes or {})
         self._taken.add(name)
         return name
 
-    def become(
+    def redefine(
         self,
         owner: str,
         op: str,
@@ -134,24 +140,24 @@ class Draft:
         attributes: Mapping[str, Any] | None = None,
         gas: int | None = None,
     ) -> None:
-        """Compute the old value ``owner`` by this node instead.
+        """Compute the old value ``owner`` by another node.
 
-        Raises `Declined` if the new range is wider somewhere, or the node costs more than ``gas``.
+        Raises `Declined` if the new range is wider in some channel, or if the node costs more than ``gas``.
         """
         self._apply(owner, op, inputs, attributes or {}, self._old.ranges[owner], self._old.shapes[owner], gas)
         self._rewritten.add(owner)
         self.changed = True
 
     def alias(self, owner: str, name: str) -> None:
-        """Let the value ``name``, which has the same elements, stand for the old value ``owner``.
+        """Replace the old value ``owner`` by the value ``name``, which has the same elements.
 
-        Raises `Declined` if its proven range is wider somewhere. A tensor of the document keeps its name if the
-        other value has none of its own.
+        Raises `Declined` if the proven range of ``name`` is wider in some channel. If ``owner`` is a tensor of the
+        document and ``name`` is not, the value is renamed to ``owner`` in the end.
         """
         if self.shape(name) != self._old.shapes[owner] or not self._old.ranges[owner].contains(self.range(name)):
             raise Declined("the range of the other value is wider")
         self._begin()
-        self._now[owner] = name
+        self._current[owner] = name
         self._rewritten.add(owner)
         named = self.facts.named
         if owner in named and name not in named and name not in self._calls and name in self._computed:
@@ -159,19 +165,19 @@ class Draft:
         self.changed = True
 
     def rearranged(self, owner: str) -> None:
-        """Say that the elements of an old value are those of a new one in another order: unread, it need not stay."""
+        """Record that an old value has the elements of a new one in another order, so it may be removed if unread."""
         self._rearranged.add(owner)
 
     def keep(self, node: Node) -> None:
-        """Take over a node of the old program, with what stands for its operands.
+        """Adopt a node of the old program, with its operands replaced by the current values.
 
-        Raises `Declined` if its results are no longer proven as they were. That can only be where a range rule counts
+        Raises `Declined` if its results get wider ranges than before. That is possible only where a range rule counts
         bounds (`cvm.ops.ranges.BOUNDS`) and falls back to coarser ones.
         """
         if not self._begun:
             self._waiting.append(node)
             return
-        inputs = tuple(map(self.now, node.inputs))
+        inputs = tuple(map(self.current, node.inputs))
         ranges, shapes, known = self._old.ranges, self._old.shapes, self._scope.ranges
         if all(_same(known[new], ranges[old]) for new, old in zip(inputs, node.inputs, strict=True)):
             for value in node.outputs:
@@ -193,11 +199,11 @@ class Draft:
         self._append(Node(node.op, inputs, values, node.attributes))
 
     def program(self) -> Program:
-        """The rewritten program; the old one if nothing was rewritten."""
+        """The rewritten program, or the old one if nothing was rewritten."""
         old = self._old.program
         if not self.changed:
             return old
-        names = _Names(self._now, self._calls)
+        names = _Names(self._current, self._calls)
         program = Program(
             inputs=old.inputs,
             outputs=tuple(Output(item.name, names(item.value), item.quantizer) for item in old.outputs),
@@ -213,7 +219,7 @@ class Draft:
         return replace(program, provenance=replace(old.provenance, exactness=exactness))
 
     def _unread(self) -> set[str]:
-        """The values that need not stay and that nothing reads except nodes that compute other such values."""
+        """The values that may be removed: only nodes that compute other such values read them."""
         unread = set(self._rearranged)
         for node in reversed(self._nodes):
             if not any(value.name in unread for value in node.outputs):
@@ -238,7 +244,7 @@ class Draft:
         except CvmError as error:
             raise Declined(str(error)) from None
         if gas is not None and application.gas > gas:
-            raise Declined("it would cost more")
+            raise Declined("the new node would cost more gas")
         if shape is not None and application.shapes != (shape,):
             raise Declined("the shape differs")
         if within is not None and not within.contains(found.per_channel()):
@@ -250,7 +256,7 @@ class Draft:
         self._append(Node(op, tuple(inputs), (value,), application.attributes))
 
     def _begin(self) -> None:
-        """Adopt what the new program has of the old one up to here, once, before something is written."""
+        """Adopt the old nodes up to here. This is done once, before the first new node is written."""
         if self._begun:
             return
         self._begun, program = True, self._old.program
@@ -282,13 +288,13 @@ class Draft:
 
 
 Rule = Callable[[Draft, Node], bool]
-"""Rewrites one node of one result, or says that it does not. Raises `Declined`."""
+"""A function that rewrites one node with one result, or returns False if it does not. Raises `Declined`."""
 
 
 def rewritten(verified: VerifiedProgram, rule: Rule, before: Callable[[Draft], None] = lambda _: None) -> Program:
-    """The program with the rule applied to every node of one result, in order; the program itself if none changed.
+    """The program with the rule applied to every node with one result, in order; the program itself if none changed.
 
-    ``before`` is called with the draft that has no node yet.
+    ``before`` is called first, with the draft that has no node yet.
     """
     draft = Draft(verified)
     try:
@@ -308,12 +314,12 @@ def rewritten(verified: VerifiedProgram, rule: Rule, before: Callable[[Draft], N
 class _Names:
     """The final name of every value."""
 
-    def __init__(self, now: Mapping[str, str], calls: Mapping[str, str]) -> None:
-        self._now = now
+    def __init__(self, current: Mapping[str, str], calls: Mapping[str, str]) -> None:
+        self._current = current
         self._calls = calls
 
     def __call__(self, name: str) -> str:
-        found = self._now.get(name, name)
+        found = self._current.get(name, name)
         return self._calls.get(found, found)
 
 
@@ -321,7 +327,7 @@ def _renamed(node: Node, names: _Names) -> Node:
     inputs = tuple(map(names, node.inputs))
     results = [names(value.name) for value in node.outputs]
     if inputs == node.inputs and results == [value.name for value in node.outputs]:
-        return node  # the same object: what was proven of it is found at once
+        return node  # the same object, so that `reproven` recognises it without comparing
     outputs = tuple(replace(value, name=name) for value, name in zip(node.outputs, results, strict=True))
     return replace(node, inputs=inputs, outputs=outputs)
 
@@ -333,7 +339,7 @@ def _report(item: Exactness, names: _Names, gone: set[str]) -> Exactness:
 
 
 def _same(one: Range, other: Range) -> bool:
-    """Whether two ranges are the same, found cheaply. What was proven from one then need not be proven again."""
+    """Whether two ranges are equal; large ones count as different. Proofs from equal ranges need not be repeated."""
     if one is other:
         return True
     if one.shape != other.shape or one.size > COMPARED:

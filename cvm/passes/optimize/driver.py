@@ -1,4 +1,4 @@
-"""The passes in their order, run until none finds anything to do."""
+"""The driver runs all passes in their order, again and again, until none of them finds anything to do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cvm.passes.optimize.offsets import offsets_into_biases
 from cvm.passes.optimize.reproving import built, reproven
 from cvm.passes.optimize.tables import composed_tables
 from cvm.passes.optimize.transposes import cancelled_transposes
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.program.verifier import VerifiedProgram, remember, verify
 from cvm.timing import timed
 
@@ -29,7 +29,7 @@ Pass = Callable[[VerifiedProgram], Program]
 """Rewrites a verified program; returns the program itself if there is nothing to rewrite."""
 
 _Prove = Callable[[Program, VerifiedProgram], VerifiedProgram]
-"""What is proven of a program that was made from a verified one."""
+"""A function that verifies a program which a pass has made from a verified one."""
 
 PASSES: Mapping[str, Pass] = MappingProxyType(
     {
@@ -48,16 +48,18 @@ PASSES: Mapping[str, Pass] = MappingProxyType(
 """All passes by name, in the order in which they run. Dead code is removed after each."""
 
 ROUNDS = 16
-"""How often all passes run at most. Each pair of neighbours that can be merged is, so that n in a row take log2 n."""
+"""The largest number of rounds. Each round merges all pairs of neighbours that can be merged, so n mergeable ops in a
+row take log2 n rounds.
+"""
 
 
 def optimize(program: Program) -> Program:
-    """A program that computes the same outputs and states for less gas; the program itself if there is none.
+    """A program that computes the same outputs and states for less gas; the program itself if the passes find none.
 
     Inputs, outputs and states keep names, shapes and quantisers. Every tensor of the document that the exactness report
-    names keeps its codes: as a value of its name, or as one that the report now names; but for a tensor that is
-    constant, or only has the elements of another value in another order: it may be gone. Raises what `verify` raises
-    for ``program``. Between passes only what changed is proven (`reproven`); the result is verified whole, once.
+    names keeps its codes, under its own name or under one that the report now gives. Only a tensor that is constant, or
+    has the elements of another value in another order, may be removed. Raises the errors of `verify` for ``program``.
+    After each pass only the changed nodes are proven (`reproven`); at the end the whole result is verified once.
     """
     with timed("verification", "before the passes"):
         original = verify(program)
@@ -66,26 +68,26 @@ def optimize(program: Program) -> Program:
 
 
 def optimize_built(program: Program) -> Program:
-    """What `optimize` makes of a program that `ProgramBuilder` has just built.
+    """Optimise a program that `ProgramBuilder` has just built.
 
-    Each of its nodes was proven when it was added: what was proven and is remembered is not proven again before the
-    passes. The result is verified whole, also where the passes change nothing.
+    The builder has proven each node when it was added, and proofs that are remembered are not repeated before the
+    passes. The whole result is verified, even if the passes change nothing.
     """
     with timed("verification", "before the passes"):
         original = built(program)
     found = _optimized(original) or verify(program)
-    remember(found)  # the builder and the passes make tuples, as the decoder does
+    remember(found)  # the builder and the passes make the same tuples as the decoder
     return found.program
 
 
 def _optimized(original: VerifiedProgram) -> VerifiedProgram | None:
-    """The program that the passes end with, verified whole; None where they find nothing to do."""
+    """The program that all passes have made, verified as a whole; None if they find nothing to do."""
     verified, unchanged = original, 0
     for name, run in islice(cycle(PASSES.items()), ROUNDS * len(PASSES)):
         before = verified
         with timed("passes", name):
             verified = _applied(run, verified, _reproven)
-        # A pass that has seen this very program need not see it again.
+        # The loop ends when every pass has seen the present program without changing it.
         unchanged = unchanged + 1 if verified is before else 0
         if unchanged == len(PASSES):
             break
@@ -103,9 +105,9 @@ def _reproven(program: Program, before: VerifiedProgram) -> VerifiedProgram:
 
 
 def applied(run: Pass, verified: VerifiedProgram) -> VerifiedProgram:
-    """What a pass makes of a program, without dead code, verified; the program itself if it would cost more gas.
+    """The program that a pass makes, without dead code, verified; the old program if the new one would cost more gas.
 
-    What does not verify, or promises less than before, is a defect of the pass: AssertionError.
+    A new program that does not verify, or promises less than the old one, is a defect of the pass: AssertionError.
     """
     return _applied(run, verified, lambda program, before: verify(program, before.limits))
 
@@ -132,12 +134,12 @@ def _check_interface(before: VerifiedProgram, after: VerifiedProgram) -> None:
 
 
 def _reported(before: Program, after: Program) -> Program:
-    """The program with a report that is true of it, and the note that it was optimised."""
+    """The program with its exactness report corrected, and with the note that it was optimised."""
     was, now = _ops(before), _ops(after)
     constants = {constant.name for constant in after.constants}
     exactness = []
     for old, new in zip(before.provenance.exactness, after.provenance.exactness, strict=True):
-        # A tensor that now shares the value of another tensor or op has no sum of its own.
+        # A tensor whose value is now another one, or is computed by another op, no longer has a sum of its own.
         same = old.value == new.value and was.get(old.value) == now.get(new.value)
         value = "" if new.value in constants else new.value
         exactness.append(replace(new, value=value, accumulator=new.accumulator if same else None))

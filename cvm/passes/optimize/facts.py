@@ -1,4 +1,6 @@
-"""What the passes ask about a verified program: who computes a value, who reads it, and whether it has to stay."""
+"""Facts about a verified program that passes need: which node computes a value, which nodes read it, and whether it
+must be kept.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from cvm.program.verifier import VerifiedProgram
 __all__ = ["PERMUTATIONS", "Facts"]
 
 PERMUTATIONS = frozenset({"transpose", "reshape", "flatten", "squeeze", "expand_dims"})
-"""The ops whose result has the elements of the operand, each once, in some order."""
+"""The ops whose result has every element of the operand once, in some order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """A verified program, read backwards as well as forwards."""
+    """A verified program with indices by value: the node that computes it, and the nodes that read it."""
 
     verified: VerifiedProgram
 
@@ -43,7 +45,7 @@ class Facts:
 
     @cached_property
     def public(self) -> frozenset[str]:
-        """The values that are outputs of the program, or what a state begins with or becomes."""
+        """The values that are outputs of the program, or the value or the update of a state."""
         program = self.verified.program
         states = (name for state in program.state for name in (state.initial, state.update))
         return frozenset({*(output.value for output in program.outputs), *states})
@@ -56,16 +58,16 @@ class Facts:
 
     @cached_property
     def kept(self) -> frozenset[str]:
-        """The values that stay whether or not a node reads them: public ones, and the tensors of the document.
+        """The values that are kept even if no node reads them: public ones, and the tensors of the document.
 
-        Of a tensor that only has the elements of another value in another order, nothing is lost with it.
+        A tensor that only has the elements of another value in another order is not kept, since no code is lost.
         """
         nodes = self.verified.program.nodes
         moved = {node.outputs[0].name for node in nodes if node.op in PERMUTATIONS}
         return self.public | (self.named - moved)
 
     def node(self, name: str) -> Node | None:
-        """The node that computes a value, if one does."""
+        """The node that computes a value; None if no node does."""
         index = self.indices.get(name)
         return None if index is None else self.verified.program.nodes[index]
 
@@ -75,5 +77,5 @@ class Facts:
         return ops.get(self.verified.program.nodes[index].op).gas(self.verified.calls[index])
 
     def dies_with(self, name: str, readers: frozenset[int]) -> bool:
-        """Whether nothing needs the value once the nodes of these indices no longer read it."""
+        """Whether nothing needs the value if the nodes with these indices no longer read it."""
         return name in self.indices and name not in self.kept and readers.issuperset(self.readers.get(name, ()))

@@ -1,4 +1,4 @@
-"""Movement: ops that leave every element where it is are removed, and two moves in a row become one."""
+"""Ops that move elements: those that leave every element in place are removed, and two in a row become one."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import Any
 
 from cvm.ops.axes import normal
 from cvm.passes.optimize.draft import Draft, rewritten
-from cvm.program.model import Node, Program, Shape
+from cvm.program import Program
+from cvm.program.model import Node, Shape
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["axes_of", "movement"]
 
 
 def movement(verified: VerifiedProgram) -> Program:
-    """The program without movement that leaves all elements in place, and with one op for a reshape of a reshape, a
-    transpose of a transpose, or a concatenation within a concatenation.
+    """The program without ops that leave all elements in place, and with one op for a reshape of a reshape, a transpose
+    of a transpose, or a concatenation within a concatenation.
 
-    Reshapes are here all ops that keep the elements in row-major order: reshape, flatten, squeeze, expand_dims, a
-    transpose that keeps the order of the axes of more than one element, a reduction over axes of one. Two such are one,
-    since the order of the elements is the same; transposes compose as permutations; lists of lists are one list.
+    Here a reshape is any op that keeps the elements in row-major order: reshape, flatten, squeeze, expand_dims, a
+    transpose that keeps the order of all axes with extents above 1, and a reduction over axes of extent 1. Two such ops
+    are one reshape, since the order of the elements does not change. Two transposes are the transpose by the product of
+    their permutations. Nested concatenations along one axis are one concatenation.
     """
     return rewritten(verified, _rule)
 
@@ -31,7 +33,7 @@ def _rule(draft: Draft, node: Node) -> bool:
 def _in_place(draft: Draft, node: Node) -> bool:
     (output,) = node.outputs
     keeps = IN_PLACE.get(node.op)
-    x = draft.now(node.inputs[0])
+    x = draft.current(node.inputs[0])
     if keeps is None or draft.shape(x) != output.shape or not keeps(node, output.shape):
         return False
     draft.alias(output.name, x)
@@ -39,7 +41,10 @@ def _in_place(draft: Draft, node: Node) -> bool:
 
 
 def _unit_steps(node: Node, shape: Shape) -> bool:
-    """Whether a slice that keeps every extent keeps the order: forward, it can only begin at 0 and step by 1."""
+    """Whether a slice that keeps every extent keeps the order, that is, has no negative stride.
+
+    With a positive stride it can keep an extent only if it begins at 0 and its stride is 1.
+    """
     steps: Any = node.attributes["strides"]
     return all(step > 0 or extent == 1 for step, extent in zip(steps, shape, strict=False))
 
@@ -53,17 +58,20 @@ IN_PLACE: Mapping[str, Callable[[Node, Shape], bool]] = {
     "tile": lambda *_: True,
     "upsampling": lambda *_: True,
 }
-"""Ops that leave all elements in place if the result has the operand's shape and this holds. (Reshapes: below.)"""
+"""Ops that leave all elements in place if the result has the operand's shape and the condition holds.
+
+Reshapes are treated by `_is_reshape`.
+"""
 
 
 def axes_of(node: Node, rank: int) -> tuple[int, ...]:
-    """The order of the axes that a transpose of a tensor of that rank makes."""
+    """The permutation of a transpose, for an operand of this rank."""
     axes: Any = node.attributes["axes"]
     return normal(axes, rank) or tuple(reversed(range(rank)))
 
 
 def _is_reshape(node: Node, shape: Shape) -> bool:
-    """Whether the node gives the elements of an operand of that shape in the same row-major order."""
+    """Whether the node keeps the elements of an operand of this shape in row-major order."""
     match node.op:
         case "reshape" | "flatten" | "squeeze" | "expand_dims":
             return True
@@ -76,7 +84,7 @@ def _is_reshape(node: Node, shape: Shape) -> bool:
 
 
 def _one_each(node: Node, shape: Shape) -> bool:
-    """Whether a reduction has as many results as elements: then each is the sum or the maximum of one."""
+    """Whether a reduction has as many results as elements. Then each result is the sum or maximum of one element."""
     elements = results = 1
     for extent in shape:
         elements *= extent
@@ -89,17 +97,17 @@ def _reshaped(draft: Draft, node: Node) -> bool:
     """A reshape of a reshape becomes one reshape, or none; a reduction of single elements becomes one."""
     (output,) = node.outputs
     source = node.inputs[0]
-    if not _is_reshape(node, draft.shape(draft.now(source))):
+    if not _is_reshape(node, draft.shape(draft.current(source))):
         return False
     inner = draft.unchanged(source)
-    base = draft.now(source)
-    if inner is not None and _is_reshape(inner, draft.shape(draft.now(inner.inputs[0]))):
-        base = draft.now(inner.inputs[0])
+    base = draft.current(source)
+    if inner is not None and _is_reshape(inner, draft.shape(draft.current(inner.inputs[0]))):
+        base = draft.current(inner.inputs[0])
     if draft.shape(base) == output.shape:
         draft.alias(output.name, base)
-    elif base != draft.now(source) or node.op in ("sum", "max"):
+    elif base != draft.current(source) or node.op in ("sum", "max"):
         target = {"target_shape": output.shape}
-        draft.become(output.name, "reshape", [base], target, draft.facts.gas(output.name))
+        draft.redefine(output.name, "reshape", [base], target, draft.facts.gas(output.name))
     else:
         return False
     return True
@@ -113,11 +121,11 @@ def _transposed(draft: Draft, node: Node) -> bool:
     (output,) = node.outputs
     first, second = (axes_of(item, len(output.shape)) for item in (inner, node))
     axes = tuple(first[axis] for axis in second)
-    base = draft.now(inner.inputs[0])
+    base = draft.current(inner.inputs[0])
     if axes == tuple(range(len(axes))):
         draft.alias(output.name, base)
     else:
-        draft.become(output.name, "transpose", [base], {"axes": axes}, draft.facts.gas(output.name))
+        draft.redefine(output.name, "transpose", [base], {"axes": axes}, draft.facts.gas(output.name))
     return True
 
 
@@ -133,12 +141,12 @@ def _concatenated(draft: Draft, node: Node) -> bool:
         inner = draft.unchanged(name)
         along = inner is not None and inner.op == "concatenate" and _axis(inner, rank) == _axis(node, rank)
         if inner is not None and along and draft.facts.dies_with(name, here):
-            names += map(draft.now, inner.inputs)
+            names += map(draft.current, inner.inputs)
         else:
-            names.append(draft.now(name))
+            names.append(draft.current(name))
     if len(names) == len(node.inputs):
         return False
-    draft.become(output.name, "concatenate", names, dict(node.attributes))
+    draft.redefine(output.name, "concatenate", names, dict(node.attributes))
     return True
 
 

@@ -1,4 +1,4 @@
-"""Ops that give back one of their operands: over the proven ranges they change no element."""
+"""Removal of neutral ops, which return one of their operands unchanged for all elements in the proven ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TypeAlias
 from cvm.ops import Range
 from cvm.passes.optimize.clamps import clamp_of
 from cvm.passes.optimize.draft import Draft, rewritten
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["neutral_ops"]
@@ -17,16 +18,16 @@ Test: TypeAlias = "Callable[[Sequence[Range]], bool]"
 
 
 def neutral_ops(verified: VerifiedProgram) -> Program:
-    """The program without ops that are proven to give back an operand of the shape of the result.
+    """The program without ops that are proven to return an operand that has the shape of the result.
 
-    The proof of each is a comparison of the proven ranges of its operands: see the table `NEUTRAL`.
+    Each is proven by a comparison of the proven ranges of its operands (see the table `NEUTRAL`).
     """
     return rewritten(verified, _rule)
 
 
 def _rule(draft: Draft, node: Node) -> bool:
     (output,) = node.outputs
-    names = [draft.now(name) for name in node.inputs]
+    names = [draft.current(name) for name in node.inputs]
     index = _operand(draft, node, names)
     if index is None or draft.shape(names[index]) != output.shape:
         return False
@@ -35,7 +36,7 @@ def _rule(draft: Draft, node: Node) -> bool:
 
 
 def _operand(draft: Draft, node: Node, names: Sequence[str]) -> int | None:
-    """The index of an operand that is the result, if there is one."""
+    """The index of an operand that is proven to equal the result; None if there is no such operand."""
     clamp = clamp_of(node)
     ranges = [draft.range(name) for name in names]
     if clamp is not None:
@@ -49,7 +50,7 @@ def _always(bounds: Range, value: int) -> bool:
 
 
 def _at_least(x: Range, other: Range) -> bool:
-    """Whether every element of x is proven to be no less than the one of ``other`` that it meets."""
+    """Whether every element of x is proven to be at least the element of ``other`` that it is combined with."""
     return x.hull()[0] >= other.hull()[1]
 
 
@@ -58,7 +59,7 @@ def _nonzero(bounds: Range) -> bool:
 
 
 NEUTRAL: Mapping[str, Mapping[int, Test]] = {
-    # op: {the operand that is the result: if}
+    # op: {index of an operand: the condition under which it is the result}
     "abs": {0: lambda r: r[0].hull()[0] >= 0},
     "elemwise_add": {0: lambda r: _always(r[1], 0), 1: lambda r: _always(r[0], 0)},
     "elemwise_sub": {0: lambda r: _always(r[1], 0)},
@@ -69,4 +70,4 @@ NEUTRAL: Mapping[str, Mapping[int, Test]] = {
     "broadcast_max": {0: lambda r: _at_least(r[0], r[1]), 1: lambda r: _at_least(r[1], r[0])},
     "where": {1: lambda r: _nonzero(r[0]), 2: lambda r: _always(r[0], 0)},
 }
-"""What proves that an operand is the result. Clips and relu are compared with their bounds (`clamp_of`)."""
+"""The conditions that prove that an operand is the result. For clips and relu, see `clamp_of`."""

@@ -1,7 +1,7 @@
-"""The results of ops on single elements, found by running the op on every integer of an interval.
+"""The results of pointwise ops for every integer of an interval.
 
-The range rule of such an op is the op where each operand's interval is one number: what it then proves is one number
-too, the result. So a whole table is proven at once, by the rules that the verifier uses, and no kernel is needed.
+If each operand's interval is a single number, the range rule of such an op proves a single number too, the result. So
+the rules of the verifier compute a whole table at once, and no kernel is needed.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ __all__ = ["CODES", "POINTWISE", "Integers", "rows", "tried"]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 CODES = 2**16
-"""The most integers of an interval that are tried one by one."""
+"""The largest number of integers of an interval that are tried."""
 
 TRIALS = 2**22
-"""The most elements that are tried for one node."""
+"""The largest number of elements that are tried for one node."""
 
 POINTWISE = frozenset({
     "abs", "broadcast_add", "broadcast_div", "broadcast_greater", "broadcast_max", "broadcast_mul", "broadcast_sub",
     "clip", "cvm_clip", "cvm_left_shift", "cvm_lut", "cvm_precision", "cvm_right_shift", "elemwise_add",
     "elemwise_sub", "negative", "relu", "requantize", "where",
 })  # fmt: skip
-"""Ops whose element at an index depends on the elements of the operands at that index (and on a whole table)."""
+"""Ops whose result at an index depends only on the operands' elements at that index; `cvm_lut` also reads a table."""
 
 
 def tried(op: str, attributes: Mapping[str, AttributeValue], operands: Sequence[Integers]) -> Integers | None:
-    """The results of a pointwise op for operands of one shape (parameters broadcast to it; a table is a vector).
+    """The results of a pointwise op for operands of one shape. Parameters broadcast to it; a table is a vector.
 
-    None where the range rule leaves more than one number open, or a rule on ranges is broken; also where a result is no
-    int32. It cannot be one of the program, which is verified: an operand may be a part of a table that is never read.
+    None if the range rule does not give a single number, if a rule on ranges is broken, or if a result is no int32. The
+    verified program has no such results, but an operand here may be a part of a table that the program never reads.
     """
     declaration = ops.get(op)
     ranges = tuple(map(Range.exactly, operands))
@@ -64,7 +64,8 @@ def rows(
 ) -> Iterator[tuple[Integers, list[Integers]]] | None:
     """All integers of [lo, hi], or every ``step``-th and the last, with every combination of parameters that occurs.
 
-    Blocks of (integers, parameters), each of shape (rows, integers) and (rows, 1). None if there are too many.
+    They come in blocks (integers, parameters) of shapes (rows, integers) and (rows, 1). Returns None if there are too
+    many.
     """
     if hi - lo >= CODES:
         return None

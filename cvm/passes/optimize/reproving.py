@@ -1,7 +1,6 @@
-"""What is proven of a rewritten program, with what was proven of the nodes that did not change taken over.
+"""Verification of a rewritten program in which only the changed nodes are proven again.
 
-The passes read this between each other. The program that they end with is verified whole, by `verify`, which knows
-nothing of it.
+It is used between the passes. The program that they return is verified as a whole by `verify`, which does not use it.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from cvm.errors import Location
 from cvm.limits import PROFILES
 from cvm.ops import Call, Range
 from cvm.ops.ranges import channel_axis
+from cvm.program import Program
 from cvm.program.checks import attribute_values, same_attributes
-from cvm.program.model import Node, Program
+from cvm.program.model import Node
 from cvm.program.scope import KEPT, Application, Scope
 from cvm.program.verifier import VerifiedProgram, verify
 from cvm.repeated import proven
@@ -23,9 +23,9 @@ __all__ = ["built", "reproven"]
 
 
 def built(program: Program) -> VerifiedProgram:
-    """What `verify` proves of a program that `ProgramBuilder` built, with what is remembered of building it.
+    """Verify a program that `ProgramBuilder` has built, with the proofs that are remembered from building it.
 
-    Raises `Invalid` and `LimitExceeded` as `verify` does for a node that cannot be.
+    Raises `Invalid` and `LimitExceeded` for an invalid node, as `verify` does.
     """
     limits = PROFILES[program.limits]
     scope = Scope(limits, proven)
@@ -36,11 +36,11 @@ def built(program: Program) -> VerifiedProgram:
 
 
 def reproven(program: Program, before: VerifiedProgram) -> VerifiedProgram:
-    """What `verify` proves of ``program``, within the limits of ``before``, which it was made from.
+    """Verify ``program``, which was made from ``before``, within the limits of ``before``.
 
-    A node of ``before`` that has the same results, op and attributes, and operands of the same shapes and ranges, is
-    not proven again. Raises `Invalid` and `LimitExceeded` as `verify` does for the nodes that it proves; where the
-    inputs or states differ, or results may have more bounds than are kept, all of it is proven by `verify`.
+    A node is not proven again if ``before`` has a node with the same results, op and attributes, and with operands of
+    the same shapes and ranges. For the other nodes, `Invalid` and `LimitExceeded` are raised as by `verify`. If inputs
+    or states differ, or if results may have more bounds than are kept, `verify` proves the whole program.
     """
     old = before.program
     same = program.inputs == old.inputs and [s.value for s in program.state] == [s.value for s in old.state]
@@ -64,7 +64,7 @@ def reproven(program: Program, before: VerifiedProgram) -> VerifiedProgram:
 
 
 def _call(scope: Scope, node: Node, before: VerifiedProgram, known: dict[str, tuple[Node, Call]]) -> Call:
-    """The call of one node, whose results are defined: as they were, or proven."""
+    """The call of one node, taken over from ``known`` or proven. Its results are defined in the scope."""
     names = [value.name for value in node.outputs]
     found = known.get(names[0]) if names else None
     if found is not None and _unchanged(scope, node, *found):
@@ -74,21 +74,21 @@ def _call(scope: Scope, node: Node, before: VerifiedProgram, known: dict[str, tu
         return found[1]
     application, results = _proven(scope, node)
     for name, shape, bounds in zip(names, application.shapes, results, strict=True):
-        # The same bounds as one object: what reads them is then unchanged.
+        # Equal bounds become one object, so that the nodes that read them are recognised as unchanged.
         if name in known and before.shapes[name] == shape and before.ranges[name].equals(bounds):
             scope.adopt(name, "tensor", shape, before.ranges[name])
     return application.call
 
 
 def _proven(scope: Scope, node: Node) -> tuple[Application, tuple[Range, ...]]:
-    """The op of a node applied, and what is proven of its results, which are defined."""
+    """Apply the op of a node, and prove and define its results. Returns the application and the ranges."""
     names = [value.name for value in node.outputs]
     application = scope.apply(node.op, node.inputs, node.attributes, Location(op=node.op, tensor=names[0]))
     return application, scope.define(application, names, node.op)
 
 
 def _unchanged(scope: Scope, node: Node, old: Node, call: Call) -> bool:
-    """Whether the node applies the same op to operands of which the same was proven."""
+    """Whether the node applies the same op as ``old``, to operands with the same shapes and ranges."""
     alike = node is old or (
         node.op == old.op
         and [value.name for value in node.outputs] == [value.name for value in old.outputs]
@@ -102,5 +102,5 @@ def _unchanged(scope: Scope, node: Node, old: Node, call: Call) -> bool:
 
 
 def _bounds(program: Program) -> int:
-    """The most bounds that the results of a program can have together: those of all channels."""
+    """The largest number of bounds that the results of a program can have together: one per channel."""
     return sum(value.shape[channel_axis(len(value.shape))] for node in program.nodes for value in node.outputs)

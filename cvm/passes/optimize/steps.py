@@ -14,25 +14,28 @@ from cvm.program.model import Node
 __all__ = ["AffineStep", "Exact", "broadcast", "step_of"]
 
 Exact = npt.NDArray[np.object_]
-"""Arrays of Python integers, which cannot overflow."""
+"""Arrays of Python integers, whose arithmetic cannot overflow."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AffineStep:
-    """factor * x + offset, both constant and broadcast to the shape of x."""
+    """factor * x + offset. Both are constant, and broadcast to the shape of x."""
 
     x: str
-    """An old value."""
+    """The name of x in the old program."""
     factor: Exact
     offset: Exact
 
 
 def step_of(draft: Draft, node: Node | None) -> AffineStep | None:
-    """The affine step that a node computes of its one tensor operand, if it is one and keeps the tensor's shape."""
+    """The affine step that a node computes from its only tensor operand.
+
+    None if the node computes something else, or if its result has another shape than the operand.
+    """
     if node is None or node.op not in _STEPS:
         return None
     (output,) = node.outputs
-    arrays = [draft.array(draft.now(name)) for name in node.inputs]
+    arrays = [draft.array(draft.current(name)) for name in node.inputs]
     tensors = [index for index, array in enumerate(arrays) if array is None]
     if len(tensors) != 1 or draft.facts.verified.shapes[node.inputs[tensors[0]]] != output.shape:
         return None
@@ -61,7 +64,10 @@ _STEPS = frozenset({
 
 
 def broadcast(result: Exact, *operands: Exact) -> Exact:
-    """The array, computed from constants, unless it has more elements than the largest of them. Raises `Declined`."""
+    """The array ``result``, computed from the constants ``operands``.
+
+    Raises `Declined` if it has more elements than the largest of them.
+    """
     if result.size > max(operand.size for operand in operands):
-        raise Declined("the constants would grow")
+        raise Declined("a constant would get more elements")
     return result

@@ -1,4 +1,4 @@
-"""Tables: pointwise ops on one tensor that takes few integers become one table."""
+"""Composition of tables: pointwise ops on one tensor that has few different integers become one table."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ import numpy as np
 from cvm.ops.extension import terms
 from cvm.passes.optimize.draft import Draft, rewritten
 from cvm.passes.optimize.pointwise import CODES, POINTWISE, Integers, tried
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["composed_tables"]
 
 NODES = 32
-"""The most ops that are taken together at a time."""
+"""The largest number of ops that become one table at a time."""
 
 
 def composed_tables(verified: VerifiedProgram) -> Program:
-    """The program in which pointwise ops that start from one tensor are one table, where that costs less gas.
+    """The program in which pointwise ops that start from one tensor are one table, if that costs less gas.
 
-    What they compute of an integer is found by trying every integer of the tensor's proven interval, one op after the
-    other (`cvm.passes.optimize.pointwise`): roundings and clips included, whatever they are. Where the tensor is only
-    read as the index of tables, which is clipped to the positions there are, these positions are tried instead, and its
-    interval does not matter: so a table of a table is one. All ops but the last must have no other reader.
+    The table is computed by applying the ops to every integer of the tensor's proven interval
+    (`cvm.passes.optimize.pointwise`), including all roundings and clips. If the tensor is only read as the index of
+    tables, which is clipped to the extent of the table, all indices are tried instead, and the interval does not
+    matter; so a table of a table is one table. Only the last of the ops may have readers outside of them.
     """
     return rewritten(verified, _rule)
 
 
 @dataclass(frozen=True)
 class _Region:
-    """Pointwise ops that compute the last of them from one tensor."""
+    """Pointwise nodes that compute the result of the last one from the tensor ``source``."""
 
     source: str
     nodes: tuple[Node, ...]
@@ -45,13 +46,13 @@ def _rule(draft: Draft, node: Node) -> bool:
         return False
     (output,) = node.outputs
     positions = _positions(draft, region)
-    first, last = (0, positions - 1) if positions else draft.range(draft.now(region.source)).hull()
+    first, last = (0, positions - 1) if positions else draft.range(draft.current(region.source)).hull()
     if last - first >= CODES:
         return False
     table = _table(draft, region, np.arange(first, last + 1))
     if table is None:
         return False
-    x = draft.now(region.source)
+    x = draft.current(region.source)
     gas = sum(draft.facts.gas(item.outputs[0].name) for item in region.nodes)
     if 0 <= first <= last - first:
         table = np.concatenate([np.full(first, table[0]), table])
@@ -60,12 +61,12 @@ def _rule(draft: Draft, node: Node) -> bool:
             return False
         x = draft.emit(output.name, "broadcast_sub", [x, draft.constant(np.array([first]), output.name)])
         gas -= 2 + 2 * int(np.prod(output.shape))
-    draft.become(output.name, "cvm_lut", [draft.constant(table, output.name), x], gas=gas - 1)
+    draft.redefine(output.name, "cvm_lut", [draft.constant(table, output.name), x], gas=gas - 1)
     return True
 
 
 def _region(draft: Draft, node: Node) -> _Region | None:
-    """The largest set of two ops or more that compute the node's result from one tensor of its shape."""
+    """The largest set of at least two nodes that compute the node's result from one tensor of its shape; else None."""
     if not _pointwise(draft, node):
         return None
     nodes, indices, best = [node], {draft.facts.indices[node.outputs[0].name]}, None
@@ -87,27 +88,30 @@ def _region(draft: Draft, node: Node) -> _Region | None:
 
 
 def _pointwise(draft: Draft, node: Node) -> bool:
-    """Whether each element of the result depends on the elements at its index alone; so a table must be constant."""
-    return node.op in POINTWISE and (node.op != "cvm_lut" or draft.is_constant(draft.now(node.inputs[0])))
+    """Whether each element of the result depends only on elements at its own index. A table must be constant."""
+    return node.op in POINTWISE and (node.op != "cvm_lut" or draft.is_constant(draft.current(node.inputs[0])))
 
 
 def _tensors(draft: Draft, node: Node) -> list[str]:
     """The operands of a node that are not constants."""
-    return [name for name in node.inputs if not draft.is_constant(draft.now(name))]
+    return [name for name in node.inputs if not draft.is_constant(draft.current(name))]
 
 
 def _positions(draft: Draft, region: _Region) -> int:
-    """The size of the tables that the source is the index of, if it is read as nothing else and they have one size."""
+    """The size of the tables that the source is an index of.
+
+    It is 0 if the source is read in another way too, or if the tables have different sizes.
+    """
     sizes = set()
     for node in region.nodes:
         if region.source in node.inputs:
-            table = draft.array(draft.now(node.inputs[0])) if node.op == "cvm_lut" else None
-            sizes.add(0 if table is None else table.size)  # 0: not only an index
+            table = draft.array(draft.current(node.inputs[0])) if node.op == "cvm_lut" else None
+            sizes.add(0 if table is None else table.size)  # 0: it is not read as an index
     return sizes.pop() if len(sizes) == 1 else 0
 
 
 def _table(draft: Draft, region: _Region, codes: Integers) -> Integers | None:
-    """The results for all codes of the source; None if an op cannot be tried, or has a constant that varies."""
+    """The results for all codes of the source; None if an op cannot be tried, or a constant varies by element."""
     values: dict[str, Integers] = {region.source: codes}
     for node in region.nodes:
         operands = _operands(draft, node, values, codes)
@@ -119,10 +123,10 @@ def _table(draft: Draft, region: _Region, codes: Integers) -> Integers | None:
 
 
 def _operands(draft: Draft, node: Node, values: Mapping[str, Integers], codes: Integers) -> list[Integers] | None:
-    """The operands of a node for all codes: tensors and tables as they are, other constants if they are one number."""
+    """The operands of a node for all codes. Other constants than tables must be one number; None if one is not."""
     found = []
     for index, name in enumerate(node.inputs):
-        array = draft.array(draft.now(name))
+        array = draft.array(draft.current(name))
         if array is None:
             found.append(values[name])
         elif node.op == "cvm_lut" and index == 0:

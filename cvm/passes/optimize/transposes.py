@@ -1,4 +1,4 @@
-"""Transposes that cancel across the ops between them."""
+"""Cancellation of two inverse transposes with other ops between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from cvm.passes.optimize.draft import Declined, Draft, rewritten
 from cvm.passes.optimize.facts import Facts
 from cvm.passes.optimize.movement import axes_of
 from cvm.passes.optimize.pointwise import POINTWISE, Integers
-from cvm.program.model import AttributeValue, Node, Program
+from cvm.program import Program
+from cvm.program.model import AttributeValue, Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["cancelled_transposes"]
@@ -19,16 +20,16 @@ __all__ = ["cancelled_transposes"]
 Axes: TypeAlias = "tuple[int, ...]"
 
 PASSED = POINTWISE | {"concatenate"}
-"""Ops that give, of transposed operands, the transposed result (`cvm_lut` of transposed indices)."""
+"""Ops that give the transposed result for transposed operands; of `cvm_lut`, the indices are transposed."""
 
 
 def cancelled_transposes(verified: VerifiedProgram) -> Program:
     """The program in which ops between a transpose and its inverse work in the order of axes outside the two.
 
-    A pointwise op computes every element from those of the operands at its index, a concatenation lines up elements
-    along one axis: both commute with any order of the axes, if constants are transposed and the axis is renamed. An op
-    is moved if each operand is a constant, a transpose that cancels, or moved itself, and if all that reads its result
-    is a transpose that cancels, or moved itself. So no transpose is added, and no op is computed twice.
+    A pointwise op computes every element from the operands' elements at its index; a concatenation joins tensors along
+    one axis. Both commute with any transpose, if constants are transposed and the axis is renumbered. An op is moved if
+    each operand is a constant, a transpose that cancels, or the result of a moved op, and if each reader of its result
+    is a transpose that cancels or a moved op. So no transpose is added, and no op is computed twice.
     """
     facts = Facts(verified)
     orders = _orders(facts)
@@ -48,13 +49,13 @@ def cancelled_transposes(verified: VerifiedProgram) -> Program:
                 draft.rearranged(output.name)
             except Declined:
                 pass
-        return False  # the op stays as it is until nothing reads its result
+        return False  # the old op is kept; it is removed later as dead code, when nothing reads its result
 
     return rewritten(verified, cancel)
 
 
 def _orders(facts: Facts) -> Mapping[str, Axes]:
-    """The values that are moved, and the order of axes that all their readers want."""
+    """The values whose ops are moved, each with the order of axes that all its readers need."""
     nodes = facts.verified.program.nodes
     orders: dict[str, Axes] = {}
     for node in reversed(nodes):
@@ -69,22 +70,22 @@ def _orders(facts: Facts) -> Mapping[str, Axes]:
             if axes is not None:
                 orders[node.outputs[0].name] = axes
     while True:
-        kept = {name: axes for name, axes in orders.items() if _stands(facts, orders, name, axes)}
+        kept = {name: axes for name, axes in orders.items() if _movable(facts, orders, name, axes)}
         if len(kept) == len(orders):
             return kept
         orders = kept
 
 
 def _wanted(facts: Facts, orders: Mapping[str, Axes], index: int, read: Node) -> Axes | None:
-    """The order in which the node ``index`` would rather read the value of another node."""
+    """The order of axes in which node ``index``, a transpose or a moved op, needs its operand; None for other ops."""
     node = facts.verified.program.nodes[index]
     if node.op == "transpose":
         return axes_of(node, len(node.outputs[0].shape))
     return orders.get(node.outputs[0].name)
 
 
-def _stands(facts: Facts, orders: Mapping[str, Axes], name: str, axes: Axes) -> bool:
-    """Whether a value can be moved: its operands and its readers are."""
+def _movable(facts: Facts, orders: Mapping[str, Axes], name: str, axes: Axes) -> bool:
+    """Whether the op of a value can be moved to the order ``axes``, given the other moved values."""
     node = facts.node(name)
     assert node is not None
     readers = (_wanted(facts, orders, index, node) for index in facts.readers[name])
@@ -96,7 +97,7 @@ def _stands(facts: Facts, orders: Mapping[str, Axes], name: str, axes: Axes) -> 
 def _available(facts: Facts, orders: Mapping[str, Axes], node: Node, index: int, axes: Axes) -> bool:
     name = node.inputs[index]
     if node.op == "where" and facts.verified.shapes[name] != node.outputs[0].shape:
-        return False  # a vector of conditions stands for the first axis
+        return False  # a condition of rank 1 belongs to axis 0
     if name in facts.constants:
         return True
     if len(facts.verified.shapes[name]) != len(axes) or (node.op == "cvm_lut" and index == 0):
@@ -105,7 +106,7 @@ def _available(facts: Facts, orders: Mapping[str, Axes], node: Node, index: int,
 
 
 def _cancelled(facts: Facts, name: str, axes: Axes) -> str | None:
-    """The operand of a transpose that the order ``axes`` undoes."""
+    """The operand of the transpose that computes a value, if the order ``axes`` is the inverse of that transpose."""
     node = facts.node(name)
     if node is None or node.op != "transpose":
         return None
@@ -114,24 +115,24 @@ def _cancelled(facts: Facts, name: str, axes: Axes) -> str | None:
 
 
 def _operand(draft: Draft, node: Node, index: int, axes: Axes, moved: Mapping[str, str]) -> str:
-    """An operand in the order of axes ``axes``. Raises `Declined`."""
+    """An operand with its axes in the order ``axes``. Raises `Declined`."""
     name = node.inputs[index]
     if name in moved:
         return moved[name]
     base = _cancelled(draft.facts, name, axes)
     if base is not None:
-        return draft.now(base)
-    array = draft.array(draft.now(name))
+        return draft.current(base)
+    array = draft.array(draft.current(name))
     if array is None:
-        raise Declined("an operand could not be moved")
+        raise Declined("an operand cannot be moved")
     if node.op == "cvm_lut" and index == 0:
-        return draft.now(name)
+        return draft.current(name)
     kind = draft.facts.constants[name].kind
     return draft.constant(_ordered(array, axes), node.outputs[0].name, kind)
 
 
 def _ordered(array: Integers, axes: Axes) -> Integers:
-    """A constant, with leading axes of extent 1 up to the rank, in another order of axes."""
+    """A constant with its axes in the order ``axes``, after adding leading axes of extent 1 up to the rank."""
     full = array.reshape((1,) * (len(axes) - array.ndim) + array.shape)
     return np.ascontiguousarray(full.transpose(axes))
 

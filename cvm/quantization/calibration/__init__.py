@@ -1,10 +1,10 @@
-"""Calibration: from the numbers that a tensor takes on real data to an exact quantiser.
+"""Calibration: from the numbers of a tensor on real data to an exact quantiser.
 
-* `Histogram` counts them, in one pass and in bounded memory, the same for every order of arrival.
-* `choose` picks the range that a method - minmax, percentile, mse, entropy - finds best for a `Levels`.
-* `affine`, `symmetric` and `powers` make the exact quantiser of a range, whose parameters are short decimals.
+* `Histogram` counts the numbers, in one pass and in bounded memory. Their order does not matter.
+* `choose` returns the range that a method - minmax, percentile, mse, entropy - finds best for a `Levels`.
+* `affine`, `symmetric` and `powers` make the exact quantiser of a range. Its parameters are short decimals.
 
-The floats here decide which quantiser is written, nothing else: what is written is exact.
+Floats are used here only to choose a quantiser; the quantiser itself is exact.
 """
 
 from cvm.quantization.calibration.histogram import Histogram

@@ -1,9 +1,9 @@
-"""Histograms whose bins are dyadic: the order in which numbers arrive does not matter.
+"""Histograms with dyadic bins. The order in which numbers are added does not matter.
 
-Bins have the width 2^e, the least for which the largest magnitude so far lies within `BINS` of them on its side of
-zero. When a larger one arrives the width is doubled until it does, and each two neighbouring bins become one, exactly:
-the bins of width 2w are unions of bins of width w. So one pass in bounded memory gives the histogram that a second pass
-over the known range would give, bit for bit, whatever the batches were.
+Bins have the width 2^e, the least one with which the largest magnitude so far lies within `BINS` bins on its side of
+zero. If a larger magnitude is added, the width is doubled until it lies within them, and pairs of neighbouring bins are
+merged. That is exact, since a bin of width 2w is the union of two bins of width w. So one pass in bounded memory gives
+the same histogram, bit for bit, as a second pass over the known range would give, for every division into batches.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from cvm.errors import Invalid
 __all__ = ["BINS", "Histogram"]
 
 BINS = 2**12
-"""Bins on either side of zero. At least half of them are in use on one side, 16 for each of 127 steps."""
+"""The number of bins on either side of zero. At least half of them are used on one side: 16 for each of 127 steps."""
 
 _LEAST_EXPONENT = -1074
-"""Of the width of bins: that of the least float64."""
+"""The least exponent of the width of bins, which is that of the least float64."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Histogram:
-    """How often numbers occur: zero, and those of each bin.
+    """How often zero occurs, and how often numbers of each bin occur.
 
     ``counts[BINS]`` counts zeros, ``counts[BINS + k]`` numbers in [k - 1, k) and ``counts[BINS - k]`` numbers in
     (-k, 1 - k], in units of 2^``exponent``, k = 1 .. `BINS`. ``min`` and ``max`` are the exact extremes.
@@ -43,7 +43,7 @@ class Histogram:
 
     @staticmethod
     def of(items: npt.NDArray[Any]) -> Histogram:
-        """The histogram of an array with at least one item. Raises `Invalid` where an item is NaN or infinite."""
+        """The histogram of an array with at least one item. Raises `Invalid` if an item is NaN or infinite."""
         real = items.astype(np.float64, copy=False).ravel()
         low, high = float(real.min()), float(real.max())
         if not np.isfinite([low, high]).all():
@@ -73,9 +73,9 @@ class Histogram:
         return float(np.ldexp(1.0, self.exponent))
 
     def points(self) -> tuple[Floats, Counts]:
-        """The middles of the bins that are not empty, ascending, in units of the width; and their counts.
+        """The middles of the bins that are not empty, in ascending order and in units of the width, and their counts.
 
-        Zeros are at 0, exactly; no point is beyond the extremes.
+        Zeros are exactly at 0. No point is beyond the extremes.
         """
         (used,) = np.nonzero(self.counts)
         bins = used - BINS
@@ -83,7 +83,7 @@ class Histogram:
         return np.clip(middles, self._in_widths(self.min), self._in_widths(self.max)), self.counts[used]
 
     def _in_widths(self, extreme: float) -> float:
-        """An extreme in units of the width: where the quotient is subnormal and rounded, not beyond the extreme."""
+        """An extreme in units of the width. A quotient that is subnormal is not rounded beyond the extreme."""
         quotient = extreme / self.width
         return float(np.nextafter(quotient, 0.0)) if abs(quotient) * self.width > abs(extreme) else quotient
 
@@ -94,7 +94,7 @@ class Histogram:
         return float(counts[outside].sum()) / self.count
 
     def _at(self, exponent: int) -> Counts:
-        """The counts at the width of 2^exponent, which is not less than the own one."""
+        """The counts for bins of the width 2^exponent, which is at least the present width."""
         shift = min(exponent - self.exponent, 2 * BINS)
         if shift == 0:
             return self.counts

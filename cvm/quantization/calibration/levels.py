@@ -1,6 +1,7 @@
-"""The numbers that a kind of quantiser can represent, in float64: what methods compare when they look for a range.
+"""The numbers that a kind of quantiser can represent, in float64. Methods use them to compare ranges.
 
-They are those of the exact quantiser of the range but for its rounding to a short decimal (`quantizers`).
+The numbers of the exact quantiser of a range differ only because its scale is rounded to a short decimal
+(`quantizers`).
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 _ROOT_HALF = float.fromhex("0x1.6a09e667f3bcdp-1")
-"""The least float64 above sqrt(1/2): since that is irrational, f >= sqrt(1/2) is f >= this, for every float64 f."""
+"""The least float64 above sqrt(1/2), which is irrational. So a float64 is at least sqrt(1/2) if it is at least this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
     """A kind of quantiser and its width: ``affine`` and ``symmetric`` are linear, ``powers`` is logarithmic.
 
-    Affine levels are 2^bits multiples of a scale, about from one end of a range to the other; symmetric ones
-    2^bits - 1 multiples around zero. Powers are 2^bits powers of two, either sign, and zero.
+    Affine levels are 2^bits multiples of a scale, roughly from one end of a range to the other. Symmetric levels are
+    2^bits - 1 multiples around zero. Powers are 2^bits powers of two with either sign, and zero.
     """
 
     kind: Literal["affine", "symmetric", "powers"]
     bits: int
 
     def rounded(self, points: Floats, low: Floats | float, high: Floats | float) -> tuple[Floats, Integers]:
-        """The level that each point gets under the quantiser of [low, high], low < high; and its number.
+        """The level of each point under the quantiser of [low, high], low < high, and the index of the level.
 
-        Points and ranges are broadcast.
+        Points and ranges broadcast.
         """
         match self.kind:
             case "affine":
@@ -55,9 +56,9 @@ class Levels:
 
 
 def power_exponents(items: Floats | float) -> Integers:
-    """round(log2(abs(x))) of every item, exactly; that of zero is 0.
+    """The exact round(log2(abs(x))) of every item; 0 for zero.
 
-    With x = f * 2^p and 1/2 <= f < 1 it is p or p - 1, by whether f >= sqrt(1/2).
+    For x = f * 2^p with 1/2 <= f < 1 it is p if f >= sqrt(1/2), else p - 1.
     """
     fractions, powers = np.frexp(np.abs(items))
     exponents: Integers = np.where(fractions == 0.0, 0, powers - (fractions < _ROOT_HALF)).astype(np.int64)

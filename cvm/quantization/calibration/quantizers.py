@@ -1,11 +1,11 @@
 """Exact quantisers for ranges.
 
-Every value of such a quantiser is an integer times its scale, so that zero is a code wherever it lies in the range, and
-the scale is a decimal of six significant digits: 0.00392157, say. ``min = -128 * scale`` is then a short decimal as
-well. What is written to a file is read back as the same rationals, by a reader of decimals and nearly so by one of
-floats.
+Every number of such a quantiser is an integer times its scale, so zero has a code if it lies in the range. The scale is
+a decimal of six significant digits, such as 0.00392157; then ``min = -128 * scale`` is a short decimal too. A reader of
+decimals reads the same rationals from a file that were written to it, and a reader of floats nearly the same.
 
-The scale is the least such decimal for which no number of the range is clipped: each is within half a scale of a code.
+The scale is the least such decimal with which no number of the range is clipped: each is within half a scale of the
+number of a code.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["affine", "decimal_above", "multiples_of", "power_above", "powers", "
 _DIGITS = 6
 
 _NARROWEST = 2**10
-"""A range is at least its greatest magnitude divided by this number: if some data hardly differ, others still may."""
+"""The width of a range is at least its greatest magnitude divided by this number, since other data may differ more."""
 
 
 def decimal_above(value: Fraction) -> Fraction:
-    """The least decimal of six significant digits that is not less than a positive number."""
+    """The least decimal of six significant digits that is at least a positive number."""
     power = len(str(value.numerator)) - len(str(value.denominator)) - 1
     power += value >= Fraction(10) ** (power + 1)  # 10^power <= value < 10^(power + 1)
     unit = Fraction(10) ** (power + 1 - _DIGITS)
@@ -35,7 +35,7 @@ def decimal_above(value: Fraction) -> Fraction:
 
 
 def power_above(value: Fraction) -> Fraction:
-    """The least power of two that is not less than a positive number."""
+    """The least power of two that is at least a positive number."""
     power = Fraction(2) ** (value.numerator.bit_length() - value.denominator.bit_length())
     return power if value <= power else 2 * power
 
@@ -45,18 +45,18 @@ def affine(
 ) -> LinearQuantizer:
     """A quantiser of 2^bits codes, from 0 or around 0, for the numbers in [low, high].
 
-    With ``dyadic`` the scale is a power of two, for tensors that indices are computed from. With ``nonzero`` numbers
-    that all have one sign keep it: none becomes zero, though it be nearer.
+    With ``dyadic`` the scale is a power of two, for tensors from which indices are computed. With ``nonzero``, numbers
+    that all have the same sign keep it: none is rounded to zero, even if zero is nearer.
 
-    A range that is narrower than 1/1024 of its greatest magnitude is widened to that on both sides; that of zeros is
-    [0, 1].
+    A range that is narrower than 1/1024 of its greatest magnitude is widened to that on both sides. The range of zeros
+    only is [0, 1].
     Raises `Invalid` (``calibration.bits``) unless 2 <= bits <= 16.
     """
     _require_bits(bits)
     minimum, maximum = _widened(Fraction(low), Fraction(high))
     steps = 2**bits - 1
     scale = (power_above if dyadic else decimal_above)((maximum - minimum) / steps)
-    # With a = round(min / scale) it is round(max / scale) <= a + steps, since max - min <= steps * scale.
+    # Let a = round(min / scale). Then round(max / scale) <= a + steps, since max - min <= steps * scale.
     first = round_fraction(minimum / scale, "half_up")
     if nonzero and (minimum > 0 or maximum < 0):
         first = max(first, 1) if minimum > 0 else min(first, -1 - steps)
@@ -73,10 +73,10 @@ def _widened(low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def symmetric(magnitudes: Sequence[float], bits: int, *, signed: bool, axis: int | None = None) -> LinearQuantizer:
-    """A quantiser for numbers in [-m, m], zero being the middle code; one scale for each m along ``axis``.
+    """A quantiser for numbers in [-m, m], in which zero has the middle code. Each m gets a scale along ``axis``.
 
-    The codes are -(2^(bits-1) - 1) .. 2^(bits-1) - 1 if ``signed``, else 0 .. 2^bits - 1 with zero at 2^(bits-1), of
-    which the lowest is not needed. Where m is 0, the scale is the largest of the others.
+    The codes are -(2^(bits-1) - 1) .. 2^(bits-1) - 1 if ``signed``, else 0 .. 2^bits - 1, where zero is 2^(bits-1) and
+    the lowest code is not needed. If an m is 0, its scale is the largest scale of the others.
     Raises `Invalid` (``calibration.bits``) unless 2 <= bits <= 16.
     """
     _require_bits(bits)
@@ -87,7 +87,7 @@ def symmetric(magnitudes: Sequence[float], bits: int, *, signed: bool, axis: int
 
 
 def multiples_of(scales: Sequence[Fraction], bits: int, *, signed: bool, axis: int | None = None) -> LinearQuantizer:
-    """A quantiser whose values are the multiples of given scales around zero; codes as those of `symmetric`."""
+    """A quantiser whose numbers are the multiples of given scales around zero. Its codes are those of `symmetric`."""
     most = 2 ** (bits - 1) - 1
     if signed:
         return LinearQuantizer(tuple(scales), (Fraction(0),) * len(scales), -most, most, axis)
@@ -96,7 +96,7 @@ def multiples_of(scales: Sequence[Fraction], bits: int, *, signed: bool, axis: i
 
 
 def powers(magnitude: float, bits: int) -> LogarithmicQuantizer:
-    """The logarithmic quantiser whose greatest power of two is the one that ``magnitude`` is rounded to."""
+    """The logarithmic quantiser whose greatest power of two is the one to which ``magnitude`` is rounded."""
     _require_bits(bits)
     return LogarithmicQuantizer(int(power_exponents(magnitude)) if magnitude else 0, bits)
 

@@ -1,7 +1,7 @@
-"""Methods of calibration: which part of the numbers that occur a quantiser should cover.
+"""Methods of calibration: the choice of the range that a quantiser should cover.
 
-What is chosen is one threshold T: numbers of a greater magnitude are clipped, so that the range is [max(min, -T),
-min(max, T)]. A smaller T leaves smaller steps to the rest. Among equals the greatest T is taken.
+A method chooses one threshold T. Numbers of a greater magnitude are clipped, so the range is [max(min, -T), min(max,
+T)]. A smaller T gives smaller steps to the other numbers. Among equally good thresholds, the greatest one is chosen.
 
 Sources: Wu et al., "Integer Quantization for Deep Learning Inference", arXiv:2004.09602, section 3.4 (max, percentile,
 entropy); Migacz, "8-bit Inference with TensorRT", GTC 2017 (entropy); Nagel et al., "A White Paper on Neural Network
@@ -25,7 +25,9 @@ from cvm.quantization.calibration.levels import Levels
 __all__ = ["CANDIDATES", "METHODS", "Method", "Range", "choose", "divergences", "squared_errors"]
 
 CANDIDATES = 128
-"""Thresholds that mse and entropy compare: the greatest magnitude times i / `CANDIDATES`, i = 1 .. `CANDIDATES`."""
+"""The number of thresholds that mse and entropy compare: the greatest magnitude times i / `CANDIDATES`, for i = 1 ..
+`CANDIDATES`.
+"""
 
 Method = Literal["minmax", "percentile", "mse", "entropy"]
 Range: TypeAlias = "tuple[float, float]"
@@ -36,10 +38,10 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 def choose(
     histogram: Histogram, levels: Levels, method: Method, *, percentile: float = 99.99, with_zero: bool = False
 ) -> Range:
-    """The range [low, high] for a quantiser of ``levels``; low < high unless all numbers are equal.
+    """The range [low, high] for a quantiser of ``levels``. low < high unless all numbers are equal.
 
-    It lies within the extremes; ``with_zero`` widens these to contain zero, as affine levels need where zeros are
-    padded. Raises `Invalid` (``calibration.percentile``) for a percentile outside (0, 100].
+    It lies within the extremes. ``with_zero`` widens these to contain zero, which affine levels need for tensors that
+    are padded with zeros. Raises `Invalid` (``calibration.percentile``) for a percentile outside (0, 100].
     """
     low, high = histogram.min, histogram.max
     if with_zero:
@@ -55,9 +57,10 @@ def _clipped(extremes: Range, threshold: float) -> Range:
 
 
 def _percentile(histogram: Histogram, levels: Levels, extremes: Range, percentile: float) -> float:
-    """The least bound of a bin that so many percent of the numbers other than zero do not exceed in magnitude.
+    """The least bound of a bin such that ``percentile`` percent of the numbers other than zero are not greater in
+    magnitude.
 
-    Zeros are no reason to clip more: every quantiser has them exactly.
+    Zeros are not counted, since every quantiser represents them exactly.
     """
     if not 0.0 < percentile <= 100.0:
         raise Invalid("calibration.percentile", f"a percentile must be greater than 0 and at most 100: {percentile}")
@@ -82,7 +85,7 @@ _THRESHOLDS: Mapping[str, Callable[[Histogram, Levels, Range, float], float]] = 
 )
 
 METHODS: tuple[Method, ...] = ("minmax", "percentile", "mse", "entropy")
-"""All methods."""
+"""The names of all methods."""
 
 
 def _best(
@@ -91,7 +94,7 @@ def _best(
     extremes: Range,
     costs: Callable[[Floats, Integers, Levels, Floats, Floats], Floats],
 ) -> float:
-    """The greatest of the candidates that cost least; computed in units of the bins, so that no square overflows."""
+    """The greatest of the candidates with the least cost. Costs are in units of the bins, so no square overflows."""
     thresholds = max(-extremes[0], extremes[1]) * (np.arange(CANDIDATES, 0, -1) / CANDIDATES)
     low, high = np.maximum(extremes[0], -thresholds), np.minimum(extremes[1], thresholds)
     ranges = low < high
@@ -101,7 +104,7 @@ def _best(
 
 
 def squared_errors(points: Floats, counts: Integers, levels: Levels, low: Floats, high: Floats) -> Floats:
-    """For each range the sum over all numbers of the squared distance to the level that they get."""
+    """For each range, the sum of the squared distances of all numbers to their levels."""
     rounded, _ = levels.rounded(points, low[:, None], high[:, None])
     total: Floats = (np.square(points - rounded) * counts).sum(axis=1)
     return total
@@ -114,11 +117,12 @@ def divergences(points: Floats, counts: Integers, levels: Levels, low: Floats, h
 
 
 def divergence(points: Floats, counts: Integers, levels: Levels, low: float, high: float) -> float:
-    """The Kullback-Leibler divergence of what is left of the distribution by quantisation, from what clipping leaves.
+    """The Kullback-Leibler divergence of the quantised distribution Q from the clipped distribution P.
 
-    P is the distribution of the points within the range, what is clipped being added to the outermost point of the
-    level that it is clipped to; Q gives the points of each level that level's share of the numbers within the range,
-    evenly (Migacz, GTC 2017). It is infinite where numbers are clipped to a level that none within the range has.
+    P is the distribution of the points within the range, where clipped numbers are added to the outermost point of the
+    level to which they are clipped. Q divides the share of each level among the numbers within the range evenly among
+    the points of that level (Migacz, GTC 2017). The divergence is infinite if numbers are clipped to a level that no
+    number within the range has.
     """
     inside = (points >= low) & (points <= high)
     below, above = float(counts[points < low].sum()), float(counts[points > high].sum())

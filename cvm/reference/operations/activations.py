@@ -1,6 +1,6 @@
 """Activation functions: NNEF 1.0.1 section 4.9.1.
 
-Each is the document's formula, written so that float64 does not overflow where the formula has a limit.
+Each function is the document's formula, written so that float64 does not overflow where the formula has a limit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def leaky_relu(x: Array, alpha: float) -> Array:
 
 @operation("4.9.1")
 def elu(x: Array, alpha: float = 1.0) -> Array:
-    """``y = e^x - 1`` where x < 0, else x; current Khronos tools add a factor alpha to the former."""
+    """``y = e^x - 1`` where x < 0, else x; current Khronos tools multiply ``e^x - 1`` by alpha."""
     return np.where(x < 0.0, alpha * np.expm1(np.minimum(x, 0.0)), x)
 
 
@@ -54,7 +54,9 @@ def tanh(x: Array) -> Array:
 
 @operation("4.9.1")
 def softmax(x: Array, axes: Integers = (1,), accuracy: str = "default") -> Array:
-    """``y = e / sum_reduce(e, axes)`` with ``e = exp(x - max_reduce(x, axes))``; ``accuracy`` is that of programs."""
+    """``y = e / sum_reduce(e, axes)`` with ``e = exp(x - max_reduce(x, axes))``; ``accuracy``
+    concerns programs alone.
+    """
     e: Array = np.exp(x - max_reduce(x, axes))
     return e / sum_reduce(e, axes)
 

@@ -61,13 +61,13 @@ def not_(x: Array) -> Array:
 
 @operation("4.2.1")
 def floor(x: Array) -> Array:
-    """The largest integer that is not greater."""
+    """The largest integer that is not greater than x."""
     return np.floor(x)
 
 
 @operation("4.2.1")
 def ceil(x: Array) -> Array:
-    """The smallest integer that is not less."""
+    """The smallest integer that is not less than x."""
     return np.ceil(x)
 
 

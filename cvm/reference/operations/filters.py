@@ -25,14 +25,14 @@ __all__ = ["box", "conv", "deconv"]
 
 
 def _kernels(filter: Array, groups: int) -> Array:
-    """A filter (c, C / G, f..) as one matrix per tap and group: (taps, G, c / G, C / G)."""
+    """A filter (c, C / G, f..) as one matrix per tap and group: an array (taps, G, c / G, C / G)."""
     filters, channels = filter.shape[:2]
     matrices = filter.reshape(groups, filters // groups, channels, -1)
     return np.ascontiguousarray(np.moveaxis(matrices, -1, 0))
 
 
 def _product(kernel: Array, items: Array) -> Array:
-    """(G, m, k) times (B, G, k, positions): (B, G, m, positions)."""
+    """The product of (G, m, k) and (B, G, k, positions): an array (B, G, m, positions)."""
     return kernel * items if kernel.shape[-1] == 1 else np.matmul(kernel, items)
 
 
@@ -76,9 +76,10 @@ def _reach(window: Window, extent: int, border: str) -> tuple[int, int]:
 
 
 def _landings(window: Window, first: int, last: int) -> list[tuple[slice, slice]]:
-    """For each tap: the items (counted from ``first``) that it moves, and the positions where they land.
+    """For each tap: the slice of elements (counted from ``first``) that it adds, and the slice of outputs it adds them
+    to.
 
-    Item t lands at position i = t*s + j*d - p, which is the i of the document with (i + p - j*d) mod s = 0.
+    Element t is added to output i = t*s + j*d - p, which is the i of the document with (i + p - j*d) mod s = 0.
     """
     result = []
     for j in range(window.f):
@@ -94,7 +95,9 @@ def _landings(window: Window, first: int, last: int) -> list[tuple[slice, slice]
 def _reverse_taps(
     windows: Sequence[Window], reaches: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """For each tap in row-major order: which items of the extended input it moves, and where they land."""
+    """For each tap in row-major order: the slices of the extended input that it adds, and those of the output it adds
+    to.
+    """
     axes = [_landings(window, *reach) for window, reach in zip(windows, reaches, strict=True)]
     for pairs in itertools.product(*axes):
         yield tuple(items for items, _ in pairs), tuple(positions for _, positions in pairs)
@@ -147,9 +150,9 @@ def box(
     dilation: Integers = (),
     normalize: bool = False,
 ) -> Array:
-    """``output[i] = sum over j of input~[i*s + j*d - p]``; normalised: divided by the volume of the kernel.
+    """``output[i] = sum over j of input~[i*s + j*d - p]``; with ``normalize``, divided by the volume of the kernel.
 
-    With border 'ignore' the divisor is the number of items in the window that are not border.
+    With border 'ignore' the divisor is the number of elements in the window that are not border.
     """
     windows = down_windows(input.shape, size, padding, stride, dilation)
     total = folded(input, windows, border, np.add)
@@ -172,7 +175,7 @@ def debox(
     output_shape: Integers = (),
     normalize: bool = False,
 ) -> Array:
-    """``output[i] = sum over j of input~[(i + p - j*d) / s]``; normalised: divided by the volume of the kernel.
+    """``output[i] = sum over j of input~[(i + p - j*d) / s]``; with ``normalize``, divided by the volume of the kernel.
 
     Only terms with (i + p - j*d) mod s = 0 count. With border 'ignore' the divisor is the number of terms that are not
     border; a sum without any term is 0.

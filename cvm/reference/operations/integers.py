@@ -1,7 +1,7 @@
-"""Operations on integers, which NNEF has none of: those of ONNX, WebNN and OpenVX.
+"""Operations on integers that NNEF does not have: they come from ONNX, WebNN and OpenVX.
 
-Operands are float64, which holds integers up to 2^53 exactly. An operand that another quantiser would have rounded need
-not be an integer here; it is then rounded half up first where only integers have a meaning (`bitwise`, `integer_pow`).
+Operands are float64, which holds integers up to 2^53 exactly. With another quantiser an operand need not be an integer
+here; where only integers have a meaning (`bitwise`, `integer_pow`) it is first rounded half up.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ __all__: list[str] = []
 
 @operation("integers")
 def wrap(x: Array, lo: int, hi: int, overflow: str = "wrap") -> Array:
-    """``x mod (hi - lo + 1)`` in [lo, hi]; ``overflow`` says what lowering does where that is not x."""
+    """The integer in [lo, hi] that is x modulo hi - lo + 1; ``overflow`` tells lowering what to do
+    where it is not x.
+    """
     inside = (lo <= x) & (x <= hi)
     return np.where(inside, x, np.mod(x - lo, float(hi - lo + 1)) + lo)
 
 
 @operation("integers")
 def wrapping_quantize(x: Array, scale: float, lo: int, hi: int, rounding: str) -> Array:
-    """The real number itself: that codes wrap is a matter of their width, as rounding is."""
+    """The operand itself. Wrapping and rounding of codes depend on the quantiser, which the reference applies
+    afterwards.
+    """
     return x
 
 

@@ -99,7 +99,7 @@ def all_reduce(input: Array, axes: Integers) -> Array:
 
 @operation("4.5")
 def pad(input: Array, padding: Padding, border: str = "constant", value: float = 0.0) -> Array:
-    """The extended input; a constant border has the given value."""
+    """The input extended by its border; a constant border has the given value."""
     for axis, (before, after) in enumerate(padding):
         input = extended_along(input, axis, -before, input.shape[axis] + after - 1, border, value)
     return input
@@ -113,27 +113,29 @@ def tile(input: Array, repeats: Integers) -> Array:
 
 @operation("4.5")
 def gather(input: Array, indices: Array, axis: int = 0) -> Array:
-    """The items along the axis at the given indices, whose dimensions replace it.
+    """The elements at the given indices of the axis; the axes of the indices replace the axis.
 
-    Indices that are computed as real numbers, as in ONNX, are rounded half up.
+    Indices that are computed as real numbers, as ONNX models do, are rounded half up.
     """
     indices = indices if indices.dtype == np.int64 else round_half_up(indices).astype(np.int64)
     outside = (indices < 0) | (indices >= input.shape[axis])
     if outside.any():
-        raise Invalid("reference.index", f"an index of {indices[outside][0]} for an extent of {input.shape[axis]}")
+        raise Invalid(
+            "reference.index", f"index {indices[outside][0]} is outside of an axis of extent {input.shape[axis]}"
+        )
     result: Array = np.take(input, indices, axis)
     return result
 
 
 @operation("4.5")
 def cast(input: Array) -> Array:
-    """The same items; the evaluator gives them the data-type of the result."""
+    """The same elements; the evaluator converts them to the data type of the result."""
     return input
 
 
 @operation("4.9.5")
 def min_max_linear_quantize(x: Array, min: Array, max: Array, bits: int, signed: bool, symmetric: bool) -> Array:
-    """`linear_quantize` with one step less if the codes are signed and symmetric."""
+    """`linear_quantize` with one step fewer where the codes are signed and symmetric."""
     x, min, max = aligned(x, min, max)
     return quantized(x, min, max, 2**bits - 1 - (signed and symmetric))
 

@@ -22,7 +22,7 @@ def local_response_normalization(
 ) -> Array:
     """``input / sigma ^ beta`` with ``sigma = bias + alpha * (mean of squares in a window)``.
 
-    ``accuracy`` is that of programs.
+    ``accuracy`` concerns programs alone.
     """
     sigma = bias + alpha * box(input * input, size, normalize=True)
     return input / np.float_power(sigma, beta)
@@ -71,9 +71,10 @@ def batch_normalization(
 
 @operation("4.9.4")
 def layer_normalization(input: Array, scale: Array, offset: Array, axes: Integers, epsilon: float) -> Array:
-    """``offset + scale * (input - mean) / sqrt(variance + epsilon)``, mean and variance of the items along the axes.
+    """``offset + scale * (input - mean) / sqrt(variance + epsilon)``, with mean and variance of the elements along the
+    axes.
 
-    ONNX LayerNormalization and InstanceNormalization, WebNN layerNormalization and instanceNormalization.
+    Source: ONNX LayerNormalization and InstanceNormalization, WebNN layerNormalization and instanceNormalization.
     """
     if not axes:
         input = input[..., np.newaxis]

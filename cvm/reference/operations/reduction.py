@@ -58,7 +58,7 @@ def min_reduce(input: Array, axes: Integers) -> Array:
 
 
 def _position(find: Callable[..., Array], input: Array, axes: Integers) -> Array:
-    """The first position that ``find`` gives among the items along the axes, these in row-major order."""
+    """The index that ``find`` gives among the elements along the axes, counted in row-major order of these axes."""
     last = [input.ndim - len(axes) + index for index in range(len(axes))]
     moved = np.moveaxis(input, sorted(axes), last)
     kept = moved.shape[: input.ndim - len(axes)]
@@ -67,11 +67,11 @@ def _position(find: Callable[..., Array], input: Array, axes: Integers) -> Array
 
 @operation("4.4")
 def argmax_reduce(input: Array, axes: Integers) -> Array:
-    """The position of the maximum along the axes, of the first one among equals."""
+    """The index of the maximum along the axes; of the first one among equal elements."""
     return _position(np.argmax, input, axes)
 
 
 @operation("4.4")
 def argmin_reduce(input: Array, axes: Integers) -> Array:
-    """The position of the minimum along the axes, of the first one among equals."""
+    """The index of the minimum along the axes; of the first one among equal elements."""
     return _position(np.argmin, input, axes)

@@ -16,9 +16,10 @@ __all__: list[str] = []
 
 @operation("4.5.1")
 def reshape(input: Array, shape: Integers, axis_start: int = 0, axis_count: int = -1) -> Array:
-    """The items in row-major order under new extents; 0 inherits an extent, -1 takes what is left.
+    """The elements in row-major order under new extents; 0 keeps an extent, -1 stands for the extent that the volume
+    leaves.
 
-    Khronos: only ``axis_count`` dimensions from ``axis_start`` on are replaced, all the rest if it is -1.
+    Khronos: only the ``axis_count`` axes from ``axis_start`` on are replaced; -1 means all the rest.
     """
     stop = input.ndim if axis_count == -1 else axis_start + axis_count
     items = [input.shape[axis_start + index] if item == 0 else item for index, item in enumerate(shape)]
@@ -27,19 +28,19 @@ def reshape(input: Array, shape: Integers, axis_start: int = 0, axis_count: int 
 
 @operation("4.5.1")
 def squeeze(input: Array, axes: Integers) -> Array:
-    """Singular dimensions removed."""
+    """The tensor without the given axes, which have extent 1."""
     return np.squeeze(input, tuple(axes))
 
 
 @operation("4.5.1")
 def unsqueeze(input: Array, axes: Integers) -> Array:
-    """Singular dimensions inserted, where they stand in the output."""
+    """The tensor with axes of extent 1 inserted; ``axes`` counts them in the output."""
     return np.expand_dims(input, tuple(axes))
 
 
 @operation("4.5.2")
 def transpose(input: Array, axes: Integers) -> Array:
-    """Dimension k of the output is dimension axes[k] of the input; further ones stay."""
+    """Axis k of the output is axis axes[k] of the input; further axes keep their order."""
     return np.transpose(input, (*axes, *range(len(axes), input.ndim)))
 
 
@@ -64,16 +65,16 @@ def stack(values: Sequence[Array], axis: int) -> Array:
 
 @operation("4.5.3")
 def unstack(value: Array, axis: int) -> tuple[Array, ...]:
-    """The slices along the axis, without it."""
+    """One slice for each index of the axis, without that axis."""
     return tuple(np.moveaxis(value, axis, 0))
 
 
 @operation("4.5.4", "slice")
 def slice_(input: Array, axes: Integers, begin: Integers, end: Integers, stride: Integers = ()) -> Array:
-    """The sections from begin to end along the axes; negative positions count from the end, an end of 0 is the end.
+    """The slices from begin to end along the axes; negative bounds count from the end, and an end of 0 is the end.
 
-    Khronos: every stride-th item; a negative stride goes down from begin to, but not including, end, where 0 is the
-    first position and -extent - 1 is before it.
+    Khronos: every stride-th element; a negative stride goes down from begin to, but not including, end, where 0 is the
+    first index and -extent - 1 lies before it.
     """
     sections = [slice(None)] * input.ndim
     for axis, first, last, step in zip(axes, begin, end, stride or (1,) * len(axes), strict=True):

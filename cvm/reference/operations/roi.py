@@ -27,14 +27,16 @@ def _regions(input: Array, rois: Array, batch_index: Array) -> Iterator[tuple[Ar
     batch = batch_index.reshape(-1)
     outside = (batch < 0) | (batch >= input.shape[0])
     if outside.any():
-        raise Invalid("reference.batch-index", f"a batch index of {batch[outside][0]} for {input.shape[0]} items")
+        raise Invalid(
+            "reference.batch-index", f"batch index {batch[outside][0]} is outside of a batch of {input.shape[0]}"
+        )
     for row, item in zip(rois, batch, strict=True):
         starts, ends = np.split(row, 2)
         yield input[item], starts, ends
 
 
 def _cells(start: int, end: int, count: int, extent: int) -> list[slice]:
-    """The cells of a region along one dimension, clipped to the feature map.
+    """The slices of the cells of a region along one dimension, clipped to the feature map.
 
     Cell i has extent ceil(r / p) and starts at y0 + i * floor(r / p): the document prints c_H where y0 is meant.
     """
@@ -48,7 +50,7 @@ def _cells(start: int, end: int, count: int, extent: int) -> list[slice]:
 
 
 def _pooled(pool: Callable[..., Array], input: Array, rois: Array, batch_index: Array, output_size: Integers) -> Array:
-    """``pool`` of the items of the feature map in each cell; 0 for a cell without any."""
+    """The function ``pool`` applied to the elements of the feature map in each cell; 0 for a cell without elements."""
     output = np.zeros((rois.shape[0], input.shape[1], *output_size))
     spatial = tuple(range(1, len(output_size) + 1))
     corners = round_half_up(rois)
@@ -77,7 +79,9 @@ def max_roi_pool(input: Array, rois: Array, batch_index: Array, output_size: Int
 
 
 def _sampled(start: float, end: float, count: int, method: str) -> npt.NDArray[np.float64]:
-    """Where the samples of one dimension lie in the feature map: section 4.3.4 with f = count / (end - start)."""
+    """The coordinates of the samples of one dimension in the feature map: section 4.3.4 with f =
+    count / (end - start).
+    """
     i, length = np.arange(count), end - start
     match method:
         case "asymmetric":

@@ -26,7 +26,9 @@ __all__ = ["maxima"]
 def maxima(
     input: Array, size: Integers, border: str, padding: Padding, stride: Integers, dilation: Integers
 ) -> tuple[Array, Array]:
-    """The largest item of each window and its index among the window's taps in row-major order, the first of equals."""
+    """The largest element of each window, and its index among the taps in row-major order (the first of equal
+    elements).
+    """
     windows = down_windows(input.shape, size, padding, stride, dilation)
     reached = extended(input, windows, border)
     counted: Array | None = None
@@ -59,11 +61,11 @@ def argmax_pool(
 
 
 def _positions(index: Array, size: Integers, windows: Sequence[Window]) -> list[npt.NDArray[np.int64]]:
-    """The up-scaled position i*s + index[i]*d - p of each sampled item, dimension by dimension."""
+    """The up-scaled index i*s + index[i]*d - p of each sampled element, for each dimension."""
     volume = math.prod(size)
     outside = (index < 0) | (index >= volume)
     if outside.any():
-        raise Invalid("reference.index", f"an index of {index[outside][0]} in a window of {volume} items")
+        raise Invalid("reference.index", f"index {index[outside][0]} is outside of a window of {volume} elements")
     offsets = np.unravel_index(index, tuple(size))
     return [
         along(np.arange(window.x) * window.s - window.p, axis, index.ndim) + offset * window.d

@@ -1,4 +1,4 @@
-"""Non-maximum suppression, which detectors of TFLite end with."""
+"""Non-maximum suppression, the last operation of TFLite detectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["non_max_suppression"]
 
 @operation("TFLite_Detection_PostProcess")
 def non_max_suppression(boxes: Array, scores: Array, score_threshold: float, overlap: int, count: int) -> Array:
-    """The numbers of the boxes that are kept, by falling score; then -1."""
+    """The indices of the boxes that are kept, by falling score; the rest of the ``count`` items are -1."""
     found = np.full((boxes.shape[0], count), -1, np.int64)
     for batch, (corners, values) in enumerate(zip(boxes, scores, strict=True)):
         order = np.argsort(-values, kind="stable")
@@ -25,7 +25,9 @@ def non_max_suppression(boxes: Array, scores: Array, score_threshold: float, ove
 
 
 def _overlaps(box: Array, others: Array) -> Array:
-    """The area of the intersection of a box with each other one over that of their union; 0 where there is none."""
+    """The area of the intersection of a box with each other box, divided by the area of their union (0 if that is
+    empty).
+    """
     inner = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
     intersection = np.maximum(inner, 0).prod(1)
     union = (box[2:] - box[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(1) - intersection

@@ -9,5 +9,5 @@ __all__: list[str] = []
 
 @operation("4.8")
 def update(variable: Array, value: Array) -> Array:
-    """The new value. The evaluator gives it to the variable after all operations of the cycle."""
+    """The new value. The evaluator stores it in the variable after all operations of the cycle."""
     return value

@@ -1,7 +1,7 @@
-"""What sliding-window operations have in common: NNEF 1.0.1 section 4.3.
+"""The parameters and index arithmetic that all sliding-window operations share: NNEF 1.0.1 section 4.3.
 
 Letters are the document's: f is the size of the kernel, s the stride, d the dilation, p the padding before the data,
-X the up-scaled and x the down-scaled extent. Tap j of window i reads the up-scaled position i*s + j*d - p.
+X the up-scaled and x the down-scaled extent. Tap j of window i reads the up-scaled index i*s + j*d - p.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Window:
 
     @property
     def identity(self) -> bool:
-        """Whether every window is one item, at its own position."""
+        """Whether each window holds exactly the element at its own index."""
         return (self.f, self.s, self.p, self.x) == (1, 1, 0, self.X)
 
     def positions(self) -> npt.NDArray[np.int64]:
-        """The up-scaled position of every tap of every window: an array of shape (x, f)."""
+        """The up-scaled index that each tap of each window reads: an array of shape (x, f)."""
         return np.arange(self.x)[:, None] * self.s + np.arange(self.f) * self.d - self.p
 
 
 def automatic_padding(X: int, x: int, s: int, reach: int) -> int:
     """The padding before the data where none is given; ``reach`` is the dilated size of the kernel.
 
-    floor(t / 2) of the total t = (x - 1)*s + reach - X, or 0 where windows leave gaps and t is negative: the formula
-    alone would move them by the negative half, but conformance cases (and all tools) begin at the first item.
+    It is floor(t / 2) of the total t = (x - 1)*s + reach - X, or 0 where windows leave gaps and t is negative: there
+    the formula alone would shift them by a negative padding, but the conformance cases and all tools begin at index 0.
     """
     return max((x - 1) * s + reach - X, 0) // 2
 
@@ -87,7 +87,8 @@ def up_windows(
     dilation: Integers,
     reference: Integers,
 ) -> tuple[Window, ...]:
-    """The windows of a reverse operation on down-scaled extents; ``reference`` holds the up-scaled ones, or nothing.
+    """The windows of a reverse operation on down-scaled extents; ``reference`` holds the up-scaled extents, or is
+    empty.
 
     Automatic padding without a reference gives X = x*s, whose down-scaled extent is x again.
     """
@@ -108,10 +109,10 @@ def up_windows(
 def sources(
     positions: npt.NDArray[np.int64], extent: int, border: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The item that stands at each position of the extended input, and whether it is an item at all.
+    """The index of the element that stands at each position of the extended input, and whether there is an element.
 
-    Outside of the data, borders 'constant' and 'ignore' have none (the index is then 0). Reflections continue
-    periodically where a position is further out than one reflection reaches.
+    Beyond the data, the borders 'constant' and 'ignore' have no element (the index is then 0). Reflections repeat
+    periodically where a position lies further out than one reflection reaches.
     """
     inside = (positions >= 0) & (positions < extent)
     match border:
@@ -132,7 +133,7 @@ def sources(
 
 
 def extended_along(x: Array, axis: int, first: int, last: int, border: str, fill: object = 0.0) -> Array:
-    """The extended input at the positions from ``first`` up to and including ``last`` of one axis."""
+    """The extended input at the positions ``first`` to ``last``, both included, of one axis."""
     extent = x.shape[axis]
     if first == 0 and last == extent - 1:
         return x
@@ -156,26 +157,28 @@ def _extended(x: Array, axis: int, window: Window, border: str, fill: object) ->
 
 
 def extended(x: Array, windows: Sequence[Window], border: str, fill: object = 0.0) -> Array:
-    """The extended input as far as windows reach in the trailing dimensions, one window per dimension."""
+    """The extended input as far as windows reach in the trailing dimensions, with one window per dimension."""
     for axis, window in enumerate(windows, start=x.ndim - len(windows)):
         x = _extended(x, axis, window, border, fill)
     return x
 
 
 def _tap(window: Window, j: int) -> slice:
-    """Where tap j of all windows stands in the extended input."""
+    """The slice of the extended input that tap j of all windows reads."""
     return slice(j * window.d, j * window.d + (window.x - 1) * window.s + 1, window.s)
 
 
 def taps(windows: Sequence[Window]) -> Iterator[tuple[slice, ...]]:
-    """Where each tap of all windows stands in the extended input, taps in row-major order of the kernel."""
+    """The slices of the extended input that each tap of all windows reads; taps in row-major order of the kernel."""
     return itertools.product(*([_tap(window, j) for j in range(window.f)] for window in windows))
 
 
 def folded(
     x: Array, windows: Sequence[Window], border: str, combine: Callable[[Array, Array], Array], fill: object = 0.0
 ) -> Array:
-    """All taps of each window combined, one dimension after the other: for sums and maxima, which are separable."""
+    """All taps of each window combined, one dimension after another; sums and maxima are separable,
+    so they allow it.
+    """
     for axis, window in enumerate(windows):
         if not window.identity:
             reached, lead = _extended(x, axis, window, border, fill), (slice(None),) * axis
@@ -184,7 +187,7 @@ def folded(
 
 
 def coverage(windows: Sequence[Window]) -> Array:
-    """How many taps of each window lie on data and not in the border."""
+    """The number of taps of each window that lie on data and not in the border."""
     counts = np.ones((1,) * len(windows))
     for axis, window in enumerate(windows):
         positions = window.positions()
@@ -194,6 +197,8 @@ def coverage(windows: Sequence[Window]) -> Array:
 
 
 def require_coverage(windows: Sequence[Window]) -> None:
-    """Raise `Invalid` if a window lies in the border altogether, where border 'ignore' leaves nothing to compute."""
+    """Raise `Invalid` where a window lies completely in the border: border 'ignore' leaves it
+    nothing to compute from.
+    """
     if not coverage(windows).all():
         raise Invalid("reference.empty-window", "a window lies in the border altogether, which border 'ignore' ignores")

@@ -122,6 +122,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "elsewhere.triple" in capsys.readouterr().err
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("machine", HERE, ids=IDS)
 def test_assembly_has_the_instructions_of_the_machine(machine: Machine) -> None:
     text = run_elsewhere.assembly(convolution(), on(machine))

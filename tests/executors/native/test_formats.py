@@ -17,6 +17,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
+from tests.selection import examples
 
 LEAST, MOST = -(2**31) + 1, 2**31 - 1
 EDGES = sorted({sign * 2**k + d for k in (0, 7, 8, 15, 16, 30) for sign in (-1, 1) for d in (-1, 0, 1)} | {LEAST, MOST})
@@ -25,7 +26,7 @@ INTERVALS = st.tuples(BOUNDS, BOUNDS).map(lambda pair: (min(pair), max(pair)))
 
 
 @given(INTERVALS, st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_stored_values_are_the_values_and_zero_is_one_of_them(interval: tuple[int, int], data: st.DataObject) -> None:
     lo, hi = interval
     format_ = Format.of(lo, hi)
@@ -37,7 +38,7 @@ def test_stored_values_are_the_values_and_zero_is_one_of_them(interval: tuple[in
 
 
 @given(INTERVALS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_the_format_is_the_narrowest(interval: tuple[int, int]) -> None:
     lo, hi = min(interval[0], 0), max(interval[1], 0)
     bits = Format.of(*interval).bits

@@ -40,7 +40,7 @@ def parameters(draw: st.DrawFn) -> tuple[int, int, int, int, int, int]:
     return m, c, s, largest, lo, hi
 
 
-@settings(max_examples=100)
+@settings(max_examples=25)
 @given(parameters(), st.data())
 def test_every_sum_has_its_result(case: tuple[int, int, int, int, int, int], data: st.DataObject) -> None:
     check_sums(case, data)

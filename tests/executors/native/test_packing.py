@@ -50,6 +50,7 @@ def test_narrow_weights_have_the_digits_of_wide_ones(machine: Machine, weights: 
             np.testing.assert_array_equal(digit, expected)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @given(weights=WEIGHTS)
 def test_digits_add_up_and_fit_a_byte(machine: Machine, weights: Any) -> None:

@@ -243,6 +243,7 @@ def test_tables_and_slices_at_indices_beyond_both_ends() -> None:
     compare(program(b, *made), threads=[2])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("corner", [100, 2**15, 2**31 - 1])
 def test_boxes_of_any_size(corner: int) -> None:
     b = ProgramBuilder()
@@ -259,6 +260,7 @@ def test_boxes_of_any_size(corner: int) -> None:
     compare(program(b, *made), feeds(program(b, *made), 6), few, threads=[1], captures=[frozenset()])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("channels", [3, 64, 70])
 def test_bounds_of_codes_may_lie_far_outside_their_interval(channels: int) -> None:
     for bits, shift in ((26, 32), (7, 13)):

@@ -11,6 +11,7 @@ from tests.executors.native.comparison import compare
 pytestmark = pytest.mark.usefixtures("ways")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("columns", [1, 2, 7, 33, 131])
 def test_products_of_computed_matrices(columns: int, transposed: tuple[bool, bool]) -> None:

@@ -13,7 +13,7 @@ from cvm.program import verify
 from tests.executors.native.comparison import MACHINES, compare_some, expected, require_equal
 from tests.random_programs.strategies import Sample, samples
 
-QUICK, FULL = 12, 5000
+QUICK, FULL = 6, 5000
 
 
 def agreement(programs: int, everything: bool) -> None:

@@ -142,6 +142,7 @@ def test_right_code_is_refused_nothing(machine: Machine) -> None:
     assert native.refusals == []
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("name", mostly_long(DEFECTS, list(DEFECTS)[::4]))
 def test_wrong_code_is_noticed_and_numpy_computes_instead(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

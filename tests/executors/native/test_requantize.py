@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from cvm.executors.native.emit.requantize import Terms, biased, terms
 from cvm.program import Output, ProgramBuilder
 from tests.executors.native.comparison import compare
+from tests.selection import examples
 
 LARGEST = 2**63 - 1
 LEAST, MOST = -(2**31) + 1, 2**31 - 1
@@ -122,7 +123,7 @@ def check(case: Any, data: st.DataObject) -> None:
                         assert min(max(machine(terms_, xs, channel), lo + bias), hi + bias) == right + bias
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(cases(), st.data())
 def test_terms_compute_the_definition_within_their_bits(case: Any, data: st.DataObject) -> None:
     check(case, data)

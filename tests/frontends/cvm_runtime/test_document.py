@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed, Unsupported
 from cvm.frontends.cvm_runtime import read_model
+from tests.selection import examples
 
 from .models import DATA, Op, Variable, document
 
@@ -202,7 +203,7 @@ SCRAP = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_no_damage_ends_in_anything_but_an_error_of_ours(data: st.DataObject) -> None:
     made = copy.deepcopy(GOOD)

@@ -162,7 +162,7 @@ def test_gas_beyond_the_limits_is_refused_when_it_is_asked_for() -> None:
 
 def test_trailing_bytes_of_parameters_are_noted() -> None:
     case = next(case for case in CASES if case.name == "params trailing bytes")
-    assert loaded(case.text, case.params).notes == ("5 bytes behind the last parameter were not looked at",)
+    assert loaded(case.text, case.params).notes == ("5 bytes after the last parameter were ignored",)
 
 
 def test_the_page_is_the_one_that_the_table_gives() -> None:

@@ -155,6 +155,7 @@ AMBIGUOUS = {"person_detect": 8, "micro_speech": 1}
 """Variables with two axes of the length of their list of scales (notes/nnef-in-practice.md)."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("folder", folders("models/real"))
 def test_the_real_networks_load_with_a_scale_per_output_channel(folder: Path) -> None:
     model = nnef.load(folder)

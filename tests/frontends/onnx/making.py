@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from cvm.errors import CvmError
 from cvm.frontends import onnx as front
 from cvm.lowering import lower
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.session import Session
 
 TYPES = {

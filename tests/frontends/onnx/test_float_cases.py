@@ -11,7 +11,7 @@ from tools.onnx_networks.float_cases import EXCLUDED, FloatOutcome, examine_floa
 from tools.onnx_networks.node_cases import every_case
 
 THIS_VERSION = onnx.__version__ == "1.23.2"
-SAMPLED = 12
+SAMPLED = 25
 """One of so many tests is always run."""
 
 COUNTS = {

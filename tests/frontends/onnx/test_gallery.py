@@ -16,7 +16,7 @@ GALLERY = Path(__file__).resolve().parents[4] / "shared" / "gallery"
 SILERO: dict[str, Any] = {"input_shapes": {"input": (1, 576)}, "states": {"state": "stateN"}}
 NETWORKS = [
     pytest.param("silero/silero_vad_16k_op15", SILERO, 10, marks=pytest.mark.slow),
-    pytest.param("ultraface/version-slim-320_simplified", {}, 25, marks=pytest.mark.slow),
+    pytest.param("ultraface/version-slim-320_simplified", {}, 25, marks=pytest.mark.long),
     pytest.param("ultraface/version-RFB-320", {}, 40, marks=pytest.mark.long),
     pytest.param("magika/standard_v3_3", {}, 25, marks=pytest.mark.long),
 ]

@@ -251,10 +251,10 @@ def test_maps_are_given_as_scores(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"nodes_truenodeids": [9, 0, 0]}, "names a node that its tree has not"),
+    ({"nodes_truenodeids": [9, 0, 0]}, "names a node that its tree does not have"),
     ({"nodes_featureids": [9, 0, 0]}, "a feature that is none of 6"),
-    ({"nodes_nodeids": [0, 1, 1]}, "node 1 of tree 0 is there twice"),
-    ({"nodes_truenodeids": [0, 0, 0], "nodes_falsenodeids": [0, 0, 0]}, "a tree has not exactly one root"),
+    ({"nodes_nodeids": [0, 1, 1]}, "node 1 of tree 0 is given twice"),
+    ({"nodes_truenodeids": [0, 0, 0], "nodes_falsenodeids": [0, 0, 0]}, "every tree must have exactly one root"),
     ({"target_nodeids": [0, 2]}, "node 0 of tree 0 is no leaf"),
     ({"nodes_modes": ["BRANCH_LEQ", "LEAF"]}, "must have one item for each node"),
     ({"target_ids": [0, 5]}, "5 is none of 1"),

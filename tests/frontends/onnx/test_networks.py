@@ -11,7 +11,7 @@ import pytest
 
 from cvm.frontends import onnx as front
 from cvm.lowering import lower
-from cvm.program.model import Program
+from cvm.program import Program
 from cvm.session import Session
 from tools.bench.networks import NETWORKS, Layer, Network, parameters
 from tools.bench.onnx_models import onnx_model

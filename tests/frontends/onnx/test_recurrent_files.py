@@ -60,9 +60,9 @@ def test_the_refusal_names_the_layer_and_the_command(tmp_path: Path, op: str) ->
     inner = "Tanh" if op == "RNN" else "Sigmoid"
     assert error.code == "lowering.unquantized"
     assert error.message == (
-        f"node number 2 (to 'h'), {op} (its {inner}): the file has no quantiser for what this reads, and ONNX has no"
-        f" place for one in {op}; let `cvm quantize {path} -i DATA -o model.cvm` find scales for it; what the"
-        " file quantises stays as it is"
+        f"node number 2 (to 'h'), {op} (its {inner}): the file has no quantiser for a tensor that this"
+        f" reads, and {op} cannot have one in ONNX; let `cvm quantize {path} -i DATA -o model.cvm` find scales for it;"
+        " what the file quantises stays as it is"
     )
 
 

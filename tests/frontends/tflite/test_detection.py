@@ -151,7 +151,7 @@ def test_options_that_are_missing_or_broken() -> None:
         tflite.loads(model(b"\x00"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_detector_of_the_gallery() -> None:
     file = GALLERY / "coral" / "traffic_model.tflite"
     if not file.is_file():

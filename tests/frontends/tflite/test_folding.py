@@ -153,7 +153,7 @@ def test_wrong_operands_of_what_is_folded(
 def test_floats_that_are_no_integers_are_not_cast(value: float) -> None:
     number = Tensor((1,), "float32", values=np.array([value], np.float32))
     operators = [Operator("CAST", [1], [2], "CastOptions", {})]
-    with pytest.raises(CvmError, match="no integer of 64 bits"):
+    with pytest.raises(CvmError, match="does not fit an integer of 64 bits"):
         reshaped((12,), [number, unknown(1)], operators, 2)
 
 

@@ -23,6 +23,7 @@ NETWORKS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_the_gallery_compile_and_run(name: str) -> None:
     file = GALLERY / f"{name}.tflite"
@@ -41,6 +42,7 @@ def test_networks_of_the_gallery_compile_and_run(name: str) -> None:
         np.testing.assert_array_equal(results[0][output.name], results[1][output.name])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["hello_world", "micro_speech", "person_detect", "mobilenet_v2"])
 def test_codes_are_those_of_the_same_network_in_nnef(name: str) -> None:
     folder = REAL / name

@@ -299,6 +299,7 @@ def test_softmax(items: int, scale: float, beta: float) -> None:
 # Networks, and what is refused
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["hello_world", "micro_speech", "person_detect", "mobilenet_v2"])
 def test_networks_give_the_codes_of_the_reference_kernels(name: str) -> None:
     folder = REAL / name

@@ -67,11 +67,11 @@ def test_options_that_there_are_not_or_that_are_given_twice_are_refused() -> Non
     for call, message in (
         (
             lambda: builder.clamp(x, {"minVal": 1}),
-            r"\[?clamp: there is no option 'min_val'; there are min_value, max_value",
+            r"\[?clamp: there is no option 'min_val'; the options are min_value, max_value",
         ),
         (lambda: builder.clamp(x, {"minValue": 1}, min_value=1), "'minValue' is given twice"),
         (lambda: builder.maxPool2d(x, {"window": [2, 2]}), "window_dimensions"),
-        (lambda: builder.relu(x, alpha=1), "no option 'alpha'; there are label"),
+        (lambda: builder.relu(x, alpha=1), "no option 'alpha'; the options are label"),
     ):
         with pytest.raises(webnn.MLTypeError, match=message):
             call()

@@ -15,6 +15,7 @@ from cvm import webnn
 from cvm.frontends.webnn.builder import snake_case
 from cvm.quantization import LinearQuantizer
 from tests.lowering.test_functions_of_sums import MODELS, by_steps
+from tests.selection import examples
 
 SCALES = st.floats(2.0**-5, 1, width=32)
 REDUCTIONS = {"reduceL2": "l2_reduce", "reduceLogSum": "log_sum_reduce", "reduceLogSumExp": "log_sum_exp_reduce"}
@@ -51,7 +52,7 @@ def reductions(draw: st.DrawFn) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(reductions())
 def test_reductions(case: Any) -> None:
     op, codes, axes, keep, source, result = case

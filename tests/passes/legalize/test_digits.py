@@ -13,6 +13,7 @@ from cvm.passes.legalize.integers import balanced, bits, digits, narrowed, roomy
 from cvm.passes.legalize.tensors import Tensors
 from cvm.program import Output, ProgramBuilder
 from tests.passes.legalize.nodes import LARGEST, run
+from tests.selection import examples
 
 
 def evaluated(roots: list[Expression], x: np.ndarray, lo: int, hi: int) -> list[np.ndarray]:
@@ -59,7 +60,7 @@ def test_constants_that_do_not_vary_are_narrowed() -> None:
     assert narrowed(np.zeros((2, 3, 4))).shape == (1, 1, 1)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(-LARGEST, LARGEST), st.integers(-LARGEST, LARGEST), st.integers(2, 26), st.integers(1, 31))
 def test_digits_of_tensors_add_up_and_are_proven(one: int, other: int, base: int, top: int) -> None:
     lo, hi = sorted((one, other))
@@ -74,7 +75,7 @@ def test_digits_of_tensors_add_up_and_are_proven(one: int, other: int, base: int
     assert max(-parts[-1].lo, parts[-1].hi) <= 2**top
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_the_upper_part_of_a_sum_is_right_within_what_is_wanted(data: st.DataObject) -> None:
     small = st.integers(-20, 20)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from cvm.passes.legalize import legalize
 from cvm.program import Output, ProgramBuilder, verify
 from tests.passes.legalize.nodes import LARGEST, run
+from tests.selection import examples
 
 WHOLE = (-LARGEST, LARGEST)
 EDGES = (-LARGEST, -LARGEST + 1, -(2**30) - 1, -(2**30), -1, 0, 1, 2**30, 2**30 + 1, LARGEST - 1, LARGEST)
@@ -36,7 +37,7 @@ def test_differences_that_fit_take_two_ops(bound: int) -> None:
     assert compared(items.reshape(-1, 1), items, ((-bound, bound), (-bound, bound))) == 2
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_any_bounds(data: st.DataObject) -> None:
     numbers = st.one_of(st.sampled_from(EDGES), st.integers(*WHOLE))

@@ -11,7 +11,7 @@ from cvm.ops import REGISTRY
 from cvm.passes.legalize import legalize
 from cvm.program import Program, verify
 from tests.passes.legalize.nodes import LARGEST, ROUNDINGS, Requantize, node, run
-from tests.selection import mostly_long
+from tests.selection import examples, mostly_long
 
 RANDOMS = st.randoms(use_true_random=False)
 EXHAUSTIVE = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -30,7 +30,7 @@ def assert_same(case: Requantize, random: Random, executor: str = "numpy") -> Pr
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=EXHAUSTIVE)
+@settings(max_examples=examples(40), suppress_health_check=EXHAUSTIVE)
 @given(RANDOMS)
 def test_every_node_gives_the_same_codes(random: Random) -> None:
     assert_same(node(random, (1, random.choice([1, 3]), 64)), random)

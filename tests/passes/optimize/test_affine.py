@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cvm.program import Output, ProgramBuilder
 from tests.passes.optimize.chains import ROUNDINGS, add, built, const, fires, ops_of, requantize, stays
 from tests.passes.optimize.equality import assert_equal, extremes, passed
+from tests.selection import examples
 
 PASS = "merged steps"
 LARGEST = 2**31 - 1
@@ -93,7 +94,7 @@ def test_one_shift_of_several_is_a_rounding(rounding):
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(SMALL, SMALL, SHIFT, INTERVALS)
 def test_the_negative_of_a_requantize_is_one(rounding, m, c, s, bounds):
     program = built(-10, 9, lambda b, x: add(b, "negative", requantize(b, x, m, c, s, *bounds, rounding)))

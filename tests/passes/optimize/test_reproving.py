@@ -16,6 +16,7 @@ from cvm.program import Program, ProgramBuilder, VerifiedProgram, verify
 from cvm.program.model import Constant
 from tests.passes.optimize.chains import add, built, const
 from tests.passes.optimize.patterns import programs
+from tests.selection import examples
 
 
 def assert_as_verified(found: VerifiedProgram, program: Program) -> None:
@@ -31,7 +32,9 @@ def assert_as_verified(found: VerifiedProgram, program: Program) -> None:
     assert found.gas == whole.gas
 
 
-@settings(max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=examples(60), derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
 @given(programs())
 def test_each_pass_of_random_programs_is_proven_as_a_whole(program: Program) -> None:
     verified = verify(program)

@@ -1,12 +1,14 @@
 """The checker: proves that a plan computes the program, from what the plan claims and what its constants hold.
 
-It shares no arithmetic with the planner. Homes are maps of indices to addresses, which views, copies and loops must
-follow; contractions are coefficients modulo 2^32 that are read back from the packed weights; requantizations are pairs
-of rounded linear forms, proven equal on the whole proven interval. NumPy moves, compares and counts bounded numbers
-here; whatever could leave 64 bits is a Python integer.
+It shares no arithmetic with the planner. A home is a map from indices to addresses; the checker proves that views,
+copies and loops visit exactly these addresses. A contraction is a list of coefficients modulo 2^32, which it reads back
+from the packed weights. A requantization of the program and that of the kernel are two rounded linear forms, which it
+proves equal on the whole proven interval. NumPy moves, compares and counts bounded numbers here; a number that might
+not fit in 64 bits is a Python integer.
 
-Kernels without constants of their own - maxima and sums over windows and axes, products of computed tensors,
-detections - are known by what they read and write; what they compute is compared in the `rehearsal` of the network.
+For kernels without constants of their own - maxima and sums over windows and axes, products of computed tensors,
+detections - the checker proves which homes they read and write. The `rehearsal` of the network compares what they
+compute.
 """
 
 from __future__ import annotations
@@ -50,25 +52,28 @@ Kernel = Contraction | Depthwise
 
 
 class DotProducts(Protocol):
-    """What must be known of a machine: how it multiplies bytes."""
+    """What the checker must know of a machine: how it multiplies bytes."""
 
     @property
     def saturates(self) -> bool:
-        """Whether pairs of products that leave 16 bits come out wrong."""
+        """Whether the dot product saturates sums of two products at 16 bits."""
 
     @property
     def signed_bytes(self) -> bool:
-        """Whether 128 is subtracted from the bytes of activations."""
+        """Whether kernels subtract 128 from the bytes of activations."""
 
 
 def unproven(verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> dict[str, str]:
-    """The claims that could not be proven: the reason by the name of the value ("": the plan as a whole)."""
+    """Try to prove all claims of a plan. Returns the reason for every value whose claim is not proven, by name.
+
+    The empty name stands for the plan as a whole.
+    """
     checker, found = _Checker(verified, plan, machine), {}
     for claim in plan.claims:
         try:
             checker.check(claim)
         except Unproven as reason:
-            found[_about(claim)] = str(reason)
+            found[_subject(claim)] = str(reason)
             checker.suppose(claim)
     try:
         checker.check_whole()
@@ -77,7 +82,7 @@ def unproven(verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> dic
     return found
 
 
-def _about(claim: Claim) -> str:
+def _subject(claim: Claim) -> str:
     match claim:
         case Computes():
             return claim.root.outputs[0].name
@@ -90,7 +95,11 @@ def _about(claim: Claim) -> str:
 
 
 class _Checker:
-    """The state of a proof: which homes are known to hold which tensor, and which homes are copies of others."""
+    """The state of a proof.
+
+    ``homes`` lists the homes that are proven to hold each tensor, and ``copies`` maps a home to the home that it is a
+    copy of. ``filled`` lists the homes of each buffer that are filled with one number; ``parts`` has these numbers.
+    """
 
     def __init__(self, verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> None:
         self.verified, self.plan, self.machine = verified, plan, machine
@@ -121,8 +130,9 @@ class _Checker:
                 self._computes(claim)
 
     def suppose(self, claim: Claim) -> None:
-        """Take a claim that failed as proven, so that later claims are judged by themselves. The plan is refused
-        anyway.
+        """Treat a claim that failed as proven, so that later claims do not fail because of it.
+
+        The plan is refused anyway.
         """
         match claim:
             case Computes():
@@ -138,14 +148,17 @@ class _Checker:
     # Homes ----------------------------------------------------------------------------------------------------------
 
     def held(self, name: str, home: Home) -> bool:
-        """Whether a home, or what it is a copy of, holds a tensor."""
+        """Whether a home holds a tensor, or is a copy of a home that does."""
         known = self.homes.get(name, ())
         while home not in known and home in self.copies:
             home = self.copies[home]
         return home in known
 
     def reads(self, name: str, home: Home, spread: Callable[[Home], tuple[int, tuple[Factors, ...]]]) -> bool:
-        """Whether ``home`` is what ``spread`` makes of a home of the tensor, or a copy of such a home."""
+        """Whether ``home`` is a view of a home of the tensor, or a copy of such a view.
+
+        ``spread`` gives the offset and the axes of the view of a home.
+        """
         while True:
             for known in (*self.homes.get(name, ()), *(copy for copy in self.copies if self.held(name, copy))):
                 if (known.buffer, known.format) == (home.buffer, home.format):
@@ -175,19 +188,24 @@ class _Checker:
         return self.constants[name].array() if name in self.constants else None
 
     def _require_array(self, home: Home, index: int) -> None:
-        """Prove that the home is an array of the caller, row-major and of 32 bits."""
+        """Prove that the home is the ``index``-th array of the caller, in row-major order and of int32."""
         require((home.buffer.kind, home.buffer.index) == ("array", index), "another array")
-        require((home.format.bits, home.format.signed, home.format.bias) == (32, True, 0), "an array of int32")
+        require(
+            (home.format.bits, home.format.signed, home.format.bias) == (32, True, 0),
+            "an array of the caller is not int32",
+        )
         step = 1
         for axis in reversed(home.view.axes):
-            require(merged(axis) == merged(((extent(axis), step),)), "an array is row-major")
+            require(merged(axis) == merged(((extent(axis), step),)), "an array of the caller is not row-major")
             step *= extent(axis)
-        require(home.view.offset == 0, "an array begins with its first element")
+        require(home.view.offset == 0, "an array of the caller does not start at its first element")
 
     def _views(self, claim: Views) -> None:
         node, source, target = claim.node, claim.source, claim.target
-        require(self.held(node.inputs[0], source), f"what is read is not {node.inputs[0]}")
-        require((source.buffer, source.format) == (target.buffer, target.format), "a view of another buffer")
+        require(self.held(node.inputs[0], source), f"the view is not one of {node.inputs[0]}")
+        require(
+            (source.buffer, source.format) == (target.buffer, target.format), "the view is of another buffer or format"
+        )
         result = node.outputs[0]
         axes = tuple(map(merged, target.view.axes))
         require(tuple(map(extent, axes)) == result.shape, "another shape")
@@ -198,7 +216,7 @@ class _Checker:
             like = self.verified.shapes[node.inputs[-1]]
             offset, expected = moved(node, self.calls[result.name].attributes, source.view.axes, like)
             require(axes == tuple(expected), "elements in another order")
-            require(target.view.offset == source.view.offset + offset, "elements begin elsewhere")
+            require(target.view.offset == source.view.offset + offset, "the view starts at another offset")
         self.homes.setdefault(result.name, []).append(target)
 
     def _copies(self, claim: Copies) -> None:
@@ -211,15 +229,15 @@ class _Checker:
         elif isinstance(kernel, Exchange):
             loops = [(one.extent, one.strides) for one in (*kernel.outer, kernel.along, kernel.across)]
             require((kernel.source, kernel.target) == (source.format, target.format), "other formats")
-            require(loops_of(loops, 1) == self._visited([source, target], shape), "a copy visits other elements")
+            require(loops_of(loops, 1) == self._visited([source, target], shape), "the copy visits other elements")
         else:
             assert isinstance(kernel, Nest)
-            require(not kernel.formula.steps, "a copy computes something")
+            require(not kernel.formula.steps, "the copy has a formula")
             self._require_nest(kernel, [source, target], shape)
         self.copies[target] = source
 
     def _require_table(self, claim: Copies, table: Home) -> None:
-        """Prove a copy by a table of offsets: every entry is the offset of its element."""
+        """Prove a copy that reads at the offsets of a table: every entry must be the offset of its element."""
         source, target, kernel = claim.source, claim.target, claim.kernel
         assert isinstance(kernel, Nest)
         offsets = np.full((1,), source.view.offset)
@@ -233,13 +251,13 @@ class _Checker:
         first, rest = divmod(offset, source.format.bytes)
         require(buffer is source.buffer and rest == 0 and others == [table.at(), target.at()], "other arguments")
         entries = self._spread(table).reshape(-1)
-        require(np.array_equal(first + entries, offsets), "a table leads elsewhere")
-        require(entries.min() >= 0 and entries.max() < count, "a table leads too far")
+        require(np.array_equal(first + entries, offsets), "an entry of the table is not the offset of its element")
+        require(entries.min() >= 0 and entries.max() < count, "an entry of the table lies outside the buffer")
         shape = tuple(map(extent, target.view.axes))
         still = tuple(((n, 0),) for n in shape)
         loops = [(one.extent, one.strides) for one in kernel.loops]
         expected = visited([still, broadcast(table.view.axes, shape), target.view.axes], 2)
-        require(loops_of(loops, 2) == expected, "a copy visits other elements")
+        require(loops_of(loops, 2) == expected, "the copy visits other elements")
         require(kernel.formats == (source.format, table.format, target.format), "other formats")
 
     def _fills(self, claim: Fills) -> None:
@@ -255,7 +273,10 @@ class _Checker:
         self.parts[target] = claim.value
 
     def _joins(self, claim: Joins) -> None:
-        """Prove that every part lies where it belongs: computed there, copied there, or filled with its one number."""
+        """Prove that every part lies at its offset in the concatenation.
+
+        It may have been computed there, copied there, or, if all its elements are equal, filled in there.
+        """
         node, target = claim.node, claim.target
         name = node.outputs[0].name
         shape = self.verified.shapes[name]
@@ -279,7 +300,7 @@ class _Checker:
             filled = values is not None and any(
                 lies(home) and bool((values == value).all()) for home, value in self.parts.items()
             )
-            require(computed or copied or filled, f"{part} is not where it belongs")
+            require(computed or copied or filled, f"{part} does not lie in its part of the concatenation")
             start += count
         self._require_format(name, target)
         self.homes.setdefault(name, []).append(target)
@@ -297,7 +318,7 @@ class _Checker:
             self._contraction(claim, kernel)
         else:
             for name, read in zip(claim.root.inputs, claim.reads, strict=False):
-                require(read is not None and self.held(name, read), f"what is read is not {name}")
+                require(read is not None and self.held(name, read), f"the kernel does not read {name}")
         for value, home in zip(claim.root.outputs, claim.targets, strict=True):
             self.homes.setdefault(value.name, []).append(home)
 
@@ -317,7 +338,10 @@ class _Checker:
     def _require_nest(self, kernel: Nest, homes: list[Home], shape: tuple[int, ...]) -> None:
         require(kernel.formats == tuple(home.format for home in homes), "other formats")
         loops = [(one.extent, one.strides) for one in kernel.loops]
-        require(loops_of(loops, len(homes) - 1) == self._visited(homes, shape), "a kernel visits other elements")
+        require(
+            loops_of(loops, len(homes) - 1) == self._visited(homes, shape),
+            "the loops of the kernel visit other elements",
+        )
 
     def _group(self, claim: Computes, elements: Callable[[int], Array], first: int, added: Added | None) -> Group:
         kernel: Any = claim.kernel
@@ -334,7 +358,7 @@ class _Checker:
 
     def _nest(self, claim: Computes, kernel: Nest) -> None:
         homes = [home for home in claim.reads if home is not None]
-        require(len(homes) == len(claim.reads), "a kernel reads nothing")
+        require(len(homes) == len(claim.reads), "the kernel reads an operand without a home")
         target = claim.targets[0]
         self._require_nest(kernel, [*homes, target], claim.root.outputs[0].shape)
         self._require_at(claim.call, [*homes, target], target)
@@ -342,7 +366,7 @@ class _Checker:
         def elements(number: int) -> Array:
             if number >= kernel.formula.reads:
                 return _number(kernel.formula.steps[number - kernel.formula.reads])
-            require(homes[number].buffer.kind == "constants", "a parameter is no constant")
+            require(homes[number].buffer.kind == "constants", "a parameter is not a constant")
             return decoded(self.data, homes[number])
 
         self._group(claim, elements, 0, None).stored(claim.root, target.format, None)
@@ -352,7 +376,7 @@ class _Checker:
         root, target, source = claim.root, claim.targets[0], claim.source
         assert source is not None
         node = self._contracted(root)
-        require(self.held(node.inputs[0], source), f"what is read is not {node.inputs[0]}")
+        require(self.held(node.inputs[0], source), f"the kernel does not read {node.inputs[0]}")
         shape, weights = root.outputs[0].shape, self.constants[node.inputs[1]].stored()
         groups = getattr(self.calls[node.outputs[0].name].attributes, "groups", 1)
         channels = shape[1]
@@ -373,7 +397,7 @@ class _Checker:
                     packed.setdefault(read_index, []).append(values)
                 else:
                     step = stride(home.view.axes[1])
-                    require(argument == home.at(number * each * step), "a tensor is read elsewhere")
+                    require(argument == home.at(number * each * step), "a tensor is read at another address")
                     require(read.format == home.format, "a tensor is read in another format")
             require(arguments[-1] == target.at(number * each * stride(target.view.axes[1])), "another target")
         self._require_pixels(claim, kernel, steps, node)
@@ -386,7 +410,7 @@ class _Checker:
             home = claim.reads[number - 1]
             if home is None:
                 return np.concatenate(packed[number - 1]).reshape(1, -1, *(1,) * (len(shape) - 2))
-            require(home.buffer.kind == "constants", "a parameter is no constant")
+            require(home.buffer.kind == "constants", "a parameter is not a constant")
             return decoded(self.data, home)
 
         require(kernel.output.format == target.format, "another format")
@@ -395,7 +419,7 @@ class _Checker:
         self._group(claim, elements, 1, added).stored(root, target.format, kernel.output.clamp)
 
     def _contracted(self, root: Node) -> Node:
-        """The contraction of a group: the only one that its nodes reach through operands that have no home."""
+        """The contraction of a group: the one that can be reached from the root through operands that have no home."""
         left, seen = [root], set()
         while left:
             node = left.pop()
@@ -405,13 +429,15 @@ class _Checker:
                 if name in self.producer and name not in self.homes and name not in seen:
                     seen.add(name)
                     left.append(self.producer[name])
-        raise Unproven("there is no contraction")
+        raise Unproven("the group has no contraction")
 
     def _offsets(
         self, node: Node, source: Home, shape: tuple[int, ...], groups: int
     ) -> tuple[Array, list[tuple[int, int]]]:
-        """For the first pixel, the address of the element that each weight multiplies, as (output channel, weight); and
-        (extent, address stride) of images, rows and columns of the output, axes of the result.
+        """Derive from the node which elements of ``source`` the output pixels read.
+
+        Returns the address of the element that each weight multiplies for the first pixel, as an array (output channel,
+        weight); and (extent, address stride) of the images, rows and columns of the output.
         """
         if node.op == "dense":
             row, run = source.view.axes
@@ -426,7 +452,7 @@ class _Checker:
             pitch = list(source.pitch)
             for axis in (0, 1):
                 one = source.view.axes[2 + axis]
-                require(extent(one) == 1 or stride(one) == pitch[axis], "a border of another pitch")
+                require(extent(one) == 1 or stride(one) == pitch[axis], "the border has other strides than the map")
         if tuple(a.padding) != (0, 0):
             self._require_border(source, a.padding, pitch)
         group, i, kh, kw = np.indices((groups, IC, KH, KW))
@@ -439,7 +465,7 @@ class _Checker:
         return repeated, [(N, n), (OH, a.stride[0] * pitch[0]), (OW, a.stride[1] * pitch[1])]
 
     def _require_border(self, source: Home, padding: tuple[int, int], pitch: list[int]) -> None:
-        """Prove that every element of the border that a window may reach holds the code of 0, in every channel."""
+        """Prove that in every channel, every border element that a window may reach holds the code of 0."""
         H, W = (extent(axis) for axis in source.view.axes[2:])
         require(all(p <= b for p, b in zip(padding, source.border, strict=True)), "the border is too narrow")
         rows, columns = range(-padding[0], H + padding[0]), range(-padding[1], W + padding[1])
@@ -462,11 +488,11 @@ class _Checker:
     def _coefficients(
         self, kernel: Kernel, arguments: list[tuple[Buffer, int]], source: Home, weights: Array, offsets: Array
     ) -> None:
-        """Prove that the kernel has the right weight at every address that the node reads, and zero elsewhere."""
+        """Prove that the kernel multiplies every element by the weight that the node has for it, and others by zero."""
         (buffer, offset), (_, _), *_ = arguments
         require(buffer is source.buffer and kernel_format(kernel, source), "another input")
         first, rest = divmod(offset, source.format.bytes)
-        require(rest == 0, "the input begins between two elements")
+        require(rest == 0, "the address of the input lies between two elements")
         found = weights_of(self._bytes(arguments[1]), kernel)
         if isinstance(kernel, Contraction):
             at = np.full((1,), first)
@@ -480,15 +506,16 @@ class _Checker:
         given = weights.reshape(weights.shape[0], -1)
         expected = offsets[0]
         if isinstance(kernel, Contraction):
-            require(bool((offsets == expected).all()), "channels read other elements")
-        else:  # a channel further for every channel
+            require(bool((offsets == expected).all()), "a channel reads other elements")
+        else:  # each output channel reads one input channel, and channels lie side by side
             require(
-                bool((offsets - offsets[:1] == np.arange(len(offsets))[:, None]).all()), "channels read other elements"
+                bool((offsets - offsets[:1] == np.arange(len(offsets))[:, None]).all()),
+                "a channel reads other elements",
             )
         ours, theirs = np.flatnonzero(found.any(axis=0)), np.flatnonzero(given.any(axis=0))
         ours, theirs = ours[np.argsort(at[ours], kind="stable")], theirs[np.argsort(expected[theirs], kind="stable")]
-        require(np.array_equal(at[ours], expected[theirs]), "weights stand at other elements")
-        require(bool((np.diff(at[ours]) > 0).all()), "two weights stand at one element")
+        require(np.array_equal(at[ours], expected[theirs]), "the kernel multiplies other elements by its weights")
+        require(bool((np.diff(at[ours]) > 0).all()), "the kernel multiplies one element by two weights")
         left, right = found[:, ours], given[:, theirs]
         if found.dtype.itemsize == 8:
             right = right.astype(np.int64) & 2**32 - 1
@@ -499,17 +526,17 @@ class _Checker:
 
     def _bytes(self, argument: tuple[Buffer, int]) -> memoryview:
         buffer, offset = argument
-        require(buffer.kind == "constants" and 0 <= offset <= len(self.data), "a parameter is no constant")
+        require(buffer.kind == "constants" and 0 <= offset <= len(self.data), "a parameter is not a constant")
         return memoryview(self.data)[offset:]
 
     def _require_pixels(self, claim: Computes, kernel: Kernel, steps: list[tuple[int, int]], node: Node) -> None:
-        """Prove that images, rows and columns move every tensor as the views of the result do."""
+        """Prove that the kernel's strides per image, row, column and channel are those of the homes of all tensors."""
         target, shape = claim.targets[0], claim.root.outputs[0].shape
         homes = [(target, kernel.output.pixels)]
         homes += [(home, read.pixels) for home, read in zip(claim.reads, kernel.reads, strict=True)
                   if home is not None and read.pixels is not None]  # fmt: skip
         require(all(read.pixels is not None for home, read in zip(claim.reads, kernel.reads, strict=True) if home),
-                "a tensor is read per channel")  # fmt: skip
+                "a tensor with a home is read per channel")  # fmt: skip
         axes = [axis for axis in range(len(shape)) if axis != 1]
         expected = [
             (n, (step, *(stride(broadcast(home.view.axes, shape)[axis]) for home, _ in homes)))
@@ -520,24 +547,24 @@ class _Checker:
                  (column, [p.column for _, p in homes])]  # fmt: skip
         extents = (kernel.images, kernel.rows, kernel.columns)
         found = [(n, (first, *others)) for n, (first, others) in zip(extents, given, strict=True)]
-        require(loops_of(found, 1) == loops_of(expected, 1), "pixels lie elsewhere")
+        require(loops_of(found, 1) == loops_of(expected, 1), "the strides of pixels differ from those of the homes")
         for home, pixels in homes:
             step = stride(broadcast(home.view.axes, shape)[1])
-            require(pixels.channel == step or shape[1] == 1, "channels lie elsewhere")
+            require(pixels.channel == step or shape[1] == 1, "the stride of channels differs from that of the home")
 
     def _require_digits(self, kernel: Kernel, weights: Array) -> None:
-        """Prove that no pair of products leaves 16 bits on a machine whose dot product saturates."""
+        """Prove that every sum of two products fits in 16 bits, on a machine whose dot product saturates these sums."""
         if self.machine.saturates and (isinstance(kernel, Depthwise) or kernel.per == 4):
             most = max(-int(weights.min()), int(weights.max()))
             parts = len(kernel.shifts) if isinstance(kernel, Contraction) else kernel.parts
             require(2 * 255 * most <= 32767 or parts > 1, "pairs of products could saturate")
 
     def _added(self, node: Node, kernel: Kernel, source: Home, weights: Array, begins: Array) -> Added:
-        """Per channel: the number by which the kernel's sums differ from the node's result, and the interval of that
-        result.
+        """For each channel, the number by which the kernel's sums differ from the node's result, and the interval of
+        that result.
 
-        The kernel adds up products of x + b. Here b is the bias of the format, where loading does not subtract it, less
-        128 where a machine takes signed bytes.
+        The kernel adds up products of x + b. Here b is the bias of the format, unless loading subtracts it, minus 128
+        on a machine with signed bytes.
         """
         rows = weights.reshape(weights.shape[0], -1)
         per = kernel.per if isinstance(kernel, Contraction) else 4
@@ -556,7 +583,9 @@ class _Checker:
         for start, t, neg, add in zip(begins.tolist(), total, below, bias, strict=True):
             ends = max(add + (t - neg) * lo + neg * hi, least), min(add + (t - neg) * hi + neg * lo, most)
             more = (b * t + start - add + ends[0] + 2**31) % 2**32 - 2**31 - ends[0]
-            require(more == 0 or (ends[0] + more >= -(2**31) and ends[1] + more < 2**31), "sums leave 32 bits")
+            require(
+                more == 0 or (ends[0] + more >= -(2**31) and ends[1] + more < 2**31), "the sums do not fit in 32 bits"
+            )
             for column, value in zip(columns, (more, *ends), strict=True):
                 column.append(value)
         rank = len(node.outputs[0].shape)
@@ -566,7 +595,9 @@ class _Checker:
     # The plan as a whole --------------------------------------------------------------------------------------------
 
     def check_whole(self) -> None:
-        """Prove that buffers in use at one time do not overlap, and that each array of the caller gets its value."""
+        """Prove that buffers that are used at the same time do not overlap, and that each array of the caller is filled
+        with its value.
+        """
         spans: dict[Buffer, tuple[int, int]] = {}
         for number, call in enumerate(self.plan.calls):
             for buffer, offset in call.arguments:
@@ -580,12 +611,12 @@ class _Checker:
                 home for home in self.copies
                 if (home.buffer.kind, home.buffer.index) == ("array", index) and self.held(name, home)
             ]  # fmt: skip
-            require(len(given) == 1, f"{name} is not given to the caller")
+            require(len(given) == 1, f"{name} is not copied to the caller's array")
             self._require_array(given[0], index)
 
 
 def kernel_format(kernel: Kernel, source: Home) -> bool:
-    """Whether a kernel reads what its input holds."""
+    """Whether a kernel reads its input in the format that the input has."""
     format_ = source.format
     if isinstance(kernel, Depthwise):
         return (format_.bits, format_.signed) == (8, False)
@@ -594,13 +625,13 @@ def kernel_format(kernel: Kernel, source: Home) -> bool:
 
 
 def _number(step: Any) -> Array:
-    """The elements of a step that gives one known number."""
-    require(step.op == "immediate", "a parameter is computed")
+    """The number of an ``immediate`` step, as an array."""
+    require(step.op == "immediate", "a parameter is not a constant number")
     return np.array(step.static[0], object)
 
 
 def _require_apart(spans: dict[Buffer, tuple[int, int]], plan: Plan) -> None:
-    """Prove that buffers of the arena that live at the same time do not overlap."""
+    """Prove that buffers of the arena that are used at the same time do not overlap."""
     events: Iterable[tuple[int, int, Buffer]] = sorted(
         ((first, last, buffer) for buffer, (first, last) in spans.items()), key=lambda one: one[:2]
     )

@@ -1,7 +1,8 @@
 """Where elements lie: homes as maps from indices to addresses, and when two loops visit the same addresses.
 
-An axis of a view is a list of factors (extent, stride), outermost first. Neighbours (n, k s) and (k, s) are one factor
-(n k, s), and factors of extent 1 are none; what is left after merging is the same for all ways to write one map.
+An axis of a view is a list of factors (extent, stride), outermost first. Different lists may describe the same map. So
+they are merged: neighbours (n, k s) and (k, s) become one factor (n k, s), and factors of extent 1 are dropped. All
+lists that describe one map have the same merged form.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ __all__ = ["Array", "Factors", "Loops", "Unproven", "broadcast", "decoded", "ext
 Array: TypeAlias = npt.NDArray[Any]
 Factors: TypeAlias = "tuple[tuple[int, int], ...]"
 Loops: TypeAlias = "list[tuple[int, tuple[int, ...]]]"
-"""Loops: each an extent, and by how many elements the address of every tensor moves."""
+"""Loops: each has an extent, and for every tensor the number of elements by which an iteration moves the address."""
 
 
 class Unproven(Exception):
-    """What the checker could not prove, in words."""
+    """The checker could not prove a claim; the message says why."""
 
 
 def require(holds: bool, what: str) -> None:
@@ -37,7 +38,7 @@ def require(holds: bool, what: str) -> None:
 
 
 def merged(factors: Sequence[tuple[int, int]]) -> Factors:
-    """The factors of a map in their merged form, which is the same for all ways to write the map."""
+    """The merged form of factors, which is the same for all lists that describe one map."""
     found: list[tuple[int, int]] = []
     for n, step in factors:
         if n > 1 and found and found[-1][1] == n * step:
@@ -53,14 +54,14 @@ def extent(factors: Factors) -> int:
 
 
 def stride(factors: Factors) -> int:
-    """The stride of an axis of one factor at most."""
+    """The stride of an axis that has one merged factor, or 0 if its extent is 1. Raises `Unproven` for other axes."""
     alone = merged(factors)
-    require(len(alone) <= 1, "an axis is no ordinary one")
+    require(len(alone) <= 1, "an axis has no single stride")
     return alone[0][1] if alone else 0
 
 
 def broadcast(axes: Sequence[Factors], shape: Sequence[int]) -> tuple[Factors, ...]:
-    """Axes aligned at the last one; those of extent 1 repeat."""
+    """The axes of a view that is broadcast to a shape: aligned at the last axis, with stride 0 where it repeats."""
     padded = ((),) * (len(shape) - len(axes)) + tuple(axes)
     require(len(padded) == len(shape), "a tensor has more axes than the result")
     spread = tuple(((n, 0),) if extent(one) == 1 else merged(one) for one, n in zip(padded, shape, strict=True))
@@ -69,10 +70,10 @@ def broadcast(axes: Sequence[Factors], shape: Sequence[int]) -> tuple[Factors, .
 
 
 def moved(node: Node, attributes: Any, axes: Sequence[Factors], like: Sequence[int]) -> tuple[int, list[Factors]]:
-    """For an op that only moves elements: by how much the offset of the first element changes, and the factors of the
-    axes of the result.
+    """Return the view of the result of an op that only moves elements.
 
-    ``like`` is the shape of the second operand of `slice_like`.
+    The view is the number of elements by which the offset of the first element changes, and the factors of every axis.
+    ``axes`` are those of the operand; ``like`` is the shape of the second operand of `slice_like`.
     """
     shape, found, offset = node.outputs[0].shape, [merged(axis) for axis in axes], 0
     rank = len(found)
@@ -104,12 +105,12 @@ def moved(node: Node, attributes: Any, axes: Sequence[Factors], like: Sequence[i
                     found[axis] = ((len(taken), taken.step * step),)
         case _:
             raise Unproven(f"{node.op} does not only move elements")
-    require(tuple(map(extent, found)) == shape, "the shape of a view is not the declared one")
+    require(tuple(map(extent, found)) == shape, "the view has another shape than the result")
     return offset, [merged(axis) for axis in found]
 
 
 def _absolute(n: int, begin: int | None, end: int | None, step: int | None) -> tuple[int, int | None, int]:
-    """Bounds as Python's slices take them: counted from the back once, then clamped."""
+    """The bounds of a slice as `range` takes them: the extent is added once to a negative bound, then it is clipped."""
     step = 1 if step is None else step
     least, most = (0, n) if step > 0 else (-1, n - 1)
     ends = [default if end is None else min(max(end + n * (end < 0), least), most)
@@ -118,9 +119,10 @@ def _absolute(n: int, begin: int | None, end: int | None, step: int | None) -> t
 
 
 def visited(axes: Sequence[Sequence[Factors]], at: int) -> Loops:
-    """Loops over all indices, for several tensors at once, each given by its axes; tensor ``at`` decides their order.
+    """Loops over all indices of several tensors at once. Each tensor is given by its axes; tensor ``at`` decides the
+    order of the loops.
 
-    Two lists of loops that are equal in this form visit the same addresses together.
+    Two lists of loops that are equal in this form visit the same combinations of addresses.
     """
     loops: Loops = []
     for parallel in zip(*axes, strict=True):
@@ -138,7 +140,9 @@ def visited(axes: Sequence[Sequence[Factors]], at: int) -> Loops:
 
 
 def loops_of(loops: Sequence[tuple[int, tuple[int, ...]]], at: int) -> Loops:
-    """Loops in the order of tensor ``at``; neighbouring loops that are the same as one longer loop are merged."""
+    """Loops sorted by their strides in tensor ``at``. Neighbours that visit the same addresses as one longer loop are
+    merged.
+    """
     found: Loops = []
     for n, steps in sorted((loop for loop in loops if loop[0] > 1), key=lambda one: (-abs(one[1][at]), one)):
         if found and found[-1][1] == tuple(n * step for step in steps):
@@ -149,7 +153,7 @@ def loops_of(loops: Sequence[tuple[int, tuple[int, ...]]], at: int) -> Loops:
 
 
 def decoded(data: bytes | bytearray, home: Home) -> Array:
-    """The elements of a home among the constants; axes along which they repeat have extent 1."""
+    """The elements of a home in the constants. Axes along which they repeat have extent 1."""
     axes = [() if all(step == 0 for _, step in axis) else axis for axis in home.view.axes]
     offsets = np.full((1,), home.view.offset)
     for axis in axes:
@@ -160,6 +164,6 @@ def decoded(data: bytes | bytearray, home: Home) -> Array:
 
 
 def _values(stored: Array, format_: Format) -> Array:
-    """Stored integers as values: none of 64 bits has a bias."""
-    require(format_.bits < 64 or format_.bias == 0, "a bias of 64-bit integers")
+    """The values of stored integers. Raises `Unproven` for 64-bit integers with a bias."""
+    require(format_.bits < 64 or format_.bias == 0, "64-bit integers have a bias")
     return stored.astype(np.int64) - format_.bias

@@ -1,9 +1,9 @@
 """Groups: the formula of a kernel computes what the program's nodes say, for every element and every channel.
 
-`Group.proves` walks through the nodes and the formula side by side: a step must have the op of its node and compute it
-from values that are proven to be the node's operands. A kernel may leave out a clip that the proven interval makes
-needless, begin sums with another number, requantize in another arithmetic, and leave the last clip to the store. Each
-of these is proven from numbers that are read back from the packed constants.
+`Group.proves` walks through the nodes and the formula side by side. A step must have the op of its node, and compute it
+from values that are proven to be the node's operands. A kernel may differ in four ways: leave out a clip that the
+proven interval makes unnecessary, start sums with another number, requantize in another arithmetic, and leave the last
+clip to the store. Each difference is proven to be harmless from the numbers in the packed constants.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ SAME = {
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The sums of a contraction, which are value 0 of a formula. ``more`` is the number by which they differ from the
-    node's result, ``lo`` and ``hi`` are the interval of that result, all per channel. All arrays have the rank of the
-    result.
+    """The sums of a contraction, which are value 0 of a formula.
+
+    For each channel, ``more`` is the sum of the kernel minus the result of the node ``name``; ``lo`` and ``hi`` bound
+    that result. All arrays have the rank of the result.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Added:
 
 @dataclass(slots=True)
 class Group:
-    """One group to be proven. The functions tell what the plan claims and what the program holds."""
+    """One group to be proven. The functions look up what the plan claims and what the program says."""
 
     formula: Formula
     shape: tuple[int, ...]
@@ -55,7 +56,7 @@ class Group:
     hull: Callable[[str], tuple[int, int]]
     constant: Callable[[str], Array | None]
     holds: Callable[[str, Home, Callable[[Home], tuple[int, tuple[Factors, ...]]]], bool]
-    """Whether some home of a tensor, as the function reads it, is the home that is read."""
+    """Whether a home is the view that the function makes of some home of the tensor."""
     home: Callable[[int], Home | None]
     elements: Callable[[int], Array]
     """The elements of a constant that the formula reads, which broadcast to the result."""
@@ -66,7 +67,7 @@ class Group:
     proven: set[tuple[str, int]] = field(default_factory=set)
 
     def proves(self, name: str, number: int) -> None:
-        """Value ``number`` of the formula is tensor ``name``. Raises `Unproven`."""
+        """Prove that value ``number`` of the formula is tensor ``name``. Raises `Unproven`."""
         number = self._same(number)
         if (name, number) in self.proven:
             return
@@ -79,7 +80,7 @@ class Group:
         self.proven.add((name, number))
 
     def stored(self, root: Node, format_: Format, clamp: tuple[int, int] | None) -> None:
-        """The result of the formula, stored, is the code of the root's result. Raises `Unproven`."""
+        """Prove that the formula, after the store, gives the stored result of the root. Raises `Unproven`."""
         lo, hi = self.hull(root.outputs[0].name)
         least, most = format_.hull
         if clamp is None:
@@ -87,19 +88,19 @@ class Group:
             self.proves(root.outputs[0].name, self.formula.result)
             return
         clip = clamp[0] - format_.bias, clamp[1] - format_.bias
-        require(least <= clip[0] <= lo <= hi <= clip[1] <= most, "the store clips results that occur")
+        require(least <= clip[0] <= lo <= hi <= clip[1] <= most, "the clip of the store changes results")
         require(root.op == "requantize", "only a requantize leaves its clip to the store")
         self._requantize(root, self._step(self.formula.result), format_.bias, clip)
 
     def _same(self, number: int) -> int:
-        """The value that a chain of steps called ``same`` passes on."""
+        """The number of the value that a chain of ``same`` steps repeats."""
         while number >= self.formula.reads and self.formula.steps[number - self.formula.reads].op == "same":
             (number,) = self.formula.steps[number - self.formula.reads].arguments
         return number
 
     def _step(self, number: int) -> FormulaStep:
         number = self._same(number)
-        require(number >= self.formula.reads, "nothing is computed")
+        require(number >= self.formula.reads, "the formula has no step for a node")
         return self.formula.steps[number - self.formula.reads]
 
     def _read(self, name: str, number: int) -> None:
@@ -108,23 +109,26 @@ class Group:
             self._clip(node, number, *_bounds(node.op, self.attributes(node)))
             return
         if self.added is not None and number == 0:
-            require(name == self.added.name and not self.added.more.any(), "sums are not the node's result")
+            require(
+                name == self.added.name and not self.added.more.any(),
+                "the sums differ from the result of the contraction",
+            )
             return
         home = self.home(number)
         values = self.constant(name)
         if home is None or (home.buffer.kind == "constants" and values is not None):
             if values is None:
-                raise Unproven(f"{name} is no constant")
-            require(_equal(values, self.elements(number), self.shape), f"elements are not those of {name}")
+                raise Unproven(f"{name} is not a constant")
+            require(_equal(values, self.elements(number), self.shape), f"the packed elements differ from {name}")
             return
         spread = self.holds(name, home, lambda one: (one.view.offset, broadcast(one.view.axes, self.shape)))
-        require(spread, f"what is read is not {name}")
+        require(spread, f"the kernel does not read {name}")
 
     def _immediate(self, name: str, step: FormulaStep) -> None:
         values = self.constant(name)
-        require(values is not None and step.op == "immediate", f"{name} is not what is computed")
+        require(values is not None and step.op == "immediate", f"the formula computes something else than {name}")
         assert values is not None
-        require(bool((values == step.static[0]).all()), f"a number is not {name}")
+        require(bool((values == step.static[0]).all()), f"a number of the formula differs from {name}")
 
     def _node(self, node: Node, number: int) -> None:
         a = self.attributes(node)
@@ -135,13 +139,18 @@ class Group:
         match node.op:
             case "cvm_right_shift":
                 most = 2 ** (a.precision - 1) - 1
-                require(step.op == "clip" and step.static == (-most, most), "a shift is clipped otherwise")
+                require(
+                    step.op == "clip" and step.static == (-most, most),
+                    "the result of a shift is clipped to another interval",
+                )
                 inner = self._step(step.arguments[0])
-                require(inner.op == "right_shift" and inner.static == (a.shift_bit,), "a shift by other bits")
+                require(
+                    inner.op == "right_shift" and inner.static == (a.shift_bit,), "a shift by another number of bits"
+                )
                 self.proves(node.inputs[0], inner.arguments[0])
             case "cvm_left_shift":
                 static = (a.shift_bit, 2 ** (a.precision - 1) - 1)
-                require(step.op == "left_shift" and step.static == static, "a shift by other bits")
+                require(step.op == "left_shift" and step.static == static, "a shift by another number of bits")
                 self.proves(node.inputs[0], step.arguments[0])
             case "where":
                 self._where(node, step)
@@ -168,12 +177,12 @@ class Group:
         condition, *branches = node.inputs
         if len(self.shape_of(condition)) == len(self.shape):
             self.proves(condition, step.arguments[0])
-        else:  # of rank 1, it decides about whole rows
+        else:  # a condition of rank 1 chooses whole slices along axis 0
             home, rows = self.home(step.arguments[0]), ((),) * (len(self.shape) - 1)
             found = home is not None and self.holds(
                 condition, home, lambda one: (one.view.offset, broadcast((one.view.axes[0], *rows), self.shape))
             )
-            require(found, f"what is read is not {condition}")
+            require(found, f"the kernel does not read {condition}")
         for name, argument in zip(branches, step.arguments[1:], strict=True):
             self.proves(name, argument)
 
@@ -188,16 +197,19 @@ class Group:
             axes = one.view.axes
             if axis is None or node.op == "cvm_lut":
                 flat = merged([factor for factors in axes for factor in factors])
-                require((count, apart) == (extent(flat), stride(flat)), "elements lie otherwise")
+                require((count, apart) == (extent(flat), stride(flat)), "the elements have another count or stride")
                 return one.view.offset, broadcast(((),) * rank, self.shape)
             position = axis % len(axes)
-            require((count, apart) == (extent(axes[position]), stride(axes[position])), "elements lie otherwise")
+            require(
+                (count, apart) == (extent(axes[position]), stride(axes[position])),
+                "the elements have another count or stride",
+            )
             found = (*axes[:position], *((),) * rank, *axes[position + 1 :])
             return one.view.offset, broadcast(found, self.shape)
 
-        require(base is not None and base.format == format_, "elements are stored otherwise")
+        require(base is not None and base.format == format_, "the elements have another format")
         assert base is not None
-        require(self.holds(source, base, spread), f"what is read is not {source}")
+        require(self.holds(source, base, spread), f"the kernel does not read {source}")
         before = 0 if axis is None or node.op == "cvm_lut" else axis % len(self.shape_of(source))
         if rank == len(self.shape):
             self.proves(indices, index)
@@ -207,18 +219,18 @@ class Group:
             indices, home,
             lambda one: (one.view.offset, broadcast(((),) * before + one.view.axes + ((),) * after, self.shape)),
         )  # fmt: skip
-        require(found, f"what is read is not {indices}")
+        require(found, f"the kernel does not read {indices}")
 
     def _requantize(self, node: Node, step: FormulaStep, bias: int, clip: tuple[int, int]) -> None:
-        """The step is the node's result plus ``bias``, once it is clipped to ``clip`` plus ``bias``."""
+        """Prove that the step, clipped to ``clip`` plus ``bias``, is the node's result plus ``bias``."""
         require(step.op == "requantize", f"requantize is computed as {step.op}")
         (rule,) = step.static
         assert isinstance(rule, Requantization)
         a, count = self.attributes(node), (len(node.inputs) - 2) // 2
         require(rule.terms == count and rule.rounding == a.rounding, "another rounding or number of terms")
         if rule.clips:
-            require((rule.lo, rule.hi) == (a.lo, a.hi) == clip and bias == 0, "a result is clipped otherwise")
-        require(rule.clips or a.lo <= clip[0] <= clip[1] <= a.hi, "a result is clipped otherwise")
+            require((rule.lo, rule.hi) == (a.lo, a.hi) == clip and bias == 0, "a result is clipped to another interval")
+        require(rule.clips or a.lo <= clip[0] <= clip[1] <= a.hi, "a result is clipped to another interval")
         ends = []
         for name, argument in zip(node.inputs[:count], step.arguments[:count], strict=True):
             if self.added is not None and argument == 0 and name == self.added.name:
@@ -230,14 +242,14 @@ class Group:
         own = [self.elements(argument) for argument in step.arguments[count:]]
         most = 0 if self.added is None else int((self.added.hi + self.added.more).max())
         columns = np.broadcast_arrays(*(array for array in (*given, *own, *ends) if array is not None))
-        require(len(columns) == 2 * (count + 2) + 3 * count, "a parameter is no constant")
+        require(len(columns) == 2 * (count + 2) + 3 * count, "a parameter is not a constant")
         for row in set(zip(*(column.ravel().tolist() for column in columns), strict=True)):
-            theirs, ours, operands = row[: count + 2], row[count + 2 : 2 * count + 4], row[2 * count + 4 :]
-            _require_same(rule, theirs, ours, operands, most, bias, clip)
+            kernel, operands = row[count + 2 : 2 * count + 4], row[2 * count + 4 :]
+            _require_same(rule, row[: count + 2], kernel, operands, most, bias, clip)
 
 
 def _bounds(op: str, attributes: Any) -> tuple[int, int]:
-    """The interval that an op clips to."""
+    """The interval to which an op clips."""
     if op == "relu":
         return 0, INT32[1]
     if op == "clip":
@@ -254,19 +266,19 @@ def _equal(a: Array, b: Array, shape: Sequence[int]) -> bool:
 
 def _require_same(
     rule: Requantization,
-    theirs: Sequence[int],
-    ours: Sequence[int],
+    node: Sequence[int],
+    kernel: Sequence[int],
     operands: Sequence[int],
     most: int,
     bias: int,
     clip: tuple[int, int],
 ) -> None:
-    """Prove one channel. ``theirs`` and ``ours`` are m.., c, s of the node and of the kernel; ``operands`` are the
-    least value, the largest value and the number that is added, of each operand. ``most`` is the largest sum of any
-    channel, which the neighbouring lane may hold.
+    """Prove one channel. ``node`` and ``kernel`` are the parameters m.., c and s of either; ``operands`` holds for each
+    operand its least value, its largest value, and the number by which the kernel's operand is larger. ``most`` is the
+    largest sum of any channel, which the neighbouring lane may hold.
     """
-    *ms, c, s = theirs
-    *Ms, C, S = ours
+    *ms, c, s = node
+    *Ms, C, S = kernel
     lows, highs, more = operands[0::3], operands[1::3], operands[2::3]
     if rule.arithmetic == "wide":  # the same sum, which the verifier has proven to fit in 64 bits (requantize C7)
         fixed = [lo if lo == hi else 0 for lo, hi in zip(lows, highs, strict=True)]
@@ -277,14 +289,14 @@ def _require_same(
         require(same and (given, s, bias) == (found, S, 0), "other parameters")
         require(not rule.short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
         return
-    require(rule.rounding == "half_up", "a rounding that only 64-bit lanes have")
+    require(rule.rounding == "half_up", "only 64-bit lanes have this rounding")
     slack, total = 0, S
     if rule.arithmetic == "fused":
         require(rule.bits in range(20, 24) and 0 <= Ms[0] < 2**52, "a multiplier has more than 52 bits")
-        require(lows[0] + more[0] >= 0 and most < 2**rule.bits, "sums have more bits")
+        require(lows[0] + more[0] >= 0 and most < 2**rule.bits, "the sums have more bits than the rule says")
         require(INT64[0] <= C <= INT64[1] - 2**52, "an offset has more than 64 bits")
-        # The instruction gives C + floor((x 2^(52 - b) + y) M / 2^52), whose upper 32 bits count: y, from the lane
-        # beside, is below 2^(52 - b), so all of it is M x + 2^b C over 2^(32 + b), and at most the slack more.
+        # The upper half of C + floor((x 2^(52 - b) + y) M / 2^52) is the result; y < 2^(52 - b) comes from the
+        # neighbouring lane. So the result is floor((M x + 2^b C + e) / 2^(32 + b)) with 0 <= e <= slack.
         slack, total = -((most >> rule.bits - 20) * -Ms[0] >> 52 - rule.bits), 32 + rule.bits
         C <<= rule.bits
     else:
@@ -292,57 +304,72 @@ def _require_same(
         limits, total = (INT32, S) if narrow else (INT64, S + 32)
         parts = [(M * (lo + d), M * (hi + d)) for M, lo, hi, d in zip(Ms, lows, highs, more, strict=True)]
         least, most = sum(map(min, parts)) + C, sum(map(max, parts)) + C
-        require(limits[0] <= least <= most <= limits[1], "a sum leaves its lane")
-        require(0 <= S < 32, "a shift as wide as the lane")
+        require(limits[0] <= least <= most <= limits[1], "a sum does not fit in its lane")
+        require(0 <= S < 32, "a shift is as wide as the lane")
         require(narrow or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
-    c = 2 * c + (1 << s if s else 0) + (bias << s + 1)  # half up, with the bias: over 2^(s + 1)
+    c = 2 * c + (1 << s if s else 0) + (bias << s + 1)  # the numerator over 2^(s + 1), rounded half up, with the bias
     C += sum(M * d for M, d in zip(Ms, more, strict=True))
     pairs = [(2 * m, M, lo, hi) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True)]
     require(
         _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (clip[0] + bias, clip[1] + bias)),
-        "results may differ",
+        "the results of the two requantizations may differ",
     )
 
 
 def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:
-    """Prove the last step of a formula, a narrow sum of two requantized terms, as it is computed in 16-bit words: both
-    terms fit in 16 bits, the digits make up both multipliers, and the offset subtracts the bias of the bytes.
+    """Prove that 16-bit words compute the last step of a formula, a narrow sum of two requantized terms.
+
+    Both terms must fit in 16 bits, the digits must make up both multipliers, and the offset must subtract the bias of
+    the bytes. Raises `Unproven`.
     """
     last = formula.steps[-1]
     (rule,) = last.static
     assert isinstance(rule, Requantization)
-    require((last.op, rule.arithmetic, rule.terms, rule) == ("requantize", "narrow", 2, joint.rule), "other words")
+    require(
+        (last.op, rule.arithmetic, rule.terms, rule) == ("requantize", "narrow", 2, joint.rule),
+        "the words replace another step",
+    )
     codes = joint.codes.result
     terms = last.arguments[:2]
-    require(sorted(terms) == sorted((codes, joint.read)) and codes != joint.read, "words of other terms")
+    require(sorted(terms) == sorted((codes, joint.read)) and codes != joint.read, "the words add other terms")
     numbers = []
     for argument in last.arguments[2:]:
-        require(argument >= formula.reads, "a multiplier of words is no number")
+        require(argument >= formula.reads, "a parameter of the words is not a constant number")
         number = formula.steps[argument - formula.reads].static[0]
-        require(isinstance(number, int), "a multiplier of words is no number")
+        require(isinstance(number, int), "a parameter of the words is not a constant number")
         assert isinstance(number, int)
         numbers.append(number)
     m, n, c, s = numbers if terms[0] == codes else (numbers[1], numbers[0], *numbers[2:])
     before = formula.steps[: codes - formula.reads + 1]
     (own,) = before[-1].static if before[-1].static else (None,)
-    require(before[-1].op == "requantize" and isinstance(own, Requantization), "words are not requantized")
+    require(
+        before[-1].op == "requantize" and isinstance(own, Requantization), "the words do not come from a requantize"
+    )
     assert isinstance(own, Requantization)
     unclipped = FormulaStep("requantize", before[-1].arguments, (replace(own, clips=False),))
-    require(joint.codes == Formula(formula.reads, (*before[:-1], unclipped)), "words of another formula")
-    require(own.clips and own.arithmetic != "wide" and joint.clip == (own.lo, own.hi), "words are clipped otherwise")
-    require(-(2**15) <= own.lo <= own.hi < 2**15, "words have more than 16 bits")
+    require(joint.codes == Formula(formula.reads, (*before[:-1], unclipped)), "the words come from another formula")
+    require(
+        own.clips and own.arithmetic != "wide" and joint.clip == (own.lo, own.hi),
+        "the words are clipped to another interval",
+    )
+    require(-(2**15) <= own.lo <= own.hi < 2**15, "the words do not fit in 16 bits")
     digits = [*joint.high, *joint.low]
     require(all(-(2**15) <= digit < 2**15 for digit in digits), "a digit has more than 16 bits")
     made = [(high << 14) + low for high, low in zip(joint.high, joint.low, strict=True)]
     require(made == [m, n] and joint.shift == s, "other multipliers")
-    require(home is not None and (home.format.bits, home.format.signed) == (8, False), "words of no bytes")
+    require(
+        home is not None and (home.format.bits, home.format.signed) == (8, False),
+        "the other term of the words is not stored in bytes",
+    )
     assert home is not None
     require((joint.offset - (c - n * home.format.bias)) % 2**32 == 0, "another offset")
 
 
 def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, slack: int, clip: tuple[int, int]) -> bool:
-    """Whether two rounded sums of products agree. Where all multipliers are in proportion, they do. Else every value of
-    all operands but the widest is tried.
+    """Whether two rounded sums of products agree for all operands.
+
+    They do if all multipliers and offsets are in the same proportion. Otherwise every combination of values of all
+    operands is tried, except of the one with the widest interval, for which `agree` decides.
     """
     if not slack and a.c << b.s == b.c << a.s and all(m << b.s == M << a.s or lo == hi == 0 for m, M, lo, hi in pairs):
         return True

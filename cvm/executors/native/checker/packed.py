@@ -1,4 +1,4 @@
-"""Packed constants, read back: which channel, tap and element each stored number belongs to."""
+"""Reading packed constants back: which channel, tap and element each stored number belongs to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["per_channel", "weights_of"]
 
 
 def _lanes(one: Segment) -> Array:
-    """The channel in each lane, as (blocks, vectors, lanes)."""
+    """The channel in each lane, as an array (blocks, vectors, lanes)."""
     lane, vectors = one.block.lane, one.block.vectors
     block, q, k = np.indices((one.count, vectors, lane))
     within = 4 * vectors * (k // 4) + 4 * q + k % 4 if one.block.interleaved else q * lane + k
@@ -23,16 +23,19 @@ def _lanes(one: Segment) -> Array:
 
 
 def _ordered(lanes: Sequence[Array], channels: int) -> Array:
-    """The channels of all lanes in the order in which they are stored. Every channel is in exactly one lane."""
+    """The channels of all lanes in the order in which they are stored.
+
+    Raises `Unproven` unless every channel is in exactly one lane.
+    """
     order = np.concatenate([part.reshape(-1) for part in lanes])
-    require(np.array_equal(np.sort(order), np.arange(order.size)), "blocks do not hold every channel once")
-    require(order.size >= channels, "blocks do not hold every channel")
+    require(np.array_equal(np.sort(order), np.arange(order.size)), "a channel is in no lane, or in several lanes")
+    require(order.size >= channels, "the blocks hold too few channels")
     return order
 
 
 def per_channel(data: memoryview, segments: Sequence[Segment], format_: Format, channels: int) -> Array:
-    """The value of each channel. Vectors of 64-bit values hold the even lanes first."""
-    require(format_.bits < 64 or format_.bias == 0, "64-bit numbers with a bias")
+    """The value of each channel, from packed values. Vectors of 64-bit values hold the even lanes first."""
+    require(format_.bits < 64 or format_.bias == 0, "64-bit numbers have a bias")
     lanes = [_lanes(one) for one in segments]
     if format_.bits == 64:
         lanes = [np.concatenate([part[..., ::2], part[..., 1::2]], axis=-1) for part in lanes]
@@ -43,9 +46,9 @@ def per_channel(data: memoryview, segments: Sequence[Segment], format_: Format, 
 
 
 def weights_of(data: memoryview, kernel: Contraction | Depthwise) -> Array:
-    """The weights as (channels, taps, elements); those of several digits modulo 2^32.
+    """The weights as an array (channels, taps, elements). Weights of several digits are reduced modulo 2^32.
 
-    Of a depthwise window, a tap is a column and the elements are its rows.
+    In a depthwise window, a tap is a column, and its elements are the rows.
     """
     order = _ordered([_lanes(one) for one in kernel.segments], kernel.channels)
     parts, start = [], 0
@@ -61,12 +64,12 @@ def weights_of(data: memoryview, kernel: Contraction | Depthwise) -> Array:
     shifts = kernel.shifts if isinstance(kernel, Contraction) else (0,) * kernel.parts
     total = np.zeros(digits[:, 0].shape, np.int64)
     for number, shift in enumerate(shifts):
-        total = ((total << shift) + digits[:, number]) & 2**32 - 1  # below 2^41 before it is reduced
+        total = ((total << shift) + digits[:, number]) & 2**32 - 1  # at most 2^41 before the reduction
     return total
 
 
 def _digits(data: memoryview, kernel: Contraction | Depthwise, one: Segment, start: int) -> Array:
-    """The digits of a segment as (lanes, digits, taps, elements)."""
+    """The digits of a segment as an array (lanes, digits, taps, elements)."""
     lane, vectors = one.block.lane, one.block.vectors
     if isinstance(kernel, Contraction):
         dtype, together = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per], one.together or vectors

@@ -1,14 +1,15 @@
 """Two ways to round a linear form, proven to agree on a whole interval.
 
-A requantization of one varying operand is floor((m x + c) / 2^s), clipped to an interval. Machine code computes it with
-other numbers, M, C and S, and in one form with up to ``slack`` more in the numerator. Both rise with x. Where they
-differ by D(x) before they are rounded, they agree if D carries no value over an integer: with N(x) = (m x + c) mod 2^s,
+A requantization with one operand that varies is floor((m x + c) / 2^s), clipped to an interval. Machine code computes
+it with other numbers M, C and S; in the fused arithmetic the numerator may also be larger by up to ``slack``. Both
+forms rise with x. Let D(x) be their difference before rounding. They are equal if adding D never crosses an integer,
+that is, with N(x) = (m x + c) mod 2^s, if
 
     0 <= N(x) + 2^s D(x)   and   N(x) + 2^s D(x) + slack < 2^s   for every x.
 
-D is linear, so its bounds on a stretch are those at its ends, and whether N(x) stays within bounds is decided in a few
-steps of Euclid's algorithm. That suffices nearly always. Where these bounds are too coarse, sums decide: where one form
-is never below the other, all floors are equal if and only if their sums are. Everything is a Python integer.
+D is linear, so on an interval it lies between its values at the two ends. Whether N(x) stays within bounds is decided
+in a few steps of Euclid's algorithm. That is nearly always enough. If these bounds are too coarse, sums decide: where
+one form is never below the other, all floors are equal if and only if their sums are. All numbers are Python integers.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Line(NamedTuple):
 def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], clip: tuple[int, int]) -> bool:
     """Whether both lines, clipped to ``clip``, are proven equal for every integer x of the interval.
 
-    The numerator of ``b`` may hold up to ``slack`` more than it says.
+    The numerator of ``b`` may be larger by up to ``slack`` than its ``m`` and ``c`` say.
     """
     shift = max(a.s, b.s)
     m, c, M, C = a.m << shift - a.s, a.c << shift - a.s, b.m << shift - b.s, b.c << shift - b.s
@@ -37,11 +38,11 @@ def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], clip: tuple[i
     (lo, hi), (least, most) = interval, clip
     if (m, c, slack) == (M, C, 0):
         return True
-    if m < 0:  # count from the other end
+    if m < 0:  # replace x by -x
         m, M, lo, hi = -m, -M, -hi, -lo
 
     def first(result: int) -> int:
-        """The first x of the interval, or the one after it, with at least this result."""
+        """The first x of the interval with at least this result; the x after the interval if there is none."""
         return min(max(-((c - (result << shift)) // m), lo), hi + 1)
 
     if m == 0 or M < 0:
@@ -59,21 +60,25 @@ def agree(a: Line, b: Line, slack: int, interval: tuple[int, int], clip: tuple[i
 
 
 def _same_floors(n: int, a: tuple[int, int], b: tuple[int, int], slack: int, lo: int, hi: int) -> bool:
-    """Whether floor((m x + c) / n) is the same for both (m, c) if lo <= x <= hi, with up to ``slack`` in the second."""
+    """Whether floor((m x + c) / n) is the same for both pairs (m, c) if lo <= x <= hi.
+
+    The numerator of the second pair may be larger by up to ``slack``.
+    """
     (m, c), (M, C) = a, b
     if lo > hi:
         return True
     first, last = (M - m) * lo + C - c, (M - m) * hi + C - c
     least, end = max(-min(first, last), 0), min(n - max(first, last) - slack, n)
-    # Bad remainders are those from end up to n and those from 0 up to least: less than a width above end, modulo n.
+    # A remainder is bad if it lies in [end, n) or [0, least), that is, if (remainder - end) mod n is below the width.
     if least < end and _stays_above(m, m * lo + c - end, n, hi - lo + 1, n - end + least):
         return True
     return all(_equal_floors(n, a, (M, C + more), lo, hi) for more in {0, slack})
 
 
 def _equal_floors(n: int, a: tuple[int, int], b: tuple[int, int], lo: int, hi: int) -> bool:
-    """Whether floor((m x + c) / n) is the same for both (m, c) if lo <= x <= hi: their sums are, on either side of
-    where the lines cross.
+    """Whether floor((m x + c) / n) is the same for both pairs (m, c) if lo <= x <= hi.
+
+    That is so if the sums of the floors are equal on either side of the point where the two lines cross.
     """
     (m, c), (M, C) = a, b
     crossing = min(max((c - C) // (M - m), lo - 1), hi) if m != M else hi
@@ -86,8 +91,9 @@ def _equal_floors(n: int, a: tuple[int, int], b: tuple[int, int], lo: int, hi: i
 def _stays_above(m: int, c: int, n: int, count: int, width: int) -> bool:
     """Whether (m k + c) mod n >= width for 0 <= k < count, where count >= 1.
 
-    Remainders rise by m until they pass n; the least of each rise is its first, which is below m. First ones are
-    remainders modulo m, of which there are fewer, and so on. Where m is above n / 2, k is counted from the other end.
+    Remainders rise by m until they would pass n; then the next rise begins. The least remainder of a rise is its first
+    one, which is below m. The first remainders of all rises are themselves the remainders of such a sequence modulo m,
+    which is shorter, and the argument is repeated for it. If m is above n / 2, k is counted from the other end.
     """
     m, c = m % n, c % n
     while c >= width:
@@ -104,7 +110,11 @@ def _stays_above(m: int, c: int, n: int, count: int, width: int) -> bool:
 
 
 def _floors(count: int, n: int, m: int, c: int) -> int:
-    """The sum of floor((m k + c) / n) for 0 <= k < count: the whole parts first, then rows and columns are swapped."""
+    """The sum of floor((m k + c) / n) for 0 <= k < count, by Euclid's algorithm.
+
+    First the multiples of n in m and c are summed. The rest counts the lattice points below a line, which are counted
+    again with both axes swapped.
+    """
     total = 0
     while count > 0:
         total += count * (count - 1) // 2 * (m // n) + count * (c // n)

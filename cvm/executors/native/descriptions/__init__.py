@@ -1,1 +1,1 @@
-"""Kernels as data: what the planner chooses, the emitter writes and the checker proves. Nothing here writes code."""
+"""Kernels as data: the planner chooses them, the emitter writes their code, and the checker proves it."""

@@ -1,4 +1,4 @@
-"""Formulas: what a kernel computes at one index, from what it reads there, as data."""
+"""Formulas: how a kernel computes the value at one index from the elements that it reads there, as data."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class Requantization:
     """The parts of a requantization that are known when code is written: arithmetic, number of terms, rounding and
     bounds.
 
-    The operands are x_1 .. x_n and the parameters m_1 .. m_n, c and s; in ``high``, s is the shift less 32. ``fused``
-    has no s. Without ``clips`` the result is not clipped to [lo, hi]; the store does that.
+    The operands of the step are x_1 .. x_n, then the parameters m_1 .. m_n, c and s. In ``high`` arithmetic, s is the
+    shift minus 32; in ``fused`` there is no s. Without ``clips`` the result is not clipped to [lo, hi]; the store clips
+    it.
     """
 
     arithmetic: Literal["narrow", "high", "fused", "wide"]
@@ -26,9 +27,9 @@ class Requantization:
     hi: int
     clips: bool = True
     short: bool = False
-    """Whether all m have 32 bits: the 64-bit product of two such numbers takes one instruction."""
+    """Whether all m fit in 32 bits. The 64-bit product of two 32-bit numbers takes one instruction."""
     bits: int = 0
-    """The bits of the sums of ``fused``, none of which is negative."""
+    """In ``fused`` arithmetic, the number of bits of the sums, none of which is negative."""
 
 
 Static: TypeAlias = "int | Format | Requantization"
@@ -45,7 +46,7 @@ class FormulaStep:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """The steps over ``reads`` tensors; the last value is the result."""
+    """A list of steps. Values 0 .. ``reads`` - 1 are the tensors read; each step adds one; the last is the result."""
 
     reads: int
     steps: tuple[FormulaStep, ...] = ()
@@ -58,10 +59,10 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """A formula that ends with the sum of two tensors of codes. ``codes`` computes the first ones, not yet clipped to
-    ``clip``; ``read`` is the number of the other tensor.
+    """A formula whose last step requantizes a sum of two tensors of codes.
 
-    ``high`` and ``low`` are the digits of both multipliers, those of the first codes first.
+    ``codes`` computes the first codes before they are clipped to ``clip``; ``read`` is the number of the other tensor.
+    ``high`` and ``low`` are the upper and the lower digits of the two multipliers, the one of the first codes first.
     """
 
     codes: Formula

@@ -1,4 +1,4 @@
-"""How the elements of a tensor are stored, chosen by proven intervals."""
+"""The format in which the elements of a tensor are stored, chosen by their proven interval."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ __all__ = ["INT32", "INT64", "Format"]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Integers of ``bits`` bits; each stands for itself minus ``bias``. Integers of a ``raw`` format are copied and
-    never computed with.
+    """Integers of ``bits`` bits; a stored integer i stands for the element i - ``bias``.
+
+    Integers of a ``raw`` format are only copied, never computed with.
     """
 
     bits: int
@@ -25,10 +26,10 @@ class Format:
 
     @staticmethod
     def of(lo: int, hi: int) -> Format:
-        """The narrowest format for [lo, hi] and for 0, which borders and padding hold.
+        """The narrowest format that holds [lo, hi] and 0, the element of borders and padding.
 
-        Eight bits are unsigned, since that is what the dot products of x86 take on one side: an interval around zero is
-        stored with a bias.
+        Formats of eight bits are unsigned, because one operand of x86's dot products is; an interval with negative
+        elements is stored with a bias.
         """
         lo, hi = min(lo, 0), max(hi, 0)
         if lo == 0 and hi <= 255:
@@ -45,7 +46,7 @@ class Format:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one element."""
+        """The number of bytes of one element."""
         return self.bits // 8
 
     @property
@@ -55,12 +56,12 @@ class Format:
 
     @property
     def hull(self) -> tuple[int, int]:
-        """The least and the largest value."""
+        """The least and the largest element that the format holds."""
         least = -(2 ** (self.bits - 1)) if self.signed else 0
         return least - self.bias, least + 2**self.bits - 1 - self.bias
 
     def stored(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Values as they are stored. Raises OverflowError for a value that the format does not hold."""
+        """The stored integers of elements. Raises OverflowError for an element that the format does not hold."""
         given, (lo, hi) = exact(values), self.hull
         if not lo <= given.hull[0] <= given.hull[1] <= hi:
             raise OverflowError(f"{given.hull} is not within [{lo}, {hi}]")

@@ -12,8 +12,8 @@ __all__ = ["Exchange", "Loop", "Nest"]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop: its extent, and the stride in elements of every tensor: of those read in order, then of the one
-    written.
+    """One loop: its extent, and its stride in every tensor, in elements. The tensors read come first, in their order,
+    then the tensor written.
     """
 
     extent: int
@@ -32,21 +32,24 @@ class Nest:
 
     @property
     def units(self) -> int:
-        """Parts that may run at the same time: the indices of the outermost loop, unless vectors run along it."""
+        """The number of parts that may run at the same time: the extent of the outermost loop, or 1 if vectors run
+        along it.
+        """
         return self.loops[0].extent if len(self.loops) > 1 else 1
 
     @property
     def copies(self) -> bool:
-        """Whether stored integers are copied as they are."""
+        """Whether the kernel copies stored integers without decoding them."""
         return not self.formula.steps and self.formats[0] == self.formats[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A copy in ``outer`` loops around ``along`` (of stride 1 in the tensor of wide numbers) and ``across`` (of stride
-    1 in the tensor of bytes).
+    """A copy between a tensor of bytes and a tensor of wider integers that exchanges two axes.
 
-    Strides are those of the source, then those of the target. ``packs`` says that the target is the tensor of bytes.
+    The ``outer`` loops go around the two axes: ``along`` has stride 1 in the tensor of wider integers, ``across`` in
+    the tensor of bytes. Each loop has its stride in the source, then its stride in the target. With ``packs`` the
+    target is the tensor of bytes.
     """
 
     outer: tuple[Loop, ...]
@@ -58,5 +61,5 @@ class Exchange:
 
     @property
     def units(self) -> int:
-        """Parts that may run at the same time."""
+        """The number of parts that may run at the same time."""
         return self.outer[0].extent if self.outer else 1

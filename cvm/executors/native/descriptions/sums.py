@@ -1,4 +1,4 @@
-"""Convolutions and products of matrices, as data: blocks of channels, pixels, taps, and what is stored."""
+"""Kernels of convolutions and of products of matrices, as data: blocks of channels, pixels, taps, and the output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cvm.executors.native.descriptions.formats import Format
 __all__ = ["ROWS", "Block", "Contraction", "Depthwise", "Output", "Pixels", "Read", "Segment", "interleaved"]
 
 ROWS = 4
-"""Rows of a depthwise window in one dot product."""
+"""The number of rows of a depthwise window that one dot product multiplies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,9 @@ class Pixels:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A tensor that the formula reads besides the sums: one element per channel in packed order (``pixels`` is None),
-    or a tensor with strides per pixel.
+    """A tensor that the formula reads besides the sums.
+
+    Without ``pixels`` it has one element per channel, in packed order; with ``pixels``, these are its strides.
     """
 
     format: Format
@@ -40,7 +41,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How results are stored. With ``clamp`` the formula gives stored integers that must still be clipped to it."""
+    """How results are stored. With ``clamp``, the formula yields stored integers, and the store clips them to it."""
 
     format: Format
     pixels: Pixels
@@ -49,7 +50,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``vectors`` vectors of ``lane`` lanes, each lane a channel. Only the first ``valid`` channels exist."""
+    """``vectors`` vectors of ``lane`` lanes, one channel per lane. Only the first ``valid`` channels exist.
+
+    The order of the channels is that of the lanes, or the one that `interleaved` returns.
+    """
 
     lane: int
     vectors: int
@@ -64,7 +68,7 @@ class Block:
 
 
 def interleaved(lane: int, vectors: int) -> npt.NDArray[np.intp]:
-    """The channels of an interleaved block, vector by vector."""
+    """The channels of an interleaved block in the order of its lanes, vector by vector."""
     return np.arange(vectors * lane).reshape(lane // 4, vectors, 4).transpose(1, 0, 2).reshape(-1)
 
 
@@ -72,7 +76,7 @@ def interleaved(lane: int, vectors: int) -> npt.NDArray[np.intp]:
 class Segment:
     """``count`` equal blocks of output channels from channel ``start`` on, and the pixels of one register tile.
 
-    The weights of ``together`` vectors (0: of all of a block) lie side by side in every step.
+    In every step, the weights of ``together`` vectors lie side by side; 0 means all vectors of the block.
     """
 
     start: int
@@ -83,17 +87,18 @@ class Segment:
 
     @property
     def channels(self) -> int:
-        """Channels from one block to the next."""
+        """The number of channels of one block, from its first channel to that of the next block."""
         return self.block.lane * self.block.vectors
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """One kernel.
+    """One kernel of a convolution or a product of matrices.
 
-    ``images``, ``rows`` and ``columns`` are the output's; ``taps`` the loops (count, elements apart) around a run of
-    ``run`` elements. ``shifts`` has one entry for each pass over all taps: before the pass the sums are shifted left by
-    so many bits. Without ``starts`` the sums begin with zero.
+    ``images``, ``rows``, ``columns`` and ``channels`` are extents of the output. ``per`` elements are multiplied by one
+    step of the dot product. ``taps`` are the loops (count, distance in elements) around a run of ``run`` elements.
+    ``shifts`` has one entry for each pass over all taps: the number of bits by which the sums are shifted left before
+    the pass. Without ``starts`` the sums start with zero.
     """
 
     images: int
@@ -115,22 +120,22 @@ class Contraction:
 
     @property
     def steps(self) -> int:
-        """Steps of one run."""
+        """The number of steps of one run."""
         return -(-self.run // self.per)
 
     @property
     def step_words(self) -> int:
-        """32-bit words of weights of one output channel: all steps of all taps in all passes."""
+        """The number of 32-bit words of weights of one output channel: all steps of all taps in all passes."""
         return self.steps * math.prod(count for count, _ in self.taps) * len(self.shifts)
 
     @property
     def blocks(self) -> int:
-        """Blocks of output channels."""
+        """The number of blocks of output channels."""
         return sum(segment.count for segment in self.segments)
 
     @property
     def fixed(self) -> bool:
-        """Whether all tiles of an image are written out, each with its own pixels: for small maps."""
+        """Whether each tile of an image has code of its own, without loops over tiles: so for small maps."""
         return self.rows > 1 and self.rows * self.columns <= 4 * min(segment.tile for segment in self.segments)
 
     @property
@@ -142,14 +147,17 @@ class Contraction:
 
     @property
     def units(self) -> int:
-        """Parts that may run at the same time."""
+        """The number of parts that may run at the same time."""
         return {"rows": self.rows, "columns": self.columns, "blocks": self.blocks}[self.shared]
 
 
 @dataclass(frozen=True, slots=True)
 class Depthwise:
-    """One depthwise kernel. ``window`` and ``taps`` are extents and strides of rows and columns; the strides of
-    ``source`` are those of one step of the output.
+    """One kernel of a depthwise convolution.
+
+    ``images``, ``rows``, ``columns`` and ``channels`` are extents of the output. ``window`` is the extent (rows,
+    columns) of a window, ``taps`` the distance from one tap to the next in both directions, in elements. ``step`` and
+    ``dilation`` are the stride and the dilation along a row. ``parts`` is the number of digits of the weights.
     """
 
     images: int
@@ -171,26 +179,26 @@ class Depthwise:
 
     @property
     def strip(self) -> int:
-        """Outputs of one strip; the last strip of a row overlaps its neighbour."""
+        """The number of outputs of one strip. The last strip of a row may overlap the one before it."""
         count = -(-self.columns // 8)
         return -(-self.columns // count)
 
     @property
     def groups(self) -> int:
-        """Dot products of one column of a window."""
+        """The number of dot products that one column of a window takes."""
         return -(-self.window[0] // ROWS)
 
     @property
     def blocks(self) -> int:
-        """Blocks of channels."""
+        """The number of blocks of channels."""
         return sum(segment.count for segment in self.segments)
 
     @property
     def by_rows(self) -> bool:
-        """Whether threads share the rows, else the blocks."""
+        """Whether threads share the rows; otherwise they share the blocks of channels."""
         return self.rows >= min(8, self.blocks)
 
     @property
     def units(self) -> int:
-        """Parts that may run at the same time."""
+        """The number of parts that may run at the same time."""
         return self.rows if self.by_rows else self.blocks

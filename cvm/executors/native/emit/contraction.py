@@ -1,9 +1,10 @@
 """Convolutions and matrix products: register tiles of dot products over constant, packed weights.
 
 A contraction computes, for every pixel and output channel, the sum over runs of elements that lie side by side in the
-input. A tile is a few pixels times a few vectors of output channels: for every step of a run it broadcasts one 32-bit
-word of each pixel (4, 2 or 1 elements) and multiplies it with packed weights. The accumulators begin with the bias and
-with what the input's format adds (stored = value + b, so -b * sum of weights), and end in the epilogue.
+input. A tile is a few pixels times a few vectors of output channels. For every step of a run, the code broadcasts one
+32-bit word of each pixel (4, 2 or 1 elements) to all lanes and multiplies it with packed weights. The accumulators
+start with the bias of the channel minus b * sum of weights, since the input's format stores value + b. The epilogue
+turns them into codes.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine, multiply_ad
 __all__ = ["each_block", "emit_contraction", "parameters", "segments", "starting", "tile_start"]
 
 UNROLLED = 2
-"""The epilogue is written out for each of up to so many pixels. More pixels share its code, and their sums pass through
-the stack.
+"""Each pixel of a tile of up to this many pixels has its own code for the epilogue. More pixels share one loop, which
+reads their sums from the stack.
 """
 SHORT = 64
-"""In sums of up to so many steps the epilogue is most of the work, and is written out for every pixel."""
+"""Where a sum has at most this many steps, the epilogue is most of the work, and each pixel has its own code for it."""
 
 
 def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple[Segment, ...]:
-    """Blocks as large as the registers allow: sums for a tile of pixels, one vector of weights each, and two words.
+    """Divide output channels into blocks, and choose the largest tile of pixels that the registers allow.
 
-    Blocks of two and four vectors are interleaved where their codes can be packed. A single pixel takes eight vectors
-    at once.
+    The registers must hold the sums of the tile, one vector of weights for each vector of the block, and two words.
+    Blocks of two and of four vectors are interleaved if their codes can be packed. For a single pixel, blocks have up
+    to a quarter as many vectors as there are registers.
     """
     lane = machine.width
     for narrower in machine.narrower:
@@ -57,7 +59,7 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
 
 
 def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Machine) -> None:
-    """The function of a contraction: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
+    """Write the function (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
     pointers, reads, target, (lo, hi) = parameters(kernel)
     code = Code(module, name, [*pointers, *reads, target, lo, hi])
 
@@ -84,7 +86,10 @@ def each_block(
     units: tuple[V, V] | None,
     body: Callable[[Segment, Scalar], None],
 ) -> None:
-    """``body(segment, number)`` for the blocks of all segments; with ``units``, for those numbered in them."""
+    """Write ``body(segment, number)`` for the blocks of all segments.
+
+    ``units`` (first, end) limits the blocks, which are numbered through all segments.
+    """
     before = 0
     for segment in segments:
         low: Scalar = 0
@@ -97,7 +102,7 @@ def each_block(
 
 
 def starting(code: Code, pointers: Sequence[V], channel: Scalar, block: Block) -> list[V]:
-    """The values that the sums of a block begin with: zeros unless the kernel is given others."""
+    """The values that the sums of a block start with: zeros, unless the kernel has an argument for them."""
     kind = vector(32, block.lane)
     if len(pointers) < 3:
         return [typed(kind, 0)] * block.vectors
@@ -106,8 +111,9 @@ def starting(code: Code, pointers: Sequence[V], channel: Scalar, block: Block) -
 
 
 def tile_start(code: Code, index: Scalar, size: int, extent: int) -> Scalar:
-    """The start of tile ``index`` of ``size`` elements in an extent. The last tile starts where it still fits, and may
-    overlap.
+    """The start of tile ``index`` of ``size`` elements in an extent.
+
+    If the extent is no multiple of ``size``, the last tile ends with the extent and overlaps the tile before it.
     """
     start = code.mul(index, size)
     return start if extent % size == 0 else code.smaller(start, extent - size)
@@ -115,7 +121,7 @@ def tile_start(code: Code, index: Scalar, size: int, extent: int) -> Scalar:
 
 @dataclass(slots=True)
 class _Emitter:
-    """The code of one segment."""
+    """Writes the code of one segment."""
 
     code: Code
     kernel: Contraction
@@ -126,7 +132,7 @@ class _Emitter:
     target: V
 
     def block(self, image: Scalar, number: Scalar, units: tuple[Scalar, Scalar]) -> None:
-        """All tiles of one image for one block of channels."""
+        """Write all tiles of one image, for one block of channels."""
         code, kernel, tile = self.code, self.kernel, self.segment.tile
         channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
         if kernel.fixed:
@@ -139,7 +145,7 @@ class _Emitter:
             self.grid(image, channel, grid, units)
 
     def grid(self, image: Scalar, channel: Scalar, grid: Grid, units: tuple[Scalar, Scalar]) -> None:
-        """The tiles of a grid, or those that begin among the units where threads share rows or columns."""
+        """Write the tiles of a grid. Where threads share rows or columns, write those that begin among the units."""
         code, shared = self.code, self.kernel.shared
         offsets = [(y, x) for y in range(grid.rows) for x in range(grid.columns)]
 
@@ -155,8 +161,9 @@ class _Emitter:
         code.each(*self._tiles(units if shared == "rows" else None, grid.y, grid.rows, grid.down), row)
 
     def _tiles(self, units: tuple[Scalar, Scalar] | None, before: int, size: int, extent: int) -> tuple[Scalar, Scalar]:
-        """The tiles of an extent that begin among the units (``before`` units lie before the extent); without units,
-        all tiles.
+        """The first tile of an extent that begins among the units, and the end of these tiles.
+
+        ``before`` units lie before the extent. Without units, the result is all tiles.
         """
         code, count = self.code, -(-extent // size)
         if units is None:
@@ -168,7 +175,7 @@ class _Emitter:
         return first, end
 
     def tile(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]]) -> None:
-        """The pixels at (y, x) + offsets."""
+        """Write one tile: the pixels at (y, x) + offsets."""
         code, kernel, block = self.code, self.kernel, self.segment.block
         size = kernel.input.bytes
         source = self.pointers[0]
@@ -191,7 +198,7 @@ class _Emitter:
         self.finish(sums, image, channel, y, x, offsets)
 
     def taps(self, depth: int, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
-        """The loops over the taps, then the run."""
+        """Write the loops over the taps, and inside them the run."""
         code, kernel = self.code, self.kernel
         if depth == len(kernel.taps):
             return self.run(source, weights, sums, pixels)
@@ -206,7 +213,7 @@ class _Emitter:
         return code.loop(0, count, 1, body, sums)
 
     def run(self, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
-        """The products of one run; a few steps are unrolled."""
+        """Write the products of one run; a few steps are unrolled."""
         code, kernel, block = self.code, self.kernel, self.segment.block
         step = 4 * self.segment.channels
         unrolled = kernel.steps if kernel.steps <= 8 else next(n for n in (4, 3, 2, 1) if kernel.steps % n == 0)
@@ -214,7 +221,7 @@ class _Emitter:
         kind = vector(32, block.lane)
         together = 4 if self.machine.by_element and kernel.per == 4 and unrolled % 4 == 0 else 1
 
-        def some(at: V, packed: V, values: Sequence[V]) -> list[V]:
+        def unrolled_steps(at: V, packed: V, values: Sequence[V]) -> list[V]:
             current = list(values)
             for first in range(0, unrolled, together):
                 steps = range(first, first + together)
@@ -231,15 +238,16 @@ class _Emitter:
             return current
 
         if kernel.steps == unrolled:
-            return some(source, weights, sums)
+            return unrolled_steps(source, weights, sums)
 
         def body(index: V, values: list[V]) -> Sequence[V]:
-            return some(code.at(source, code.mul(index, move)), code.at(weights, code.mul(index, step)), values)
+            at, packed = code.at(source, code.mul(index, move)), code.at(weights, code.mul(index, step))
+            return unrolled_steps(at, packed, values)
 
         return code.loop(0, kernel.steps, unrolled, body, sums)
 
     def words(self, pointer: V, count: int) -> list[V]:
-        """``count`` words of a pixel, each broadcast to all lanes."""
+        """Load ``count`` words of a pixel, and broadcast each to all lanes."""
         code, lane = self.code, self.segment.block.lane
         if self.kernel.per == 1:
             return [code.splat(load(code, self.kernel.input, pointer, 1), lane)]
@@ -249,14 +257,14 @@ class _Emitter:
         return [code.splat(read, lane)] if count == 1 else [code.shuffle(read, read, [k] * lane) for k in range(count)]
 
     def dot(self, total: V, word: V, weights: V) -> V:
-        """Products of a word's elements, added."""
+        """Add the products of the elements of ``word`` and ``weights`` to ``total``."""
         dot = {4: self.machine.dot4, 2: self.machine.dot2, 1: multiply_add}[self.kernel.per]
         return dot(self.code, total, word, weights)
 
     def finish(
         self, sums: list[V], image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]]
     ) -> None:
-        """The epilogue of every pixel."""
+        """Write the epilogue of every pixel of a tile."""
         code, kernel, block = self.code, self.kernel, self.segment.block
         epilogue = Epilogue(
             code, kernel.formula, kernel.reads, kernel.output, block, self.reads, channel, self.machine, kernel.joint
@@ -283,7 +291,7 @@ class _Emitter:
 
 
 def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:
-    """The offset of the first pixel and the distance from each to the next, in elements, if that is always the same."""
+    """(offset of the first pixel, distance from one pixel to the next), in elements; None if the distances differ."""
     distances = [y * pixels.row + x * pixels.column for y, x in offsets]
     apart = {b - a for a, b in pairwise(distances)}
     return (distances[0], apart.pop() if apart else 0) if len(apart) <= 1 else None

@@ -1,4 +1,4 @@
-"""Covers: how the pixels of a map are shared out to register tiles."""
+"""Covers: how a map is divided into register tiles of pixels."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ from functools import cache
 __all__ = ["Grid", "cover"]
 
 START = 1.5
-"""The cost of a tile beside its pixels, counted in pixels: its loops, and the loads that its sums begin with."""
+"""The fixed cost of a tile, counted in pixels: its loops, and the loads of the values that its sums start with."""
 LEAST = 2
-"""A tile of one pixel takes as long as a tile of two, since it waits for its weights and for its own sums."""
+"""A tile of one pixel takes as long as one of this many, since it waits for its weights and for its own sums."""
 WORTH = 0.97
-"""Every grid has code of its own. So several grids are taken only if together they cost at most this part of the cost
-of one.
-"""
+"""Every grid adds code. So several grids are used only if they cost at most this fraction of the best single grid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Equal tiles of ``rows`` x ``columns`` pixels over the ``down`` x ``across`` pixels from (``y``, ``x``) on.
+    """Equal tiles of ``rows`` x ``columns`` pixels that cover ``down`` x ``across`` pixels from (``y``, ``x``) on.
 
-    Where these are no multiple of a tile, the last tiles overlap their neighbours.
+    If an extent is no multiple of that of a tile, the last tiles overlap their neighbours.
     """
 
     y: int
@@ -34,19 +32,21 @@ class Grid:
 
     @property
     def cost(self) -> float:
-        """The cost of all tiles, counted in pixels."""
+        """The estimated cost of all tiles, counted in pixels."""
         tiles = -(-self.down // self.rows) * -(-self.across // self.columns)
         return tiles * (max(self.rows * self.columns, LEAST) + START)
 
 
 @cache
 def cover(down: int, across: int, most: int) -> tuple[Grid, ...]:
-    """Grids of tiles of at most so many pixels that cover a map, the cheapest found."""
+    """The cheapest grids found that cover a map with tiles of at most ``most`` pixels."""
     return _cover(0, 0, down, across, most, 2)
 
 
 def _cover(y: int, x: int, down: int, across: int, most: int, splits: int) -> tuple[Grid, ...]:
-    """The candidates: one grid; or a grid of whole tiles, one for the pixels to its right, and one for those below."""
+    """The cheapest of these candidates: one grid over everything; or a grid of whole tiles, with further grids for the
+    pixels to its right and for those below it.
+    """
     if not down or not across:
         return ()
     best: tuple[Grid, ...] = (min(_single(y, x, down, across, most), key=lambda grid: grid.cost),)

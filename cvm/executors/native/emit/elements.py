@@ -1,4 +1,4 @@
-"""Elements of tensors in registers and in memory, in the format of the tensor."""
+"""Loads and stores of elements of tensors, which are converted from and to the format of the tensor."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["decoded", "encoded", "load", "store"]
 
 
 def load(code: Code, format_: Format, pointer: V, count: int) -> V:
-    """``count`` values that lie side by side, in i32 (in i64 where they are stored so)."""
+    """Load ``count`` values that lie side by side, as i32 (as i64 if the format has 64 bits)."""
     return decoded(code, format_, code.load(vector(format_.bits, count), pointer))
 
 
 def decoded(code: Code, format_: Format, raw: V) -> V:
-    """Stored integers as values."""
+    """The values of stored integers."""
     if format_.raw:
         return raw
     wide = code.cast("sext" if format_.signed else "zext", raw, max(32, format_.bits))
@@ -22,7 +22,7 @@ def decoded(code: Code, format_: Format, raw: V) -> V:
 
 
 def encoded(code: Code, format_: Format, value: V) -> V:
-    """Values as they are stored."""
+    """The stored integers of values."""
     if format_.raw:
         return value
     moved = code.binary("add", value, format_.bias) if format_.bias else value

@@ -1,12 +1,12 @@
 """Epilogues: from finished sums in registers to codes in memory.
 
-The sums of one pixel are vectors of output channels. They go through the formula of the ops that follow the contraction
-and are stored; what the formula reads besides them is either one value per channel, packed in the order of the lanes,
-or a tensor with an element for every pixel and channel.
+The sums of one pixel are vectors of output channels. The epilogue applies the formula of the ops that follow the
+contraction, and stores the results. Besides the sums, a formula reads tensors: either one value per channel, packed in
+the order of the lanes, or an element for every pixel and channel.
 
-Channels lie in the lanes in their order, or interleaved: the n = 2 or 4 vectors of a block hold the channels 4nb + 4q +
-e (b the block of 128 bits, q the vector, e the lane in it). Two saturating packs, which work within 128 bits, then give
-all the bytes in order, and clip them to [0, 255] on the way.
+Channels lie in the lanes in their order, or interleaved. In an interleaved block of n = 2 or 4 vectors, lane e of
+128-bit block b of vector q holds channel 4nb + 4q + e. Two saturating packs, which work within 128 bits, then put all
+bytes in order, and clip them to [0, 255].
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ __all__ = ["TOGETHER", "Epilogue", "joined"]
 
 
 TOGETHER = 2
-"""Pixels whose epilogues share what they load."""
+"""The number of pixels whose epilogues are written together, so that they share the loads of parameters."""
 
 
 def joined(formula: Formula, reads: Sequence[Read], machine: Machine) -> Residual | None:
-    """The formula as a sum of codes, where their words can be packed."""
+    """The formula as a sum of two tensors of codes, or None if it is no such sum or the machine cannot pack words."""
     if not machine.packs:
         return None
     biases = {
@@ -44,7 +44,10 @@ def joined(formula: Formula, reads: Sequence[Read], machine: Machine) -> Residua
 
 @dataclass(slots=True)
 class Epilogue:
-    """The code after the sums of one block; ``channel`` is its first channel, ``pointers`` are those of ``reads``."""
+    """Writes the epilogue of one block of channels.
+
+    ``channel`` is the first channel of the block; ``pointers`` are the addresses of the tensors in ``reads``.
+    """
 
     code: Code
     formula: Formula
@@ -55,11 +58,13 @@ class Epilogue:
     channel: Scalar
     machine: Machine
     joint: Residual | None = None
-    """The formula as a sum of codes in words, for blocks that are interleaved."""
+    """The formula as a sum of codes in 16-bit words, which interleaved blocks use."""
     _parameters: dict[tuple[int, int, int], V] = field(default_factory=dict)
 
     def addresses(self, image: Scalar, y: Scalar, x: Scalar, target: V) -> list[tuple[Pixels, int, V]]:
-        """The addresses of the block's first channel at a pixel: in the output, then in every tensor that is read."""
+        """(strides, element size in bytes, address of the block's first channel) at a pixel: for the output, then for
+        every tensor that the formula reads per pixel.
+        """
         found = [(self.output.pixels, self.output.format.bytes, target)]
         for read, pointer in zip(self.reads, self.pointers, strict=True):
             if read.pixels is not None:
@@ -73,10 +78,10 @@ class Epilogue:
         return moved
 
     def pixels(self, sums: Sequence[Sequence[V]], addresses: Sequence[Sequence[V]]) -> None:
-        """Compute the codes of some pixels from their sums, and store them. ``addresses`` are what the method
-        `addresses` gave for each pixel.
+        """Compute the codes of some pixels from their sums, and store them.
 
-        The pixels share the loads of parameters.
+        ``addresses`` holds for each pixel the addresses that the method `addresses` gives. The pixels share the loads
+        of parameters.
         """
         self._parameters.clear()
         numbers = [number for number, read in enumerate(self.reads, 1) if read.pixels is not None]
@@ -105,13 +110,13 @@ class Epilogue:
         """Compute and store the codes of ``count`` pixels whose sums lie in ``room``, pixel by pixel and vector by
         vector.
 
-        ``addresses`` are those of the first pixel, each with the bytes from one pixel to the next. ``meanwhile`` is
-        called for every few pixels, with the first of them, and may write code to run among theirs.
+        ``addresses`` are those of the first pixel, each with the distance from one pixel to the next in bytes.
+        ``meanwhile`` is called with the first of every few pixels, and may write further code to run there.
         """
         code, block = self.code, self.block
         kind, size = vector(32, block.lane), 4 * block.lane
 
-        def some(first: Scalar, number: int) -> None:
+        def group(first: Scalar, number: int) -> None:
             sums, moved = [], []
             for index in (code.add(first, k) for k in range(number)):
                 at = code.at(room, code.mul(index, block.vectors * size))
@@ -121,8 +126,8 @@ class Epilogue:
             meanwhile(first)
 
         whole = code.mul(code.quotient(count, TOGETHER), TOGETHER)
-        code.each(0, whole, lambda index: some(index, TOGETHER), step=TOGETHER)
-        code.each(whole, count, lambda index: some(index, 1))
+        code.each(0, whole, lambda index: group(index, TOGETHER), step=TOGETHER)
+        code.each(whole, count, lambda index: group(index, 1))
 
     def _store_block(self, values: list[V], target: V) -> None:
         if self.block.interleaved:
@@ -134,7 +139,7 @@ class Epilogue:
             self._store(value, self.code.at(target, apart), count)
 
     def parameter(self, number: int, q: int, part: int, type_: str) -> V:
-        """The ``part``-th half (or the whole) of a packed parameter for vector ``q``."""
+        """Load a packed parameter for vector ``q``: the whole of it, or the ``part``-th half, as ``type_`` says."""
         key = (number, q, part)
         if key not in self._parameters:
             size = self.reads[number - 1].format.bytes
@@ -144,7 +149,7 @@ class Epilogue:
         return self._parameters[key]
 
     def _encoded(self, value: V) -> V:
-        """Values as stored integers."""
+        """The stored integers of values, clipped to the clamp if there is one."""
         if self.output.clamp is None:
             return encoded(self.code, self.output.format, value)
         lo, hi = self.output.clamp
@@ -152,7 +157,7 @@ class Epilogue:
         return self.code.cast("trunc", clipped, self.output.format.bits)
 
     def _store(self, value: V, pointer: V, count: int) -> None:
-        """Store the first ``count`` lanes, in pieces of powers of two."""
+        """Store the first ``count`` lanes, with the stride of the output's channels."""
         code, format_, stride = self.code, self.output.format, self.output.pixels.channel
         raw = self._encoded(value)
         if stride != 1:
@@ -162,7 +167,7 @@ class Epilogue:
         self._store_pieces(raw, pointer, count)
 
     def _store_pieces(self, raw: V, pointer: V, count: int) -> None:
-        """Store the first ``count`` lanes side by side."""
+        """Store the first ``count`` lanes side by side, in pieces of powers of two."""
         code, most = self.code, lanes(raw.type)
         done = 0
         while done < count:
@@ -198,7 +203,7 @@ class Epilogue:
             values = [code.binary("add", value, format_.bias) for value in values]
         halves = [to_words(code, values[k], values[k + 1]) for k in range(0, self.block.vectors, 2)]
         packed = to_bytes(code, halves[0], halves[-1])
-        if len(halves) == 1:  # every 64 bits are there twice
+        if len(halves) == 1:  # the pack of one vector with itself holds every 64 bits twice
             quads = code.bitcast(packed, vector(64, lane // 2))
             packed = code.bitcast(code.shuffle(quads, quads, range(0, lane // 2, 2)), vector(8, 2 * lane))
         lo, hi = self.output.clamp or (0, 255)
@@ -242,7 +247,7 @@ class _Sums:
         return decoded(code, read.format, code.gathered(raws))
 
     def _expanded(self, pointer: V) -> list[V]:
-        """All bytes of a block at a pixel, as its interleaved vectors of i32 (with zeros for the upper bytes)."""
+        """All bytes of a block at one pixel, extended with zeros to the interleaved vectors of i32."""
         code, lane, vectors = self.epilogue.code, self.epilogue.block.lane, self.epilogue.block.vectors
         found = []
         for words in widened(code, code.load(vector(8, vectors * lane), pointer), lane):

@@ -1,8 +1,9 @@
 """Exchanges: copies between tensors whose innermost axes differ, such as channels first and channels last.
 
-A block is as many elements as a vector has lanes along the axis that is dense on the side of wide numbers, times four
-along the one that is dense on the side of bytes. Four vectors become one of 32-bit words, each of which holds four
-bytes side by side, or the other way round.
+One tensor holds bytes, the other wider integers; each has stride 1 along another axis. A block covers as many elements
+as a vector has lanes along the axis of stride 1 of the wider integers, and four elements along the axis of stride 1 of
+the bytes. The kernel packs four vectors into one vector of 32-bit words, each of which holds four bytes, or unpacks
+such words.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from cvm.executors.native.emit.nest import moved, walked
 __all__ = ["emit_exchange", "exchange"]
 
 WORD = 4
-"""Bytes of one word."""
+"""The number of bytes of one word."""
 LEAST = 8
-"""An exchange pays if it has at least so many elements along the axis of stride 1 in the tensor of wide numbers."""
+"""An exchange is used only if the axis that has stride 1 in the tensor of wider integers has at least this extent."""
 
 
 def exchange(loops: Sequence[Loop], source: Format, target: Format) -> Exchange | None:
-    """The exchange that the loops of a copy are, or None."""
+    """The exchange that copies the same elements as the loops, or None if these are no exchange."""
     for packs, bytes_ in ((True, target), (False, source)):
         if bytes_.bits != 8 or bytes_.signed:
             continue
@@ -43,7 +44,7 @@ def exchange(loops: Sequence[Loop], source: Format, target: Format) -> Exchange 
 
 
 def emit_exchange(module: Module, name: str, kernel: Exchange, width: int) -> None:
-    """The function of an exchange: (source, target, first unit, end of units)."""
+    """Write the function of an exchange: (source, target, first unit, end of units)."""
     source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [source, target, lo, hi])
 
@@ -52,10 +53,10 @@ def emit_exchange(module: Module, name: str, kernel: Exchange, width: int) -> No
     whole_words = kernel.across.extent // WORD * WORD
 
     def plane(pointers: list[V]) -> None:
-        """All blocks of the two inner loops."""
+        """Write all blocks of the two inner loops."""
 
         def strip(index: Scalar, size: int) -> None:
-            """Copy ``size`` elements along the one axis, and all elements along the other."""
+            """Copy ``size`` elements along ``along``, and all elements along ``across``."""
             start = moved(code, pointers, kernel.along.strides, sizes, index)
 
             def word(first: Scalar, count: int) -> None:
@@ -73,7 +74,7 @@ def emit_exchange(module: Module, name: str, kernel: Exchange, width: int) -> No
 
 
 def _pack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int) -> None:
-    """``count`` vectors of ``size`` numbers as words of ``count`` bytes."""
+    """Pack ``count`` vectors of ``size`` numbers into ``size`` words of ``count`` bytes."""
     words = typed(vector(32, size), 0)
     for number in range(count):
         values = load(code, kernel.source, code.at(read, number * kernel.across.strides[0] * kernel.source.bytes), size)
@@ -92,7 +93,7 @@ def _pack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int
 
 
 def _unpack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int) -> None:
-    """Words of ``count`` bytes as ``count`` vectors of ``size`` numbers."""
+    """Unpack ``size`` words of ``count`` bytes into ``count`` vectors of ``size`` numbers."""
     apart = kernel.along.strides[0]
     words = []
     for lane in range(size):

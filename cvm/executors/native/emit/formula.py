@@ -1,8 +1,8 @@
-"""Formulas: what a kernel computes at one index, from what it reads there.
+"""The code of formulas: how a kernel computes the value at one index from the elements that it reads there.
 
 A formula is a list of steps in the order in which they are computed. Its first values are the tensors that the kernel
-reads; every step adds one. `evaluate` writes the code for any number of lanes. A value that is the same in all lanes
-stays a scalar until it is combined with one that is not.
+reads; every step adds one value. `evaluate` writes the code for any number of lanes. A value that is the same in all
+lanes stays a scalar until an instruction combines it with a vector.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Reader(Protocol):
     """The elements that a kernel reads at the current index."""
 
     def value(self, number: int) -> V:
-        """The elements of a tensor: a scalar where they are the same in all lanes."""
+        """The elements of a tensor, or a scalar if they are the same in all lanes."""
 
     def halves(self, number: int) -> tuple[V, V]:
         """The elements of the even and of the odd lanes of a tensor of i64."""
 
     def addresses(self, number: int) -> tuple[V, list[int]]:
-        """An address in a tensor, and for each lane the distance in bytes from there to its element."""
+        """An address in a tensor, and for each lane the distance in bytes from this address to the lane's element."""
 
 
 def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
-    """The value of a formula in ``count`` lanes."""
+    """Write the code of a formula in ``count`` lanes, and return its value."""
     values: dict[int, V] = {}
 
     def value(number: int) -> V:
@@ -60,7 +60,7 @@ def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
 
 
 def _aligned(code: Code, values: list[V], count: int, whole: bool = False) -> list[V]:
-    """The values with the same number of lanes: one if all have one."""
+    """The values with equal numbers of lanes: all scalars (unless ``whole``), or all vectors of ``count`` lanes."""
     if count == 1 or (not whole and all(lanes(value.type) == 1 for value in values)):
         return values
     return [code.splat(value, count) if lanes(value.type) == 1 else value for value in values]
@@ -68,7 +68,7 @@ def _aligned(code: Code, values: list[V], count: int, whole: bool = False) -> li
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """A parameter of a requantization: a tensor that is read, or a number."""
+    """A parameter of a requantization: an element of a tensor, or a constant number."""
 
     code: Code
     formula: Formula
@@ -93,7 +93,7 @@ class _Operand:
 
 
 def _gathered(code: Code, step: FormulaStep, reader: Reader, index: V, count: int) -> V:
-    """Elements at base + index * stride, the index clamped to the existing ones."""
+    """Load the elements at base + index * stride, where the index is clipped to the extent."""
     extent, stride, format_ = step.static
     assert isinstance(extent, int)
     assert isinstance(stride, int)
@@ -141,7 +141,7 @@ def _greater(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 def _divided(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
     """Truncated division; x / 0 = 0.
 
-    Nothing is proven of the numbers in lanes behind the last channel. So -2^31 / -1, which would trap, is avoided.
+    Lanes behind the last channel may hold any number. So the code avoids -2^31 / -1, which would trap.
     """
     a, b = values
     a = code.intrinsic("smax", a, -(2**31) + 1)
@@ -170,7 +170,7 @@ def _clipped(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 
 
 def _precision(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
-    """32 minus the leading zeros of |x|, at least 1."""
+    """max(1, 32 - the number of leading zeros of |x|)."""
     x = _absolute(code, values[0])
     suffix = x.type if lanes(x.type) == 1 else f"v{lanes(x.type)}i32"
     zeros = code.call(x.type, f"llvm.ctlz.{suffix}", x, V("i1", "false"))
@@ -178,7 +178,7 @@ def _precision(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 
 
 def _right_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
-    """floor((t + 1) / 2) with t = floor(x / 2^(shift - 1)), as floor(t / 2) + (t mod 2), which stays within i32."""
+    """floor((t + 1) / 2) with t = floor(x / 2^(shift - 1)); computed as floor(t / 2) + (t mod 2), which fits in i32."""
     (shift,) = static
     assert isinstance(shift, int)
     t = code.binary("ashr", values[0], shift - 1)
@@ -186,7 +186,7 @@ def _right_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 
 
 def _left_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
-    """X * 2^shift, clipped to [-alpha, alpha], in i64: at most 2^31 * 2^32 in magnitude."""
+    """``x * 2^shift`` clipped to [-alpha, alpha], computed in i64: its magnitude is at most 2^31 * 2^32."""
     shift, alpha = static
     assert isinstance(shift, int)
     assert isinstance(alpha, int)
@@ -220,6 +220,6 @@ _STEPS: dict[str, Emission] = {
     "left_shift": _left_shift,
     "where": _chosen,
 }
-"""The code of each step. All arithmetic is modulo 2^32, which gives the true result wherever that is proven to be an
-int32.
+"""The function that writes each kind of step. All arithmetic is modulo 2^32, which gives the true result wherever that
+is proven to be an int32.
 """

@@ -1,8 +1,8 @@
 """A small writer of LLVM IR: typed values, structured loops, and vectors of any number of lanes.
 
-Text is written directly: a network's code is tens of thousands of instructions, and an object for each would cost more
-than compiling them. Every value carries its type; Python integers stand for constants of the other operand's
-type. A vector of one lane is a scalar.
+The writer produces text directly: a network's code has tens of thousands of instructions, and an object for each would
+cost more time than compiling them. Every value carries its type; a Python integer stands for a constant of the other
+operand's type. A vector of one lane is a scalar.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def typed(type_: str, value: int) -> V:
 
 
 def whole(number: Scalar) -> V:
-    """A number as a value in i64."""
+    """The number as an i64 value."""
     return V("i64", str(number)) if isinstance(number, int) else number
 
 
@@ -68,7 +68,7 @@ class Module:
 class Code:
     """The body of one function, written in order.
 
-    ``parameters`` are the types and names of the arguments; `finish` closes the function and enters it into the module.
+    ``parameters`` are the types and names of the arguments. `finish` ends the function and adds it to the module.
     """
 
     def __init__(self, module: Module, name: str, parameters: Sequence[V], result: str = "void") -> None:
@@ -88,11 +88,11 @@ class Code:
     # Instructions ---------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
-        """A line of code that gives no value."""
+        """Append a line of code that yields no value."""
         self._lines.append("  " + text)
 
     def value(self, type_: str, text: str) -> V:
-        """An instruction's value."""
+        """Append an instruction, and return its value."""
         self._count += 1
         name = f"%v{self._count}"
         self._lines.append(f"  {name} = {text}")
@@ -104,7 +104,7 @@ class Code:
         return self.value(a.type, f"{op} {a}, {other.text}")
 
     def add(self, a: Scalar, b: Scalar) -> Scalar:
-        """A + b in i64, folded where both are known."""
+        """``a + b`` in i64, computed at once if both are Python integers."""
         if isinstance(a, int):
             if isinstance(b, int):
                 return a + b
@@ -112,33 +112,33 @@ class Code:
         return a if b == 0 else self.binary("add", a, b)
 
     def mul(self, a: Scalar, b: int) -> Scalar:
-        """A * b in i64, folded where both are known."""
+        """``a * b`` in i64, computed at once if both are Python integers."""
         if isinstance(a, int):
             return a * b
         return 0 if b == 0 else a if b == 1 else self.binary("mul", a, b)
 
     def minus(self, a: Scalar, b: Scalar) -> Scalar:
-        """A - b in i64, folded where both are known."""
+        """``a - b`` in i64, computed at once if both are Python integers."""
         if isinstance(b, int):
             return self.add(a, -b)
         return self.binary("sub", whole(a), b)
 
     def quotient(self, a: Scalar, b: int) -> Scalar:
-        """Floor(a / b) of an a >= 0 in i64, folded where both are known."""
+        """floor(a / b) for a >= 0 in i64, computed at once if both are Python integers."""
         if isinstance(a, int):
             return a // b
         return a if b == 1 else self.binary("udiv", a, b)
 
     def smaller(self, a: Scalar, b: int) -> Scalar:
-        """min(a, b) in i64, folded where both are known."""
+        """min(a, b) in i64, computed at once if both are Python integers."""
         return min(a, b) if isinstance(a, int) else self.intrinsic("smin", a, b)
 
     def larger(self, a: Scalar, b: int) -> Scalar:
-        """max(a, b) in i64, folded where both are known."""
+        """max(a, b) in i64, computed at once if both are Python integers."""
         return max(a, b) if isinstance(a, int) else self.intrinsic("smax", a, b)
 
     def call(self, type_: str, name: str, *arguments: V) -> V:
-        """A call of an intrinsic or an external function, which is declared on the way."""
+        """Call an intrinsic or an external function, and add its declaration to the module."""
         types = ", ".join(argument.type for argument in arguments)
         self._module.declarations.add(f"declare {type_} @{name}({types})")
         text = f"call {type_} @{name}({', '.join(map(str, arguments))})"
@@ -148,17 +148,17 @@ class Code:
         return self.value(type_, text)
 
     def intrinsic(self, name: str, a: V, b: Scalar) -> V:
-        """smax, smin, umax, umin: @llvm.<name> of two values."""
+        """@llvm.<name> of two values, for the names smax, smin, umax and umin."""
         other = typed(a.type, b) if isinstance(b, int) else b
         return self.call(a.type, f"llvm.{name}.{_suffix(a.type)}", a, other)
 
     def compare(self, predicate: str, a: V, b: Scalar) -> V:
-        """An icmp: i1, or a vector of them."""
+        """Compare two values (icmp). The result is an i1 or a vector of i1."""
         other = typed(a.type, b) if isinstance(b, int) else b
         return self.value(vector(1, lanes(a.type)), f"icmp {predicate} {a}, {other.text}")
 
     def select(self, condition: V, a: V, b: Scalar) -> V:
-        """A where the condition holds, else b."""
+        """``a`` where the condition holds, else ``b``."""
         other = typed(a.type, b) if isinstance(b, int) else b
         return self.value(a.type, f"select {condition}, {a}, {other}")
 
@@ -182,14 +182,14 @@ class Code:
         return self.shuffle(first, first, [0] * count)
 
     def alloca(self, type_: str, count: int) -> V:
-        """Memory for ``count`` values on the stack, reserved once where the function begins."""
+        """Reserve memory for ``count`` values on the stack. The code for it stands at the beginning of the function."""
         self._count += 1
         name = f"%s{self._count}"
         self._rooms.append(f"  {name} = alloca [{count} x {type_}], align 64")
         return V("ptr", name)
 
     def shuffle(self, a: V, b: V, indices: Sequence[int]) -> V:
-        """Lanes of a (0..n-1) and b (n..) by index."""
+        """A vector of lanes by index: 0 .. n-1 are the lanes of ``a``, n .. 2n-1 those of ``b``."""
         if len(indices) == 1:
             count = lanes(a.type)
             return self.extract(a if indices[0] < count else b, indices[0] % count)
@@ -198,7 +198,7 @@ class Code:
         return self.value(type_, f"shufflevector {a}, {b}, <{len(indices)} x i32> <{mask}>")
 
     def extract(self, a: V, lane: int) -> V:
-        """One lane."""
+        """One lane of a vector."""
         return a if a.type[0] != "<" else self.value(element(a.type), f"extractelement {a}, i64 {lane}")
 
     def gathered(self, values: Sequence[V]) -> V:
@@ -212,7 +212,7 @@ class Code:
         return whole
 
     def bytes(self, data: bytes) -> V:
-        """Known bytes as a vector."""
+        """A constant vector of bytes."""
         return V(vector(8, len(data)), f"<{', '.join(f'i8 {byte}' for byte in data)}>")
 
     def at(self, pointer: V, offset: Scalar) -> V:
@@ -232,7 +232,7 @@ class Code:
         self.line(f"store {a}, {pointer}, align {align}")
 
     def prefetch(self, pointer: V) -> None:
-        """Say that a cache line will be read soon; it need not exist."""
+        """Prefetch a cache line that will be read soon. The address need not be valid."""
         flags = [V("i32", "0"), V("i32", "3"), V("i32", "1")]  # for reading, into the nearest cache, data
         self.call("void", "llvm.prefetch.p0", pointer, *flags)
 
@@ -244,7 +244,7 @@ class Code:
         self._block = name
 
     def fresh(self) -> str:
-        """A label that is not used yet."""
+        """A new label."""
         self._count += 1
         return f"b{self._count}"
 
@@ -256,9 +256,10 @@ class Code:
         body: Callable[[V, list[V]], Sequence[V]],
         carried: Sequence[V] = (),
     ) -> list[V]:
-        """For i = lo, lo + step, .. below hi: ``body(i, values)`` gives the next values; the last ones are returned.
+        """Write a loop over i = lo, lo + step, .. below hi, and return the values after its last iteration.
 
-        The loop is not entered where lo >= hi. That costs a test unless both bounds are known when the code is written.
+        ``body(i, values)`` writes one iteration and returns the next values; the first ones are ``carried``. The loop
+        is not entered if lo >= hi. That takes a test, unless both bounds are Python integers.
         """
         surely = isinstance(lo, int) and isinstance(hi, int)
         if surely and lo >= hi:  # type: ignore[operator]
@@ -296,8 +297,8 @@ class Code:
         return results
 
     def each(self, lo: Scalar, hi: Scalar, body: Callable[[Scalar], None], step: int = 1) -> None:
-        """For i = lo, lo + step, .. below hi: ``body(i)``. Where i takes one value that is known when the code is
-        written, there is no loop.
+        """Write ``body(i)`` for i = lo, lo + step, .. below hi. There is no loop if i takes a single value that is
+        known when the code is written.
         """
         if isinstance(lo, int) and isinstance(hi, int) and lo < hi <= lo + step:
             body(lo)
@@ -310,8 +311,9 @@ class Code:
         self.loop(lo, hi, step, once)
 
     def strips(self, extent: int, width: int, body: Callable[[Scalar, int], None]) -> None:
-        """``body(first, count)`` over an extent: whole vectors first, then powers of two, since LLVM makes slow code of
-        vectors of other lengths.
+        """Write ``body(first, count)`` for pieces that cover an extent: whole vectors first, then powers of two.
+
+        LLVM makes slow code for vectors of other lengths.
         """
         done = extent // width * width
         if done:
@@ -327,7 +329,7 @@ class Code:
         return f"%u{self._count}"
 
     def when(self, condition: V, body: Callable[[], None]) -> None:
-        """Code that runs where the condition holds."""
+        """Write code that runs only if the condition holds."""
         inside, done = self.fresh(), self.fresh()
         self.line(f"br {condition}, label %{inside}, label %{done}")
         self.label(inside)
@@ -337,5 +339,5 @@ class Code:
 
 
 def _suffix(type_: str) -> str:
-    """A type as it stands in the names of intrinsics."""
+    """The suffix that a type has in the names of intrinsics."""
     return type_ if type_[0] != "<" else f"v{lanes(type_)}{element(type_)}"

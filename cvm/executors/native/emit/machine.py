@@ -1,10 +1,10 @@
-"""Machines: what differs between instruction sets, as one table.
+"""Machines: one table of the differences between instruction sets.
 
-A dot product of ``per`` = 4 multiplies unsigned bytes of activations (signed ones on machines with ``signed_bytes``) by
-signed bytes of weights; with 2 both are signed 16-bit integers, with 1 they are 32-bit. Packed operands are vectors of
-32-bit lanes in all cases. All of it is arithmetic modulo 2^32, in which the proven int32 result is exact even if
-intermediate sums wrap. The exception is AVX2's byte product, which saturates pairs of products at 16 bits: there the
-weights must be so small that no pair gets so far.
+A dot product with ``per`` = 4 multiplies unsigned bytes of activations (signed ones on machines with ``signed_bytes``)
+by signed bytes of weights. With ``per`` = 2 both are signed 16-bit integers, with 1 both are 32-bit integers. Packed
+operands are vectors of 32-bit lanes in all cases. The arithmetic is modulo 2^32, in which the proven int32 result is
+exact even if intermediate sums wrap. The exception is AVX2's byte product, which saturates sums of two products at 16
+bits; for it, the weights must be so small that no such sum exceeds 16 bits.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ HIGHEST_BITS = 0x80808080 - 2**32
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One instruction set: its name, what it needs, and its primitives.
+    """One instruction set: its name, the processor features that it needs, and its primitives.
 
-    ``width`` is the number of 32-bit lanes of a vector, ``registers`` the number of vector registers to be filled.
-    ``needs`` are the features of the processor (LLVM's names, and ``aarch64``), ``features`` what the code generator is
-    told; None: the processor's own.
-    ``saturates``: dot4 is exact only where no pair of products leaves 16 bits.
+    ``width`` is the number of 32-bit lanes of a vector, ``registers`` the number of vector registers that kernels use.
+    ``needs`` are the features that the processor must have (LLVM's names, and ``aarch64``). ``cpu`` and ``features``
+    are passed to the code generator; None stands for those of this processor. With ``saturates``, dot4 is exact only if
+    every sum of two products fits in 16 bits.
     """
 
     name: str
@@ -41,20 +41,20 @@ class Machine:
     features: str | None = None
     saturates: bool = False
     narrower: tuple[int, ...] = ()
-    """Numbers of lanes below ``width`` that the dot products also exist for, falling."""
+    """Further numbers of lanes for which the dot products exist, all below ``width``, in falling order."""
     pause: str | None = None
-    """The intrinsic of a short rest in a waiting loop."""
+    """The intrinsic that pauses a waiting loop for a moment."""
     tiles: bool = False
-    """Whether there are tile registers: one instruction multiplies 16 pixels by 16 channels over 64 bytes of a run."""
+    """Whether the machine has tile registers: one instruction multiplies 16 pixels by 16 channels over 64 elements."""
     signed_bytes: bool = False
-    """Whether dot4 takes signed bytes of activations. Their highest bits are flipped for it, which subtracts 128, and
-    sums begin with 128 times the weights."""
+    """Whether dot4 takes signed bytes of activations. The code flips their highest bits, which subtracts 128, and the
+    sums start with 128 times the sum of the weights."""
     by_element: bool = False
-    """Whether dot4 takes one lane of a vector for all lanes: words are read four at a time."""
+    """Whether dot4 can broadcast one lane of an operand to all lanes; then words are loaded four at a time."""
     packs: bool = False
-    """Whether there are x86's instructions that narrow lanes within 128 bits."""
+    """Whether the machine has x86's instructions that narrow lanes within 128 bits."""
     fuses: bool = False
-    """Whether there are multiply-adds of 52 bits."""
+    """Whether the machine has multiply-adds of 52 bits."""
 
 
 def _vpdpbusd(code: Code, total: V, a: V, w: V) -> V:
@@ -72,7 +72,7 @@ _PAIRS = {
 
 
 def _pmaddubsw(code: Code, total: V, a: V, w: V) -> V:
-    """Pairs of products in 16 bits, then pairs of these in 32."""
+    """Add pairs of products in 16 bits, with saturation, then pairs of these sums in 32 bits."""
     count = lanes(total.type)
     byte, short = vector(8, 4 * count), vector(16, 2 * count)
     pairs = code.call(short, _PAIRS[count][0], code.bitcast(a, byte), code.bitcast(w, byte))
@@ -109,7 +109,7 @@ def _usdot(code: Code, total: V, a: V, w: V) -> V:
 
 
 def _sdot(code: Code, total: V, a: V, w: V) -> V:
-    return _neon(code, "sdot", total, w, a)  # one lane for all is the second operand's
+    return _neon(code, "sdot", total, w, a)  # a lane of the second operand can be broadcast, and words are in ``a``
 
 
 def _neon(code: Code, kind: str, total: V, x: V, y: V) -> V:
@@ -119,7 +119,7 @@ def _neon(code: Code, kind: str, total: V, x: V, y: V) -> V:
 
 
 _NEON = "+neon,-sve"
-"""Without SVE, which a processor may have and its operating system may not allow."""
+"""The code generator must not use SVE: the processor may have it while the operating system does not allow it."""
 
 _PAUSE = "llvm.x86.sse2.pause"
 _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
@@ -156,5 +156,5 @@ MACHINES: tuple[Machine, ...] = (
 
 
 def multiply_add(code: Code, total: V, a: V, w: V) -> V:
-    """The dot product of one element."""
+    """The dot product with ``per`` = 1: one multiply-add in each lane."""
     return code.binary("add", total, code.binary("mul", a, w))

@@ -1,7 +1,7 @@
-"""Nests: one formula at every index of a loop nest.
+"""Nests: loops that compute one formula at every index.
 
-All ops that compute each element from a few others, and all copies, are nests. The loops run over the elements written,
-and every tensor has one stride per loop. The innermost loop is done in vectors.
+All elementwise ops and all copies are nests. The loops run over the elements written, and every tensor has one stride
+per loop. The innermost loop is done in vectors.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ CHUNK = 8192
 
 
 def loops_in_order(loops: Sequence[Loop]) -> tuple[Loop, ...]:
-    """The loops in an order that reads and writes neighbouring elements one after the other. Loops that are the same as
-    one longer loop are merged.
+    """The loops in an order in which neighbouring elements are read and written one after the other.
+
+    Two loops that visit the same elements as one longer loop are merged.
     """
     real = [loop for loop in loops if loop.extent > 1]
     if not real:
@@ -94,7 +95,7 @@ class _Reading:
         return pointer, [lane * stride * format_.bytes for lane in range(self.count)]
 
     def write(self, value: V) -> None:
-        """Store the result."""
+        """Store the result at the current index."""
         format_, stride, pointer = self._tensor(len(self.pointers) - 1)
         if self.count == 1 or stride == 1:
             store(self.code, format_, value, pointer)
@@ -109,7 +110,7 @@ class _Reading:
 
 
 def emit_nest(module: Module, name: str, nest: Nest, width: int) -> None:
-    """The function of a nest: (pointer of every tensor, first unit, end of units); vectors of ``width`` lanes."""
+    """Write the function (pointer of every tensor, first unit, end of units), in vectors of ``width`` lanes."""
     if nest.copies:
         nest = replace(nest, formats=(Format(nest.formats[0].bits, raw=True),) * 2)
         width = width * 32 // nest.formats[0].bits
@@ -139,9 +140,9 @@ def walked(
     sizes: Sequence[int],
     body: Callable[[list[V]], None],
 ) -> None:
-    """Write the loops, and call ``body`` with the addresses of all tensors inside. ``units`` bound the first loop.
+    """Write the loops, and inside them ``body``, which gets the addresses of all tensors.
 
-    Without loops ``body`` runs once, if the units begin with the first.
+    ``units`` (first, end) bounds the first loop. Without loops, ``body`` runs once, if the first unit is 0.
     """
 
     def run(depth: int, pointers: list[V]) -> None:
@@ -158,7 +159,7 @@ def walked(
 
 
 def moved(code: Code, pointers: Sequence[V], strides: Sequence[int], sizes: Sequence[int], index: Scalar) -> list[V]:
-    """The pointers moved by ``index`` strides each; ``sizes`` are the bytes of the tensors' elements."""
+    """Each pointer moved by ``index`` times its stride in elements; ``sizes`` are the bytes of an element."""
     return [
         code.at(pointer, code.mul(index, stride * size))
         for pointer, stride, size in zip(pointers, strides, sizes, strict=True)

@@ -1,4 +1,4 @@
-"""Narrowing and widening within 128 bits, as the instructions of x86 do it."""
+"""Narrowing and widening of lanes by the x86 instructions that work within 128 bits."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ _PACKS = {
     8: ("llvm.x86.avx2.packssdw", "llvm.x86.avx2.packuswb"),
     4: ("llvm.x86.sse2.packssdw.128", "llvm.x86.sse2.packuswb.128"),
 }
-"""The names of both instructions by the number of 32-bit lanes of a register."""
+"""The names of the two pack instructions, by the number of 32-bit lanes of a register."""
 
 
 def to_words(code: Code, a: V, b: V) -> V:
-    """Two vectors of i32 as i16, saturated: of every 128 bits the four of a, then the four of b."""
+    """Two vectors of i32 as one of i16, saturated. Each 128 bits hold four lanes of a, then four lanes of b."""
     lane = lanes(a.type)
     return code.call(vector(16, 2 * lane), _PACKS[lane][0], a, b)
 
 
 def to_bytes(code: Code, a: V, b: V) -> V:
-    """Two vectors of i16 as bytes, saturated to [0, 255]: of every 128 bits the eight of a, then the eight of b."""
+    """Two vectors of i16 as bytes, saturated to [0, 255]. Each 128 bits hold eight lanes of a, then eight of b."""
     lane = lanes(a.type) // 2
     return code.call(vector(8, 4 * lane), _PACKS[lane][1], a, b)
 
 
 def unpacked(code: Code, a: V, b: V, per: int, half: int) -> V:
-    """The lower (0) or upper (1) halves of every ``per`` elements of a and b, their elements alternating."""
+    """Interleave a and b: elements of a and b alternate, taken from the lower (``half`` = 0) or upper (1) half of every
+    ``per`` elements.
+    """
     count = lanes(a.type)
     indices = []
     for block in range(0, count, per):
@@ -38,8 +40,9 @@ def unpacked(code: Code, a: V, b: V, per: int, half: int) -> V:
 
 
 def widened(code: Code, row: V, lane: int) -> list[V]:
-    """The bytes of two or four vectors of ``lane`` channels as one or two vectors of words, in the order of `to_words`:
-    each holds what two of the vectors hold, if these are interleaved.
+    """Widen the bytes of two or four interleaved vectors of ``lane`` channels to one or two vectors of 16-bit words.
+
+    Each vector of words holds the channels of two vectors, in the order that `to_words` gives.
     """
     if lanes(row.type) == 2 * lane:
         return [code.cast("zext", row, 16)]

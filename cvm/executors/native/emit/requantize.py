@@ -1,11 +1,11 @@
-"""`requantize` in machine integers, in one of four arithmetics chosen by proof.
+"""`requantize` in machine integers, in one of four arithmetics. Proven bounds decide which of them are possible.
 
-* ``narrow``: everything fits in 32 bits.
-* ``high``: all shifts are 32 or more (smaller ones are made so by scaling m and c). The products of the even and of the
-  odd lanes are 64-bit vectors; their upper halves are the result, up to a 32-bit shift: floor(floor(v / 2^32) / 2^k) =
-  floor(v / 2^(32 + k)).
-* ``fused``: sums of at most 23 bits, see `fused`.
-* ``wide``: 64-bit lanes, for everything else.
+* ``narrow``: all intermediate numbers fit in 32 bits.
+* ``high``: all shifts are at least 32 (for smaller shifts, m and c are multiplied by a power of two). The products of
+  the even and of the odd lanes are 64-bit vectors. A 32-bit shift of their upper halves gives the result, since
+  floor(floor(v / 2^32) / 2^k) = floor(v / 2^(32 + k)).
+* ``fused``: for sums of at most 23 bits, see the module `fused`.
+* ``wide``: 64-bit lanes, for all other cases.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ LARGEST = 2**63 - 1
 
 
 class Parameter(Protocol):
-    """A parameter at the current index."""
+    """A parameter of a requantize at the current index."""
 
     def value(self) -> V:
-        """Its elements, one for each lane: in i64 for m and c of ``high`` and ``wide``, else in i32."""
+        """One element for each lane: in i64 for m and c of ``high`` and ``wide``, else in i32."""
 
     def halves(self) -> tuple[V, V]:
-        """Those of the even lanes and those of the odd lanes, in i64."""
+        """The elements of the even lanes and those of the odd lanes, in i64."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A rule and its parameters m_i, c and s, each broadcastable to the output."""
+    """A rule and its parameters, which broadcast to the output: m_i (multipliers), c (offset) and s (shift)."""
 
     rule: Requantization
     multipliers: tuple[Integers, ...]
@@ -61,13 +61,13 @@ def terms(
     hi: int,
     plain: bool = False,
 ) -> Terms:
-    """Choose the arithmetic for |x_i| <= magnitudes[i]; with ``plain`` it is always ``wide``.
+    """Choose the arithmetic for operands |x_i| <= magnitudes[i]. With ``plain`` it is always ``wide``.
 
-    Half-up rounding joins c: floor(v / 2^s + 1/2) = (v + 2^(s-1)) >> s. The verifier has proven the sum of all positive
-    and that of all negative parts, with 2^(s-1), within int64.
+    For half-up rounding, 2^(s-1) is added to c: floor(v / 2^s + 1/2) = (v + 2^(s-1)) >> s. The verifier has proven that
+    the sum of all positive parts and the sum of all negative parts, with 2^(s-1), fit in int64.
     """
     count, c, s = len(multipliers), exact(offset), exact(shift)
-    # A multiplier of an operand that is always zero may have any size. It is replaced by zero.
+    # The multiplier of an operand that is always zero may have any size, so it is replaced by zero.
     ms = [exact(m) if x else exact(m) * 0 for x, m in zip(magnitudes, multipliers, strict=True)]
     if rounding == "half_up":
         c = c + half(s)
@@ -86,7 +86,7 @@ def terms(
 
 
 def half(shift: Exact) -> Exact:
-    """2^(s-1), which rounds half up before a shift by s; 0 where s is 0."""
+    """2^(s-1), or 0 where s is 0: added before a right shift by s, it makes the shift round half up."""
     return (exact(1) << shift) >> 1
 
 
@@ -95,14 +95,17 @@ def _terms(rule: Requantization, multipliers: Sequence[Exact], offset: Exact, sh
 
 
 def _bound(magnitudes: Sequence[int], multipliers: Sequence[Exact], offset: Exact) -> int:
-    """A bound of the magnitude of the sum and of every part of it."""
+    """A bound of the magnitude of sum m_i * x_i + c, and of every partial sum."""
     return sum(m.magnitude * x for m, x in zip(multipliers, magnitudes, strict=True)) + offset.magnitude
 
 
 def _raised(
     magnitudes: Sequence[int], multipliers: Sequence[Exact], offset: Exact, shift: Exact
 ) -> tuple[list[Exact], Exact, Exact] | None:
-    """M * 2^t, c * 2^t and s + t - 32 with t = max(0, 32 - s), where m stays in 32 bits and the sum in 64."""
+    """The parameters of ``high``: m * 2^t, c * 2^t and s + t - 32 with t = max(0, 32 - s).
+
+    None if a multiplier does not fit in 32 bits, or the sum in 64.
+    """
     if shift.hull[1] > 63:
         return None
     lift = (-shift + 32).larger(0)
@@ -113,21 +116,20 @@ def _raised(
 
 
 TRIED = 2**20
-"""Inputs of all channels together are tried one by one if there are at most ``TRIED`` of them, ``AT_ONCE`` at a time.
-"""
+"""All inputs of all channels are tried if they are at most this many, ``AT_ONCE`` at a time."""
 AT_ONCE = 2**17
 FAR = 2**62
 BYTES = 7
-"""Offsets leave room for a bias of up to 2 to this power, which `biased` adds to results."""
+"""Offsets leave room for a bias of results of up to 2 to this power, which `biased` may add later."""
 
 
 def _narrowed(
     magnitudes: Sequence[int], multipliers: Sequence[Exact], c: Exact, s: Exact, lo: int, hi: int
 ) -> Terms | None:
-    """A 32-bit form with the same results for all inputs, found by trial: m, c and s lose the same number of low bits.
+    """Search for 32-bit parameters that give the same results for all inputs, or return None.
 
-    Shorter multipliers move the thresholds between results a little. For every channel c is then chosen such that no
-    input crosses a threshold, if there is such a c.
+    The same number of low bits is dropped from m, c and s. The shorter multipliers move the thresholds between results
+    a little. So for every channel c is chosen such that no input crosses a threshold, if there is such a c.
     """
     shape = np.broadcast_shapes(*(m.shape for m in multipliers), c.shape, s.shape)
     channels, inputs = math.prod(shape), math.prod(2 * x + 1 for x in magnitudes)
@@ -151,7 +153,10 @@ def _narrowed(
 def _tried(
     values: Sequence[Exact], magnitudes: Sequence[int], ms: Sequence[Exact], c: Exact, s: Exact, lo: int, hi: int
 ) -> tuple[Exact, ...] | None:
-    """Multipliers, offset and shift in 32 bits for some channels, (channels, 1) each, if every channel has them."""
+    """Multipliers, offset and shift in 32 bits for some channels, each of shape (channels, 1).
+
+    None if one of the channels has no such parameters.
+    """
     expected = (_products(ms, values) + c >> s).clip(lo, hi)
     size = _products([abs(m) for m in ms], magnitudes) + abs(c) + (exact(1) << s + BYTES)
     least_size = 2**31 - 2 * sum(magnitudes) - 2
@@ -187,9 +192,10 @@ def _products(multipliers: Sequence[Exact], values: Sequence[Operand]) -> Exact:
 
 
 def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
-    """The requantization plus ``bias``, and without the clip: floor(v / 2^s) + b = floor((v + b * 2^s) / 2^s).
+    """The requantization whose results are larger by ``bias`` and not clipped.
 
-    None where the sum could leave its arithmetic, or where a result that is not clipped could leave 32 bits.
+    The bias is added to c: floor(v / 2^s) + b = floor((v + b * 2^s) / 2^s). None if the sum might not fit in the bits
+    of its arithmetic, or if a result that is not clipped might not fit in 32 bits.
     """
     arithmetic, shift = chosen.rule.arithmetic, exact(chosen.shift)
     if arithmetic == "wide":
@@ -233,12 +239,12 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
 
 
 def clipped(code: Code, rule: Requantization, value: V) -> V:
-    """A result within the bounds, if the rule says so."""
+    """The value clipped to the bounds of the rule, unless the store clips it."""
     return code.intrinsic("smin", code.intrinsic("smax", value, rule.lo), rule.hi) if rule.clips else value
 
 
 def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:
-    """One lane, in i64."""
+    """Write the requantization of one lane, in i64."""
     *ms, total, s = (code.cast("sext", parameter.value(), 64) for parameter in parameters)
     for x, m in zip(xs, ms, strict=True):
         total = code.binary("add", code.binary("mul", code.cast("sext", x, 64), m), total)
@@ -248,7 +254,7 @@ def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Seque
 
 
 def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:
-    """The sums of the even and of the odd lanes, in i64."""
+    """Write the sums of the even and those of the odd lanes, in i64."""
     *ms, c, _ = parameters
     even, odd = c.halves()
     for x, m in zip(xs, ms, strict=True):
@@ -260,13 +266,14 @@ def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequenc
 
 
 def _lower(code: Code, wide: V) -> V:
-    """The lower 32 bits as a signed number."""
+    """The lower 32 bits of each lane as a signed number."""
     return code.binary("ashr", code.binary("shl", wide, 32), 32)
 
 
 def _merged(code: Code, even: V, odd: V, half: int) -> V:
-    """The lower (0) or upper (1) halves of two vectors of i64, alternating: those of ``even`` in the even lanes, those
-    of ``odd`` in the odd ones.
+    """The lower (``half`` = 0) or upper (1) halves of two vectors of i64 as one vector of i32.
+
+    Its even lanes come from ``even``, its odd lanes from ``odd``.
     """
     count = 2 * lanes(even.type)
     order = [index for lane in range(0, count, 2) for index in (lane + half, count + lane + half)]
@@ -274,9 +281,10 @@ def _merged(code: Code, even: V, odd: V, half: int) -> V:
 
 
 def _rounded(code: Code, v: V, s: V, rounding: str) -> V:
-    """round(v / 2^s). For half-up rounding v contains the half already.
+    """round(v / 2^s). For half-up rounding, v already includes 2^(s-1).
 
-    half_even: (v + 2^(s-1) - 1 + b) >> s, b being bit s of v; toward_zero: v + 2^s - 1 for negative v; v where s = 0.
+    half_even is (v + 2^(s-1) - 1 + b) >> s, where b is bit s of v. toward_zero is (v + 2^s - 1) >> s for negative v,
+    and v >> s for others. Where s = 0, the result is v.
     """
     one = typed(v.type, 1)
     if rounding == "half_even":

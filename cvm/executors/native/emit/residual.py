@@ -1,10 +1,11 @@
-"""Codes plus codes: the sum of a contraction's codes and another tensor's, in vectors of 16-bit words.
+"""Residual connections: the sum of a contraction's codes and another tensor's codes, in vectors of 16-bit words.
 
-A residual connection requantizes sums to codes, then these and the codes of another tensor to the result. Both fit in
-16 bits. So the first codes are packed to words, with saturation, before they are clipped, so that one instruction clips
-two vectors; words of both tensors lie in the two halves of 32-bit lanes, and one dot product of such pairs adds both
-terms. Multipliers of more than 16 bits have two digits, m = 2^14 m' + m'': the result is 2^14 * (a m' + b n') + (a m''
-+ b n''). All of it is modulo 2^32, as in the formula that it replaces, whose true sum is an int32.
+A residual connection requantizes the sums of a contraction to codes, then requantizes the sum of these codes and the
+codes of another tensor. Both codes fit in 16 bits. So the first codes are packed to words, with saturation, before they
+are clipped; one instruction then clips two vectors. The two halves of a 32-bit lane hold a word of either tensor, and
+one dot product of such pairs adds both terms. A multiplier of more than 16 bits is split into two digits, m = 2^14 m' +
+m''; the sum is 2^14 * (a m' + b n') + (a m'' + b n''). The arithmetic is modulo 2^32, as in the formula that this code
+replaces, whose true sum is an int32.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from cvm.executors.native.emit.requantize import clipped
 __all__ = ["residual", "results"]
 
 DIGIT = 14
-"""Bits of the lower digit of a multiplier."""
+"""The number of bits of the lower digit of a multiplier."""
 WORD = 2**15
 
 
 def results(code: Code, joint: Residual, codes: Sequence[V], row: V, machine: Machine) -> list[V]:
-    """The results of one pixel, from its vectors of first codes (interleaved) and the other tensor's bytes."""
+    """Write the results of one pixel, from the interleaved vectors of its first codes and from the bytes ``row`` of the
+    other tensor.
+    """
     lane = lanes(codes[0].type)
     high, low = (typed(vector(32, lane), _pair(*digits)) for digits in (joint.high, joint.low))
     found = []
@@ -42,8 +45,9 @@ def results(code: Code, joint: Residual, codes: Sequence[V], row: V, machine: Ma
 
 
 def residual(formula: Formula, biases: Mapping[int, int]) -> Residual | None:
-    """The formula as a sum of codes, or None if it does not end with one. ``biases`` are those of the tensors of bytes
-    that it reads, by number.
+    """The formula as a sum of two tensors of codes, or None if it does not end with such a sum.
+
+    ``biases`` gives the bias of the format of each tensor of bytes that the formula reads, by the tensor's number.
     """
     last = formula.steps[-1] if formula.steps else FormulaStep("same")
     if last.op != "requantize":
@@ -71,7 +75,7 @@ def residual(formula: Formula, biases: Mapping[int, int]) -> Residual | None:
 
 
 def _immediates(formula: Formula) -> dict[int, int]:
-    """The known numbers among the values of a formula, by number of the value."""
+    """The constants among the values of a formula, by the number of the value."""
     found = {}
     for number, step in enumerate(formula.steps, formula.reads):
         if step.op == "immediate" and isinstance(step.static[0], int):
@@ -80,7 +84,9 @@ def _immediates(formula: Formula) -> dict[int, int]:
 
 
 def _clipped_to(formula: Formula, number: int) -> tuple[int, int] | None:
-    """The interval that a value is clipped to in its last step, if that is a requantization to words within 32 bits."""
+    """The interval to which the last step of a value clips it, or None unless that step is a 32-bit requantization to
+    words.
+    """
     if number < formula.reads:
         return None
     step = formula.steps[number - formula.reads]
@@ -95,10 +101,10 @@ def _clipped_to(formula: Formula, number: int) -> tuple[int, int] | None:
 
 
 def _digits(multiplier: int) -> tuple[int, int]:
-    """The upper and the lower digit."""
+    """The upper and the lower digit of a multiplier."""
     return multiplier >> DIGIT, multiplier & (2**DIGIT - 1)
 
 
 def _pair(first: int, second: int) -> int:
-    """Two words as the halves of a signed lane."""
+    """Two words as the lower and the upper half of a signed 32-bit lane."""
     return (((first & 0xFFFF) | (second & 0xFFFF) << 16) ^ 2**31) - 2**31

@@ -1,13 +1,14 @@
 """How threads share the calls of a network: claims of chunks, waiting, and the workers.
 
-A thread claims the next chunk of a call with a compare-and-swap on the call's counter, which also holds the epoch: the
-number of the run. So nothing must be reset between runs, and a thread that comes late finds nothing left to claim. A
-call is done when all its chunks are done; a thread that has nothing to do pauses, then yields its core.
+A thread claims the next chunk of a call with a compare-and-swap on the call's counter. The counter also holds the
+epoch, the number of the run. So nothing has to be reset between runs, and a thread that comes late finds no chunk left
+to claim. A call is done when all its chunks are done. A thread without a chunk pauses, then yields its core.
 
-Workers and those who run networks meet in a control block: (ticket, stop, job, busy), then one cache line per worker:
-(sleeps, job that it is in). A job is ``HEAD_BYTES`` of (epoch, function, arena, constants, arrays, workers), then its
-claims. A job is shown for as long as it runs. A worker notes in its line which job it enters, and looks whether that
-job is still shown before it touches it. So a job that is no longer shown, and that no worker is in, may be freed.
+Workers and the threads that run networks share a control block: (ticket, stop, job, busy), then one cache line per
+worker: (whether it sleeps, the job that it is in). A job is ``HEAD_BYTES`` of (epoch, function, arena, constants,
+arrays, workers), then its claims. The control block shows a job for as long as it runs. A worker first writes the job
+that it enters into its own line, then checks that the control block still shows this job, and only then reads the job.
+So a job may be freed when it is no longer shown and no worker's line names it.
 """
 
 from __future__ import annotations
@@ -21,21 +22,22 @@ __all__ = ["BUSY", "CLAIM_BYTES", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", 
            "emit_worker"]  # fmt: skip
 
 CLAIM_BYTES = 128
-"""Bytes per call: the counter of claimed chunks in one cache line, that of finished ones in the next."""
+"""Bytes per call: one cache line with the counter of claimed chunks, and one with the counter of finished chunks."""
 HEAD_BYTES = 64
-"""Bytes of a job before its claims: epoch, function, arena, constants, arrays, workers wanted."""
+"""Bytes of a job before its claims: epoch, function, arena, constants, arrays, number of workers that may help."""
 TICKET, STOP, JOB, BUSY = 0, 8, 16, 24
 """Offsets in the control block, in bytes."""
 LINES, LINE = 64, 64
-"""Offset of the first worker's line, and bytes from one line to the next."""
+"""The offset of the first worker's line, and the number of bytes from one line to the next."""
 SPINS = 2000
-"""Pauses before a waiting thread yields its core."""
+"""How often a waiting thread pauses before it yields its core."""
 
 
 def emit_claim(module: Module) -> None:
-    """``claim(counter, epoch, count)``: the next chunk of this epoch, or -1.
+    """Write ``claim(counter, epoch, count)``, which returns the next chunk of this epoch, or -1 if none is left.
 
-    The counter is (epoch << 16) + chunks claimed in it; an older epoch counts as none, a newer one as all.
+    The counter is (epoch << 16) + the number of chunks claimed in that epoch. If it holds an older epoch, no chunk of
+    this epoch is claimed yet; if it holds a newer one, all are.
     """
     module.functions["claim"] = """define i64 @claim(ptr %counter, i64 %epoch, i64 %count) nounwind noinline {
 entry:
@@ -66,7 +68,7 @@ none:
 
 
 def emit_wait(module: Module, machine: Machine) -> None:
-    """``await(counter, goal)``: return when the counter has reached the goal."""
+    """Write ``await(counter, goal)``, which returns when the counter has reached the goal."""
     pause, yields = _pauses(module, machine)
     module.functions["await"] = f"""define void @await(ptr %counter, i64 %goal) nounwind noinline {{
 entry:
@@ -92,13 +94,13 @@ done:
 
 
 def emit_worker(module: Module, machine: Machine) -> None:
-    """``worker``, ``start`` and ``settle``.
+    """Write ``worker``, ``start`` and ``settle``.
 
-    * ``worker(control, index, seen, budget)``: run jobs as they come; return the last ticket seen after ``budget`` idle
-      looks.
-    * ``start(control, job)``: run a job, and show it to the workers where no other job has them. It is all that a run
-      needs: whatever happens to the caller before or after, epochs and claims agree.
-    * ``settle(control, lines, job)``: return when none of so many workers is in the job.
+    * ``worker(control, index, seen, budget)`` runs jobs as they are shown. After ``budget`` looks without a new job it
+      returns the last ticket that it has seen.
+    * ``start(control, job)`` runs a job, and shows it to the workers unless another job has them. One call is a whole
+      run: whatever happens to the caller before or after it, epochs and claims agree.
+    * ``settle(control, lines, job)`` returns when none of the ``lines`` workers is in the job.
     """
     pause, yields = _pauses(module, machine)
     module.functions |= {"worker": _worker(pause), "start": _START, "run": _RUN, "settle": _settle(yields)}
@@ -225,7 +227,7 @@ done:
 
 
 def _pauses(module: Module, machine: Machine) -> tuple[str, str]:
-    """The code that pauses for a moment, and the code that yields the core."""
+    """The instruction that pauses for a moment, and the one that yields the core."""
     if machine.pause:
         module.declarations.add(f"declare void @{machine.pause}()")
     pause = f"call void @{machine.pause}()" if machine.pause else "fence acquire"

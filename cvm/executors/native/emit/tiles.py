@@ -1,12 +1,12 @@
-"""Contractions on a processor's tile registers: a tile of pixels times a tile of channels at one instruction.
+"""Contractions on a processor's tile registers: one instruction multiplies a tile of pixels by a tile of channels.
 
 A tile register holds rows of 64 bytes. One instruction multiplies the bytes of up to 16 pixels with those of up to 16
 output channels over up to 64 elements of a run, and adds the products to a tile of 32-bit sums, modulo 2^32. The pixels
-of a tile need only lie evenly apart, so rows of a map are read where they are; a tile may extend over the border into
-the next row; the sums that it computes there are not used. Weights are packed as for `contraction`. The sums of a block
-pass through the stack to the epilogue.
+of a tile only have to lie at equal distances, so rows of a map are read without a copy. A tile may extend over the
+border into the next row; the sums that it computes there are not used. Weights are packed as for `contraction`. The
+sums of a block of tiles are stored on the stack, where the epilogue reads them.
 
-Registers: sums in 0 to 3, pixels in 4 and 5, weights in 6 and 7.
+Registers 0 to 3 hold sums, 4 and 5 pixels, 6 and 7 weights.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from cvm.executors.native.emit.machine import Machine
 __all__ = ["ROWS", "Tiled", "Walk", "configure", "emit_tiles", "product", "tiled", "way"]
 
 ROWS = 16
-"""Rows of a tile register, and 32-bit lanes of a row."""
+"""The number of rows of a tile register, and of 32-bit lanes of a row."""
 ROW_BYTES = 64
 WORTH = 0.14
-"""Tiles beat dot products in vectors if at least this share of their products is needed."""
+"""Tiles are faster than dot products of vectors if at least this share of their products is needed."""
 LEAST = 8
-"""A tile of fewer rows than this takes no less time."""
+"""A tile of fewer rows than this takes as long as a tile of this many."""
 NAP = 32
-"""The pixels of an epilogue after which a product is computed to keep the multipliers awake."""
+"""During an epilogue, a product is computed once per this many pixels, which keeps the multipliers awake."""
 AHEAD = 8192
-"""Where weights come from farther caches, they are prefetched so many bytes ahead."""
+"""Weights that do not stay in the nearest cache are prefetched this many bytes ahead."""
 NEAR = 40_000
-"""Weights of a block that take at most so many bytes stay in the nearest cache."""
+"""Weights of a block stay in the nearest cache if they take at most this many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How tiles go over a map: ``lines`` times ``spans`` blocks of ``tiles`` tiles of ``pixels`` pixels each.
+    """How tiles cover a map: with ``lines`` times ``spans`` blocks, each of ``tiles`` tiles of ``pixels`` pixels.
 
-    A block covers ``tall`` rows of ``long`` pixels. With ``pitch`` the whole map is one line, in which rows begin
-    ``pitch`` pixels after each other.
+    A block covers ``tall`` rows of ``long`` pixels. With ``pitch``, the whole map is treated as one line of pixels; a
+    row begins ``pitch`` pixels behind the previous one.
     """
 
     lines: int
@@ -56,24 +56,27 @@ class Walk:
 
     @property
     def starts(self) -> list[tuple[int, int]]:
-        """Row and first pixel of every tile of a block; where tiles do not fill the block evenly, they overlap."""
+        """(row, first pixel) of every tile of a block. Tiles overlap where they do not fill the block evenly."""
         if self.tall > 1:
             return [(tile, 0) for tile in range(self.tiles)]
         return [(0, (self.long - self.pixels) * tile // max(1, self.tiles - 1)) for tile in range(self.tiles)]
 
     @property
     def size(self) -> int:
-        """The rows of all tiles; a short tile counts as one of `LEAST` rows."""
+        """The number of rows of all tiles. A tile with fewer than `LEAST` rows counts as one with `LEAST`."""
         return self.lines * self.spans * self.tiles * max(self.pixels, LEAST)
 
     def cost(self, weights: int) -> int:
-        """Cycles for each chunk of a run and four tiles of channels; the weights of a block take ``weights`` bytes."""
+        """The estimated cycles for one chunk of a run and four tiles of channels.
+
+        ``weights`` is the size of the weights of a block, in bytes.
+        """
         loading = 64 if weights <= NEAR else 96
         return 4 * self.size + self.lines * self.spans * loading
 
 
 def way(rows: int, columns: int, source: Pixels, weights: int) -> Walk:
-    """The cheapest way over a map."""
+    """The walk over a map of ``rows`` x ``columns`` pixels that costs least."""
     found = []
     for tiles in (1, 2, 4):
         found.append(_along(rows, columns, tiles))
@@ -86,7 +89,7 @@ def way(rows: int, columns: int, source: Pixels, weights: int) -> Walk:
 
 
 def _along(rows: int, columns: int, tiles: int) -> Walk:
-    """The walk that takes every row by itself, ``tiles`` tiles at a time."""
+    """The walk whose blocks are ``tiles`` tiles in one row each."""
     spans = -(-columns // (ROWS * tiles))
     pixels = -(-columns // (spans * tiles))
     return Walk(rows, spans, tiles, pixels, 1, min(columns, tiles * pixels))
@@ -94,7 +97,7 @@ def _along(rows: int, columns: int, tiles: int) -> Walk:
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """A contraction on tiles: ``chunk`` steps (of 4 elements) of a run at one instruction."""
+    """A contraction on tiles. One instruction takes a chunk of a run: ``chunk`` steps of 4 elements."""
 
     kernel: Contraction
     walk: Walk
@@ -102,12 +105,14 @@ class Tiled:
 
     @property
     def shares_blocks(self) -> bool:
-        """Whether threads share the blocks of channels, else the lines or spans of pixels."""
+        """Whether threads share the blocks of channels; otherwise they share the lines, or the spans of the only
+        line.
+        """
         return self._stretch < min(8, self.kernel.blocks)
 
     @property
     def note(self) -> str:
-        """What it is, in a few words."""
+        """A short description for the listing of the plan."""
         walk = self.walk
         way = f"{walk.tall} rows" if walk.tall > 1 else "the whole map" if walk.pitch else "a row"
         return f"8-bit tiles, {walk.tiles} of {walk.pixels} pixels in {way} at a time"
@@ -118,13 +123,12 @@ class Tiled:
 
     @property
     def units(self) -> int:
-        """Parts that may run at the same time."""
+        """The number of parts that may run at the same time."""
         return self.kernel.blocks if self.shares_blocks else self._stretch
 
 
 def tiled(kernel: Contraction, packs: bool, machine: Machine) -> Tiled | None:
-    """The contraction on tiles, or None where tiles do not help: for other elements than bytes, or where tiles would be
-    mostly empty.
+    """The contraction on tiles, or None if the elements are not bytes or the tiles would be mostly empty.
 
     Runs are padded to whole chunks, with zeros as weights.
     """
@@ -152,7 +156,7 @@ def tiled(kernel: Contraction, packs: bool, machine: Machine) -> Tiled | None:
 
 
 def emit_tiles(module: Module, name: str, tiled: Tiled, machine: Machine) -> None:
-    """The function of a contraction: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
+    """Write the function (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
     kernel = tiled.kernel
     pointers, reads, target, units = parameters(kernel)
     code = Code(module, name, [*pointers, *reads, target, *units])
@@ -174,7 +178,10 @@ def emit_tiles(module: Module, name: str, tiled: Tiled, machine: Machine) -> Non
 
 
 def _each_stretch(code: Code, tiled: Tiled, units: tuple[V, V] | None, body: Callable[[Scalar, Scalar], None]) -> None:
-    """``body(y, x)`` for the pixels where the blocks of tiles begin; with ``units``, for those numbered in them."""
+    """Write ``body(y, x)`` for the first pixel of every block of tiles.
+
+    ``units`` (first, end) limits the lines, or the spans if there is only one line.
+    """
     kernel, walk = tiled.kernel, tiled.walk
     lines: tuple[Scalar, Scalar] = (0, walk.lines)
     spans: tuple[Scalar, Scalar] = (0, walk.spans)
@@ -190,8 +197,9 @@ def _each_stretch(code: Code, tiled: Tiled, units: tuple[V, V] | None, body: Cal
 
 
 def configure(code: Code, shapes: Sequence[tuple[int, int]]) -> None:
-    """Configure rows and bytes per row of all registers, in the layout of the processor: 16 numbers each, from byte 16
-    and 48 on.
+    """Configure the rows and the bytes per row of all tile registers.
+
+    The processor reads 64 bytes: the bytes per row as 16-bit numbers from byte 16 on, the rows from byte 48 on.
     """
     layout = bytearray(64)
     layout[0] = 1
@@ -203,17 +211,17 @@ def configure(code: Code, shapes: Sequence[tuple[int, int]]) -> None:
 
 
 def product(code: Code, sums: int, pixels: int, weights: int) -> None:
-    """Add the products of two registers to a third."""
+    """Add the product of the registers ``pixels`` and ``weights`` to the register ``sums``."""
     code.call("void", "llvm.x86.tdpbusd", *(V("i8", str(register)) for register in (sums, pixels, weights)))
 
 
 class _Emitter:
-    """The code of one block of channels of one image.
+    """Writes the code of one block of channels of one image.
 
-    Where the pixels of a block of tiles lie evenly apart in all tensors, and sums are long enough, the epilogue is
-    late: it is computed among the products of the following tiles, two pixels after each chunk, so that neither waits
-    for the other. Sums are then stored in two rooms alternately. The next pixel of the late epilogue and its addresses
-    are kept in memory.
+    The epilogue of a block of tiles is deferred if the pixels of the block lie at equal distances in all tensors and if
+    the sums are long enough. A deferred epilogue is computed between the products of the next block of tiles, two
+    pixels after each chunk, so that neither waits for the other. Sums are then stored in two buffers alternately, and
+    the code keeps the next pixel of the deferred epilogue and its addresses in memory.
     """
 
     def __init__(
@@ -234,12 +242,12 @@ class _Emitter:
         self.epilogue = Epilogue(
             code, kernel.formula, kernel.reads, kernel.output, block, reads, channel, machine, kernel.joint
         )
-        self.late = walk.tall == 1 and not walk.pitch and walk.long > 1 and self._each_time <= TOGETHER
+        self.deferred = walk.tall == 1 and not walk.pitch and walk.long > 1 and self._each_time <= TOGETHER
         size = walk.tall * walk.long * block.vectors
-        rooms = [code.alloca(vector(32, ROWS), size) for _ in range(2 if self.late else 1)]
+        rooms = [code.alloca(vector(32, ROWS), size) for _ in range(2 if self.deferred else 1)]
         self.room = rooms[0]
         self.steps = [pixels.column * width for pixels, width, _ in self.epilogue.addresses(0, 0, 0, target)]
-        if self.late:
+        if self.deferred:
             self.next = code.alloca("i64", 1)
             code.store(V("i64", str(walk.long)), self.next)
             self.kept = [code.alloca("ptr", 1) for _ in (*rooms, *self.steps)]
@@ -247,14 +255,14 @@ class _Emitter:
                 code.store(room, kept)
 
     def pixels(self, y: Scalar, x: Scalar) -> None:
-        """The sums of the tiles from pixel (y, x) on, then their epilogue."""
+        """Write the sums of the block of tiles that begins at pixel (y, x), and the epilogue unless it is deferred."""
         code, kernel, walk, block = self.code, self.tiled.kernel, self.tiled.walk, self.segment.block
         source = self.pointers[0]
         strides = (kernel.source.image, kernel.source.row, kernel.source.column)
         for index, stride in zip((self.image, y, x), strides, strict=True):
             source = code.at(source, code.mul(index, stride))
         weights = code.at(self.pointers[1], code.mul(self.channel, 4 * kernel.step_words))
-        room, *before = [code.load("ptr", kept) for kept in self.kept] if self.late else [self.room]
+        room, *before = [code.load("ptr", kept) for kept in self.kept] if self.deferred else [self.room]
         together = self.segment.together
         sums = [(tile, v) for tile in range(walk.tiles) for v in range(together)]
 
@@ -274,7 +282,7 @@ class _Emitter:
                 self._tile("store", register, code.at(sides, offset), ROW_BYTES * block.vectors)
 
         code.each(0, block.vectors // together, group)
-        if not self.late:
+        if not self.deferred:
             self._finish(room, y, x)
             return
         addresses = [address for _, _, address in self.epilogue.addresses(self.image, y, x, self.target)]
@@ -283,13 +291,16 @@ class _Emitter:
         code.store(V("i64", "0"), self.next)
 
     def finish(self) -> None:
-        """The late epilogue of the last tiles."""
-        if self.late:
+        """Write the deferred epilogue of the last block of tiles."""
+        if self.deferred:
             _, *before = [self.code.load("ptr", kept) for kept in self.kept]
-            self._some(before, self.tiled.walk.long)
+            self._continue_deferred(before, self.tiled.walk.long)
 
-    def _some(self, before: Sequence[V], count: int) -> None:
-        """The late epilogue of up to ``count`` more pixels, in pairs; the last pair may overlap the one before."""
+    def _continue_deferred(self, before: Sequence[V], count: int) -> None:
+        """Continue the deferred epilogue by up to ``count`` pixels, two at a time.
+
+        If the number of pixels is odd, the last pair computes one pixel of the pair before it again.
+        """
         code, long = self.code, self.tiled.walk.long
         room, *addresses = before
         first = code.load("i64", self.next)
@@ -310,18 +321,18 @@ class _Emitter:
         self.code.call("void", name, V("i8", str(register)), pointer, V("i64", str(stride)))
 
     def _taps(self, depth: int, source: V, weights: V, sums: list[tuple[int, int]], before: list[V]) -> None:
-        """The loops over the taps, then over the chunks of a run."""
+        """Write the loops over the taps, and inside them the loop over the chunks of a run."""
         code, kernel, chunk = self.code, self.tiled.kernel, self.tiled.chunk
         step = ROW_BYTES * self.segment.together
         if depth == len(kernel.taps):
 
-            def some(index: Scalar) -> None:
+            def one_chunk(index: Scalar) -> None:
                 at = code.at(source, code.mul(index, 4 * chunk))
                 self._products(at, code.at(weights, code.mul(index, chunk * step)), sums)
-                if self.late:
-                    self._some(before, self._each_time)
+                if self.deferred:
+                    self._continue_deferred(before, self._each_time)
 
-            code.each(0, kernel.steps // chunk, some)
+            code.each(0, kernel.steps // chunk, one_chunk)
             return
         count, between = kernel.taps[depth]
         size = math.prod(n for n, _ in kernel.taps[depth + 1 :]) * kernel.steps * step
@@ -333,8 +344,9 @@ class _Emitter:
         code.each(0, count, tap)
 
     def _products(self, source: V, weights: V, sums: list[tuple[int, int]]) -> None:
-        """Multiply every tile of pixels by every tile of channels, for one chunk. Of the two kinds, the one with fewer
-        tiles stays in its registers.
+        """Multiply every tile of pixels by every tile of channels, for one chunk.
+
+        Pixels or channels, whichever has fewer tiles, stay in their registers.
         """
         code, walk, together = self.code, self.tiled.walk, self.segment.together
         strides = self.tiled.kernel.source
@@ -362,13 +374,13 @@ class _Emitter:
 
     @property
     def _each_time(self) -> int:
-        """Pixels of the late epilogue after each chunk."""
+        """The number of pixels by which the deferred epilogue must continue after each chunk."""
         kernel, together = self.tiled.kernel, self.segment.together
         chunks = kernel.step_words // self.tiled.chunk * (self.segment.block.vectors // together)
         return -(-self.tiled.walk.long // chunks)
 
     def _finish(self, room: V, y: Scalar, x: Scalar) -> None:
-        """Compute the epilogues of the pixels that exist."""
+        """Write the epilogues of those pixels of a block that lie within the map."""
         code, kernel, walk = self.code, self.tiled.kernel, self.tiled.walk
         if walk.pitch:
             last = code.add(x, walk.long - 1)
@@ -378,7 +390,7 @@ class _Emitter:
                 before = code.mul(index, walk.pitch)
                 first = code.larger(code.minus(x, before), 0)
                 end = code.smaller(code.add(code.minus(last, before), 1), kernel.columns)
-                count = code.larger(code.minus(end, first), 0)  # a block may begin on the border
+                count = code.larger(code.minus(end, first), 0)  # negative if the block begins on the border
                 self._line(room, code.minus(code.add(before, first), x), index, first, count)
 
             code.each(*rows, row)
@@ -387,15 +399,19 @@ class _Emitter:
             self._line(room, number * walk.long, code.add(y, number), x, walk.long)
 
     def _line(self, room: V, skipped: Scalar, y: Scalar, x: Scalar, count: Scalar) -> None:
-        """The epilogues of ``count`` pixels of row y from x on; their sums are in ``room`` after ``skipped`` others."""
+        """Write the epilogues of ``count`` pixels of row y, from x on.
+
+        Their sums lie in ``room``, behind the sums of ``skipped`` other pixels.
+        """
         addresses = [address for _, _, address in self.epilogue.addresses(self.image, y, x, self.target)]
         sums = self.code.at(room, self.code.mul(skipped, ROW_BYTES * self.segment.block.vectors))
-        self.epilogue.line(sums, count, list(zip(addresses, self.steps, strict=True)), self._awake)
+        self.epilogue.line(sums, count, list(zip(addresses, self.steps, strict=True)), self._keep_awake)
 
-    def _awake(self, pixel: Scalar) -> None:
-        """Compute a product that is not needed, every few pixels. The multipliers of tiles sleep after half a
-        microsecond without work, and take a fifth of a microsecond to wake. Where the epilogue is a single requantize,
-        they do not sleep.
+    def _keep_awake(self, pixel: Scalar) -> None:
+        """Compute a product that is not needed once every `NAP` pixels.
+
+        The multipliers of tiles sleep after half a microsecond without work, and take a fifth of a microsecond to wake.
+        An epilogue that is a single requantize is too short for that.
         """
         code, steps = self.code, self.tiled.kernel.formula.steps
         if isinstance(pixel, int) or sum(step.op != "immediate" for step in steps) < 2:

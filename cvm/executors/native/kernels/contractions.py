@@ -1,4 +1,4 @@
-"""Planning `conv2d` and `dense` with constant weights: formats, runs, blocks and tiles."""
+"""Planning of `conv2d` and `dense` with constant weights: formats, runs, blocks and tiles."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Integers = npt.NDArray[np.signedinteger[Any]]
 
 
 def plan_node(planner: Planning, node: Node) -> None:
-    """Plan a convolution or product that no later node joined."""
+    """Plan a `conv2d` or `dense` whose kernel no later node has joined."""
     if planner.contracts(node):
         plan_contraction(planner, node)
     else:
@@ -41,10 +41,11 @@ def plan_node(planner: Planning, node: Node) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A contraction in terms of its input's home: what a group reads, and how.
+    """Which elements of its input's home a contraction reads, in which order.
 
-    ``taps`` are loops (count, elements apart) around runs of ``run`` elements; ``weights`` (OC, taps, run) fit them,
-    in integers of any width. ``home`` is where the input lies, border included.
+    ``taps`` are loops (count, distance in elements) around runs of ``run`` elements that lie side by side. ``weights``
+    (OC, taps, run) are in the same order, in integers of any width. ``home`` is the home of the input with its border.
+    ``group`` is the distance from one group's input to the next, in elements.
     """
 
     home: Home
@@ -60,7 +61,7 @@ class Geometry:
 
 
 def plan_contraction(planner: Planning, root: Node) -> None:
-    """The kernel of a group with a contraction."""
+    """Plan the kernel of a group of nodes that contains a contraction."""
     node = planner.groups.sums[root.outputs[0].name]
     weights = planner.weights(node.inputs[1])
     bias = exact(np.zeros(weights.shape[0], np.int64))
@@ -83,13 +84,14 @@ def plan_contraction(planner: Planning, root: Node) -> None:
 
 
 def _sums(planner: Planning, node: Node, format_: Format, weights: Integers, bias: Exact) -> Sums:
-    """The sums of a contraction over stored integers. A dot product of bytes multiplies x + bias; the start of the sums
-    subtracts the bias times the weights. Where the machine flips the highest bits of bytes, it multiplies x + bias -
-    128, and the start makes up for that too.
+    """The sums of a contraction over stored integers.
 
-    The bounds of what is added are those of the elements that the dot product takes: the input's proven interval with
-    0, which borders hold, moved by the same number. Only the start modulo 2^32 matters, unless the first requantize
-    takes the start over.
+    A stored byte is x plus the bias of its format, so a dot product of bytes multiplies x + bias. The value that the
+    sums start with subtracts the bias times the weights again. Where the machine flips the highest bits of bytes, the
+    dot product multiplies x + bias - 128, and the start corrects that too.
+
+    The bounds of the added products come from the input's proven interval, extended to 0, which borders hold, and
+    shifted by the same number. Only the start modulo 2^32 matters, unless the first requantize adds the start itself.
     """
     per = _per(format_, weights)
     stored = (format_.bias if per > 1 else 0) - (128 if planner.machine.signed_bytes and per == 4 else 0)
@@ -110,7 +112,7 @@ def _usable(home: Home, wanted: Format) -> bool:
 
 
 def _map_home(planner: Planning, node: Node) -> Home:
-    """The input of a convolution: channels last, in a narrow format, with a border as wide as the padding."""
+    """The home of a convolution's input: channels last, in a narrow format, with a border as wide as the padding."""
     name = node.inputs[0]
     home, wanted = planner.home(name), _wanted(planner, name)
     padding = planner.call_of(node).attributes.padding
@@ -131,7 +133,7 @@ def _convolution(planner: Planning, node: Node, weights: Integers) -> tuple[Home
     taps = [(KH, a.dilation[0] * strides[2]), (KW, a.dilation[1] * strides[3])]
     run = IC
     ordered = weights.transpose(0, 2, 3, 1).reshape(OC, KH * KW, IC)
-    if taps[1][1] == run or KW == 1:  # the columns of a window lie side by side
+    if taps[1][1] == run or KW == 1:  # the columns of a window lie side by side, so they form one run
         run *= KW
         taps.pop()
         ordered = ordered.reshape(OC, KH, run)
@@ -157,7 +159,7 @@ def _convolution(planner: Planning, node: Node, weights: Integers) -> tuple[Home
 
 
 def _product(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Geometry]:
-    """`dense` as one run over the elements in the order in which they lie; the weights are reordered alike."""
+    """`dense` as one run over the input elements in the order of memory; the weights get the same order."""
     name = node.inputs[0]
     home, wanted = planner.home(name), _wanted(planner, name)
     row = home.view.stride(0)
@@ -173,7 +175,7 @@ def _product(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Ge
 
 
 def _compact(view: View) -> Integers | None:
-    """The order in which the elements of axis 1 lie in memory, or None where they leave gaps."""
+    """The order in which the elements of axis 1 lie in memory, or None where there are gaps between them."""
     offsets = View(0, ((), view.axes[1])).positions()
     order = np.argsort(offsets, kind="stable")
     return order if bool((offsets[order] == np.arange(offsets.size)).all()) else None
@@ -188,7 +190,7 @@ def _calls(
     built: Build,
     target: Home,
 ) -> None:
-    """One call for each group of a convolution."""
+    """Plan one call for each group of a convolution."""
     channels = geometry.weights.shape[0] // geometry.groups
     pixels = pixels_of(target.view, node.op)
     assert pixels is not None
@@ -213,7 +215,7 @@ def _calls(
 def _contraction(
     home: Home, geometry: Geometry, built: Build, output: Output, reads: tuple[Read, ...], shifts: tuple[int, ...]
 ) -> Contraction:
-    """The kernel of one group, before its channels are put into blocks."""
+    """The kernel of one group, without the blocks of its channels."""
     channels, per = geometry.weights.shape[0] // geometry.groups, _per(home.format, geometry.weights)
     return _flat(
         Contraction(
@@ -225,9 +227,9 @@ def _contraction(
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """A kernel in blocks of channels, the name of its function, its units, and what it is, in words.
+    """A kernel with its blocks of channels, the name of its function, its units, and a note that describes it.
 
-    ``product`` is the nanoseconds that a product takes, as estimated.
+    ``product`` is the estimated time of one product, in nanoseconds.
     """
 
     kernel: Contraction
@@ -238,7 +240,7 @@ class _Function:
 
 
 def _function(planner: Planning, op: str, kernel: Contraction) -> _Function:
-    """The function of a contraction: on tile registers where that pays, else by dot products of vectors."""
+    """The function of a contraction: on tile registers where these are faster, else by dot products of vectors."""
     machine, output = planner.machine, kernel.output
     kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
     packs = machine.packs and output.format.bits == 8 and not output.format.signed and output.pixels.channel == 1
@@ -257,10 +259,12 @@ def _blocks(kernel: Contraction) -> str:
 
 
 def _cost(geometry: Geometry, made: _Function) -> float:
-    """The nanoseconds of one call, as estimated: products or the stream of the weights, and the epilogues."""
+    """The estimated time of one call in nanoseconds: the products or the loads of the weights, whichever takes longer,
+    and the epilogues.
+    """
     products = geometry.images * geometry.rows * geometry.columns * math.prod(geometry.weights.shape) / geometry.groups
     results = products / math.prod(geometry.weights.shape[1:])
-    streamed = 0.14 * geometry.weights.size / geometry.groups / made.kernel.per  # at 28 bytes in a nanosecond
+    streamed = 0.14 * geometry.weights.size / geometry.groups / made.kernel.per  # 28 bytes per nanosecond
     return max(products * made.product, streamed) + 0.5 * results
 
 
@@ -268,7 +272,7 @@ _NAMES = {4: "8-bit dot products", 2: "16-bit dot products", 1: "32-bit multiply
 
 
 def _per(format_: Format, weights: Integers) -> Literal[1, 2, 4]:
-    """Elements of one step of the dot product."""
+    """How many elements one step of the dot product multiplies."""
     if format_.bits == 8 and not format_.signed:
         return 4
     narrow = int(weights.min()) >= -(2**15) and int(weights.max()) < 2**15
@@ -276,7 +280,7 @@ def _per(format_: Format, weights: Integers) -> Literal[1, 2, 4]:
 
 
 def _flat(kernel: Contraction) -> Contraction:
-    """Merge images, rows and columns into one line of pixels, where the pixels of every tensor are evenly spaced."""
+    """Merge images, rows and columns into one row of pixels if every tensor has its pixels at equal distances."""
     every = [kernel.source, kernel.output.pixels, *(read.pixels for read in kernel.reads if read.pixels is not None)]
     if kernel.rows > 1 and all(p.row == kernel.columns * p.column for p in every):
         columns = kernel.rows * kernel.columns

@@ -1,9 +1,9 @@
-"""Depthwise convolutions: every channel by itself, many channels side by side.
+"""Depthwise convolutions: each lane of a vector computes one channel.
 
-Up to four rows of a window are interleaved into the bytes of 32-bit lanes, so that one dot product adds a column of the
-window for as many channels as there are lanes. A column that is interleaved once serves all outputs of a strip whose
-windows contain it. Interleaving works within 128 bits, so the four vectors of a chunk hold the channels 16 b + 4 q + e
-(b the block of 128 bits, q the vector, e the lane in it); weights and parameters are packed in that order.
+Up to four rows of a window are interleaved into the bytes of 32-bit lanes, so that one dot product adds one column of
+the window for as many channels as there are lanes. A column is interleaved once and then used for all outputs of a
+strip whose windows contain it. The instructions interleave within 128 bits. So lane e of 128-bit block b of vector q
+holds channel 16 b + 4 q + e; weights and parameters are packed in that order.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ __all__ = ["emit_depthwise", "plan_depthwise", "segments", "suits"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 MANY = 32
-"""With at least so many registers an epilogue runs while other sums still grow; else all finished sums wait in memory.
+"""A machine with at least this many registers runs an epilogue while other outputs are still being summed. With fewer
+registers, all finished sums are stored in memory first.
 """
 TAPS = 64
 """Windows of more taps than this are computed as general contractions."""
 
 
 def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:
-    """Whether a convolution has one input and one output channel per group, inputs and weights of 8 bits, and a small
-    window.
-    """
+    """Whether a convolution is depthwise, with inputs and weights of 8 bits and at most `TAPS` taps."""
     OC, IC, KH, KW = shape
     narrow = int(weights.min()) >= -128 and int(weights.max()) <= 127
     return groups == OC > 1 and IC == 1 and KH * KW <= TAPS and format_.bits == 8 and not format_.signed and narrow
 
 
 def segments(channels: int, machine: Machine) -> tuple[Segment, ...]:
-    """The channels in blocks of four interleaved vectors, the widest first; the last one may not be full."""
+    """Divide the channels into blocks of four interleaved vectors, the widest vectors first. The last block may have
+    lanes without a channel.
+    """
     found: list[Segment] = []
     done = 0
     for lane in (machine.width, *machine.narrower):
@@ -75,7 +76,7 @@ def plan_depthwise(
     operands: Sequence[KernelOperand],
     target: Home,
 ) -> None:
-    """The call of a depthwise convolution whose input ``home`` has the border that its padding wants."""
+    """Plan the call of a depthwise convolution. The border of its input ``home`` is at least as wide as its padding."""
     machine = planner.machine
     a = planner.call_of(node).attributes
     images, _, rows, columns = node.outputs[0].shape
@@ -107,7 +108,7 @@ def plan_depthwise(
 
 
 def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machine) -> None:
-    """The function: (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
+    """Write the function (input, weights, [start of sums,] reads.., output, first unit, end of units)."""
     pointers, reads, target, (lo, hi) = parameters(kernel)
     code = Code(module, name, [*pointers, *reads, target, lo, hi])
 
@@ -121,7 +122,7 @@ def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machin
 
 @dataclass(slots=True)
 class _Emitter:
-    """The code of one segment."""
+    """Writes the code of one segment."""
 
     code: Code
     kernel: Depthwise
@@ -133,11 +134,11 @@ class _Emitter:
 
     @property
     def lane(self) -> int:
-        """Lanes of a vector."""
+        """The number of lanes of a vector."""
         return self.segment.block.lane
 
     def block_rows(self, number: Scalar, bounds: tuple[Scalar, Scalar]) -> None:
-        """All images and the given rows of one block."""
+        """Write the given rows of all images, for one block of channels."""
         code, kernel = self.code, self.kernel
         channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
         weights = code.at(self.pointers[1], code.mul(channel, kernel.window[1] * kernel.parts * kernel.groups * ROWS))
@@ -155,7 +156,7 @@ class _Emitter:
         code.each(0, kernel.images, image)
 
     def strip(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, weights: V) -> None:
-        """One strip of outputs: their sums, column after column of the input, and their epilogues."""
+        """Write one strip of outputs: their sums, one column of the input after the other, and their epilogues."""
         code, kernel, lane = self.code, self.kernel, self.lane
         source = self.pointers[0]
         for index, stride in ((image, kernel.source.image), (y, kernel.source.row)):
@@ -180,11 +181,11 @@ class _Emitter:
             for output, tap in uses:
                 if output not in sums:
                     sums[output] = starting(code, self.pointers, channel, self.segment.block)
-                sums[output] = self._added(sums[output], words, weights, tap)
+                sums[output] = self._with_column(sums[output], words, weights, tap)
                 if tap == kernel.window[1] - 1:
                     done[output] = sums.pop(output)
             if room is not None:
-                self._put(done, room)
+                self._spill(done, room)
             elif done and (len(done) >= TOGETHER or not sums):
                 addresses = [
                     [code.at(base, output * pixels.column * size) for pixels, size, base in every] for output in done
@@ -194,8 +195,8 @@ class _Emitter:
         if room is not None:
             epilogue.line(room, kernel.strip, [(base, pixels.column * size) for pixels, size, base in every])
 
-    def _put(self, done: dict[int, list[V]], room: V) -> None:
-        """Store finished sums, to free their registers."""
+    def _spill(self, done: dict[int, list[V]], room: V) -> None:
+        """Store finished sums in memory, which frees their registers."""
         size = 4 * self.lane
         for output, totals in done.items():
             for q, total in enumerate(totals):
@@ -203,8 +204,8 @@ class _Emitter:
         done.clear()
 
     def _uses(self, column: int) -> list[tuple[int, int]]:
-        """The outputs of a strip whose windows contain a column of the input, each with the number of that column in
-        its window.
+        """The outputs of a strip whose windows contain a column of the input, each with its tap that reads the
+        column.
         """
         kernel = self.kernel
         uses = []
@@ -214,8 +215,8 @@ class _Emitter:
                 uses.append((output, tap))
         return uses
 
-    def _added(self, sums: list[V], words: list[list[V]], weights: V, tap: int) -> list[V]:
-        """One column of the window, for all four vectors."""
+    def _with_column(self, sums: list[V], words: list[list[V]], weights: V, tap: int) -> list[V]:
+        """Add the products of one column of the window to the sums of all four vectors."""
         code, kernel, lane = self.code, self.kernel, self.lane
         size = 4 * lane
         for part in range(kernel.parts):
@@ -227,7 +228,7 @@ class _Emitter:
         return sums
 
     def _interleaved(self, at: V, group: int) -> list[V]:
-        """Up to four rows as the bytes of lanes: four vectors."""
+        """Interleave up to four rows into the bytes of 32-bit lanes: four vectors."""
         code, kernel, lane = self.code, self.kernel, self.lane
         kind = vector(8, 4 * lane)
         zero = V(kind, "zeroinitializer")

@@ -1,4 +1,4 @@
-"""Formulas of nodes that compute each element from a few others, joined nodes included."""
+"""Formulas of elementwise nodes, including the nodes that joined their kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Operand:
-    """A tensor that a formula reads, of a shape that broadcasts to the result's: a home, or constant elements."""
+    """A tensor that a formula reads: a ``home`` or a constant ``array``. Its shape broadcasts to the result's."""
 
     home: Home | None
     array: Array | None
@@ -45,10 +45,10 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A formula and what it reads, after the sums of a contraction if there is one (value 0).
+    """A formula and the tensors that it reads. If the group has a contraction, value 0 is its sums.
 
-    With ``clamp`` the formula gives stored integers - the format's bias is in them - that must still be clipped to it.
-    ``start`` is what the sums of each channel begin with (None: zero).
+    With ``clamp``, the formula yields stored integers, which include the bias of the format, and the store must clip
+    them to ``clamp``. ``start`` is the number that the sums of each channel start with; None means zero.
     """
 
     formula: Formula
@@ -60,7 +60,9 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """A contraction: what the sums of each channel begin with, and the bounds of what is added to it."""
+    """The sums of a contraction: the number that those of each channel start with, and the bounds of the products that
+    are added to it.
+    """
 
     node: Node
     start: Exact
@@ -69,13 +71,15 @@ class Sums:
 
     @property
     def magnitude(self) -> int:
-        """The bound of what is added to any channel, on either side."""
+        """A bound of the magnitude of what is added in any channel."""
         return max(-self.least.hull[0], self.most.hull[1])
 
 
 def build(planner: Planning, root: Node, sums: Sums | None) -> Build:
-    """The formula of a group with a contraction, or without one. With one, the last requantize leaves its clip to the
-    store, and the first one adds the start of the sums itself, if it can.
+    """Build the formula of a group, with or without a contraction.
+
+    With a contraction, the last requantize leaves its clip to the store, and the first one adds the start of the sums,
+    each where its arithmetic allows that.
     """
     builder = _Builder(planner, sums, root if sums else None, start=sums.start if sums else None)
     builder.node(root)
@@ -88,7 +92,7 @@ def build(planner: Planning, root: Node, sums: Sums | None) -> Build:
 
     steps = tuple(FormulaStep(op, tuple(map(number, arguments)), static) for op, arguments, static in builder.steps)
     last = number(builder.node(root))
-    if last != count + len(steps) - 1:  # the result is a tensor that is read, or an earlier step
+    if last != count + len(steps) - 1:  # the result is one of the tensors read, or the value of an earlier step
         steps = (*steps, FormulaStep("same", (last,)))
     note = " + ".join(builder.ops) or "sums"
     return Build(Formula(count, steps), tuple(builder.reads), note, builder.clamp, builder.start)
@@ -110,7 +114,7 @@ class _Builder:
     done: dict[str, Reference] = field(default_factory=dict)
 
     def node(self, node: Node) -> Reference:
-        """The value of a node."""
+        """Append the steps of a node, and return its value."""
         name = node.outputs[0].name
         if name not in self.done:
             if self.sums is not None and node is self.sums.node:
@@ -121,7 +125,7 @@ class _Builder:
         return self.done[name]
 
     def value(self, name: str) -> Reference:
-        """The value of a tensor: a joined node's, or one that is read."""
+        """The value of a tensor: the result of a joined node, or a tensor that the formula reads."""
         if name in self.planner.groups.joined:
             return self.node(self.planner.groups.producer[name])
         array = self.planner.constant(name)
@@ -131,7 +135,7 @@ class _Builder:
         return self.read(Operand(home, None, home.format))
 
     def read(self, read: Operand) -> Reference:
-        """Let the formula read a tensor, and return the number of its value."""
+        """Let the formula read a tensor, and return its value."""
         for index, known in enumerate(self.reads):
             if read.home is not None and known.home == read.home:
                 return ("read", index)
@@ -139,23 +143,23 @@ class _Builder:
         return ("read", len(self.reads) - 1)
 
     def array(self, array: Array, format_: Format) -> Reference:
-        """The value of constant elements: a known number where they are all equal, else a tensor that is read."""
+        """The value of a constant: an immediate number if all elements are equal, else a tensor that is read."""
         first = int(array.flat[0])
         if bool((array == first).all()):
             return self.step("immediate", (), (first,))
         return self.read(Operand(None, array, format_))
 
     def step(self, op: str, arguments: tuple[Reference, ...], static: tuple[Static, ...] = ()) -> Reference:
-        """Append one step to the formula, and return the number of its value."""
+        """Append one step to the formula, and return its value."""
         self.steps.append((op, arguments, static))
         return ("step", len(self.steps) - 1)
 
     def operands(self, node: Node) -> tuple[Reference, ...]:
-        """The values of all inputs."""
+        """The values of all inputs of a node."""
         return tuple(self.value(name) for name in node.inputs)
 
     def attribute(self, node: Node, name: str) -> int:
-        """An integer attribute."""
+        """An integer attribute of a node."""
         value = node.attributes[name]
         assert isinstance(value, int)
         return value
@@ -180,7 +184,7 @@ def _cvm_clip(builder: _Builder, node: Node) -> Reference:
 
 
 def _clipped(builder: _Builder, value: Reference, node: Node, lo: int, hi: int) -> Reference:
-    """The value clipped to [lo, hi]; unchanged where it is proven to lie there."""
+    """The value clipped to [lo, hi]. There is no step where the value is proven to lie in this interval."""
     least, largest = builder.planner.hull(node.inputs[0])
     return value if lo <= least and largest <= hi else builder.step("clip", (value,), (lo, hi))
 
@@ -197,7 +201,7 @@ def _left_shift(builder: _Builder, node: Node) -> Reference:
 
 
 def _where(builder: _Builder, node: Node) -> Reference:
-    """`where`: a condition of rank 1 selects whole rows."""
+    """`where`: a condition of rank 1 chooses whole slices along axis 0."""
     name, a, b = node.inputs
     rank = len(builder.planner.shape(a))
     if len(builder.planner.shape(name)) == rank:
@@ -223,7 +227,9 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     bounds = builder.attribute(node, "lo"), builder.attribute(node, "hi")
     plain = node.outputs[0].name in builder.planner.plain
     chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds, plain)
-    begun = _begun(builder, node, multipliers, offset, shift) if chosen.rule.arithmetic != "narrow" else None
+    begun = (
+        _offset_with_start(builder, node, multipliers, offset, shift) if chosen.rule.arithmetic != "narrow" else None
+    )
     if begun is not None and builder.sums is not None:
         magnitudes = [builder.sums.magnitude]
         chosen = terms(magnitudes, multipliers, begun, shift, rounding, *bounds)
@@ -243,8 +249,9 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
 def _fused(
     builder: _Builder, sums: Sums, multiplier: Array, begun: Exact, shift: Array, bounds: tuple[int, int]
 ) -> Terms | None:
-    """The fused form, if there is one. The sums begin with a number that keeps them from being negative, and c
-    subtracts it again.
+    """The fused form of a requantize, or None if there is none.
+
+    The sums start with a number that makes all of them at least 0; the offset subtracts it again.
     """
     m, s = exact(multiplier), exact(shift)
     shape = np.broadcast_shapes(begun.shape, s.shape, m.shape)
@@ -260,9 +267,12 @@ def _fused(
     return Terms(rule, (wide,), addend, np.zeros(1, np.int64))
 
 
-def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array) -> Exact | None:
-    """The offset, plus the start of the sums: m (x + start) + c = m x + (m start + c). None if x is not the sums, if
-    the sums have another reader, or if 64 bits might not suffice.
+def _offset_with_start(
+    builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array
+) -> Exact | None:
+    """The offset that includes the start of the sums: m (x + start) + c = m x + (m start + c).
+
+    None if x is not the sums of the contraction, if another node reads the sums, or if 64 bits might not suffice.
     """
     sums = builder.sums
     if sums is None or node.inputs[0] != sums.node.outputs[0].name or len(multipliers) != 1:
@@ -282,25 +292,25 @@ def _begun(builder: _Builder, node: Node, multipliers: Sequence[Array], offset: 
 
 
 def _by_channel(array: Exact, rank: int) -> Exact:
-    """One element per channel, in a shape that broadcasts to a result of this rank with channels on axis 1."""
+    """One element per channel, reshaped so that it broadcasts to a result of this rank with channels on axis 1."""
     return array.reshape(1, -1, *(1,) * (rank - 2))
 
 
 def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[int]) -> Terms:
-    """Add the bias of the result's format to c, and leave the clip to the store, where the arithmetic has room."""
+    """Add the bias of the result's format to the offset, and leave the clip to the store, if the arithmetic allows."""
     format_ = builder.planner.result(node.outputs[0].name).format
     if format_.bits != 8 or format_.signed:
         return chosen
     moved = biased(chosen, magnitudes, format_.bias)
     if moved is None:
         return chosen
-    # The bounds may lie far outside what is proven of the result, and what its format holds.
+    # The bounds of the requantize may lie far outside the proven interval of the result, and outside its format.
     builder.clamp = (max(chosen.rule.lo + format_.bias, 0), min(chosen.rule.hi + format_.bias, 255))
     return moved
 
 
 def _take(builder: _Builder, node: Node) -> Reference:
-    """`take` and `cvm_lut`: elements, or slices along an axis, at clamped indices."""
+    """`take` and `cvm_lut`: elements, or slices along an axis, at clipped indices."""
     source, indices = node.inputs
     axis = node.attributes.get("axis")
     home = builder.planner.home(source)

@@ -1,4 +1,4 @@
-"""Ops that only move elements: other views of the same home, or copies into parts of a result."""
+"""Ops that only move elements: their result is another view of the same home, or parts are copied into it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ __all__ = ["PLANS"]
 
 
 def _view(change: Callable[[Planning, Node, View], View | None]) -> OpPlan:
-    """The plan of an op whose result is another view; where no view has that order, the input is copied row-major
-    first.
+    """The plan of an op whose result is another view of its input.
+
+    ``change`` makes the view. Where it returns None, the input is copied row-major first.
     """
 
     def plan(planner: Planning, node: Node) -> None:
@@ -54,7 +55,10 @@ def _slice(planner: Planning, node: Node, view: View) -> View | None:
 
 
 def _range(extent: int, begin: int | None, end: int | None, stride: int | None) -> tuple[int, int, int]:
-    """First element, number of elements and step. Negative bounds have the extent added once, then all are clamped."""
+    """The first index, the number of indices and the step of a slice.
+
+    The extent is added once to a negative bound; then both bounds are clipped to the axis.
+    """
     stride = 1 if stride is None else stride
     lowest, highest = (0, extent) if stride > 0 else (-1, extent - 1)
 

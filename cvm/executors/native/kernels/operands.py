@@ -1,4 +1,4 @@
-"""What contractions read besides their input and weights: one element per channel, or a tensor like the result."""
+"""Further operands of contractions than input and weights: one element per channel, or a tensor like the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANNELS_LAST = (0, 2, 3, 1)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KernelOperand:
-    """An operand, and how the kernel reads it: ``elements``, one per channel, or those of a ``home``."""
+    """An operand, and how the kernel reads it: either ``elements``, one per channel, or the elements of a ``home``."""
 
     read: Read
     elements: npt.NDArray[Any] | None
@@ -34,14 +34,17 @@ class KernelOperand:
 
 
 def pixels_of(view: View, op: str) -> Pixels | None:
-    """The strides of a view of the output's shape, per image, row, column and channel; None where one is none."""
+    """The strides per image, row, column and channel of a view of the output's shape.
+
+    Returns None if an axis has several factors, and so no stride.
+    """
     axes = CHANNELS_LAST if op == "conv2d" else (None, None, 0, 1)
     strides = [0 if axis is None else view.stride(axis) for axis in axes]
     return None if None in strides else Pixels(*strides)  # type: ignore[arg-type]
 
 
 def operand_of(planner: Planning, operand: Operand, target: Home, op: str) -> KernelOperand:
-    """What the formula reads: elements per channel (axis 1), or a home with strides."""
+    """Decide how the kernel reads an operand: as elements per channel (axis 1), or from a home with strides."""
     shape = target.view.shape
     if operand.array is not None:
         spread = operand.array.reshape((1,) * (len(shape) - operand.array.ndim) + operand.array.shape)
@@ -64,7 +67,7 @@ def arguments(
     segments: Sequence[Segment],
     channels: slice,
 ) -> list[tuple[Buffer, int]]:
-    """What a call for some channels reads: what its sums begin with, if not with zero, then its operands."""
+    """The arguments of a call for some channels: the start of the sums, unless that is zero, then the operands."""
     found = []
     if start is not None:
         found.append(planner.constants.add(packed_channels(start.int32()[channels], segments, INT32)))

@@ -1,4 +1,4 @@
-"""Packing: constants in the order in which kernels read them."""
+"""Packing: constants are stored in the order in which kernels read them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ Integers = npt.NDArray[np.signedinteger[Any]]
 
 
 def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[tuple[Integers, int]]:
-    """Weights as digits that the dot product takes, each with the shift before its pass: w = sum of w_i * 2^(..).
+    """Split weights into digits that the dot product accepts: w = sum of w_i * 2^(..), one pass per digit.
 
-    With bytes: digits to the base 256 in [-128, 127]. Where the product saturates pairs at 16 bits, and ``highest``
-    times a pair of weights could get there, every digit is the sum of two halves in [-64, 64] (highest <= 255).
-    Weights and digits are integers of any width that holds them.
+    Returns each digit with the number of bits by which the sums are shifted left before its pass. A dot product of
+    bytes takes digits to the base 256 in [-128, 127]. If the product of the machine saturates pairs at 16 bits, and
+    ``highest`` times a pair of weights could exceed these, every digit is split into two halves in [-64, 64] (highest
+    <= 255). Weights and digits are integers of any width that holds them.
     """
     if per != 4:
         return [(weights, 0)]
@@ -48,7 +49,9 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
 
 
 def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
-    """Digits (channels, taps, run) each, as [block][vectors together][pass][tap][step][vector][lane][element]."""
+    """The bytes of all digits, each (channels, taps, run), in the order
+    [block][vectors together][pass][tap][step][vector][lane][element].
+    """
     dtype = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
     _, taps, run = digits[0].shape
     bits = 8 * np.dtype(dtype).itemsize - 1
@@ -70,7 +73,9 @@ def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
 
 
 def packed_channels(values: npt.NDArray[np.generic], segments: Sequence[Segment], format_: Format) -> bytes:
-    """One value per channel in the order of the lanes; 64-bit ones with the even lanes of each vector first."""
+    """The bytes of one value per channel in the order of the lanes. Of 64-bit values, the even lanes of each vector
+    come first.
+    """
     pieces = []
     for segment in segments:
         size, lane = segment.channels, segment.block.lane
@@ -85,7 +90,9 @@ def packed_channels(values: npt.NDArray[np.generic], segments: Sequence[Segment]
 
 
 def packed_taps(parts: Sequence[Integers], segments: Sequence[Segment]) -> bytes:
-    """Weights (channels, KH, KW) of every part as [block][column][part][group of rows][vector][lane][row]."""
+    """The bytes of the weights of every part, each (channels, KH, KW), in the order
+    [block][column][part][group of rows][vector][lane][row].
+    """
     _, KH, KW = parts[0].shape
     groups = -(-KH // ROWS)
     pieces = []

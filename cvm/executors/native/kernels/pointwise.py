@@ -1,4 +1,4 @@
-"""Groups of ops by element: one kernel for all of a group, with or without a contraction in it."""
+"""Groups of elementwise ops: one kernel computes the whole group, with or without a contraction in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PLANS", "plan_pointwise"]
 
 
 def plan_pointwise(planner: Planning, node: Node) -> None:
-    """The kernel of a group whose last node computes each element from a few others."""
+    """Plan the kernel of a group whose last node is elementwise."""
     name = node.outputs[0].name
     if name in planner.groups.sums:
         plan_contraction(planner, node)

@@ -1,4 +1,4 @@
-"""Sums and maxima over axes."""
+"""Kernels of `sum` and `max` over axes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ Kind = Literal["sum", "max"]
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A reduction: loops over results (``kept``) and over the elements of each result (``taken``). Strides are those of
-    the source, then those of the target.
+    """A reduction: loops over the results (``kept``), and over the source elements of each result (``taken``).
+
+    Each loop has the stride in the source, then the stride in the target.
     """
 
     kind: Kind
@@ -37,25 +38,25 @@ class Reduction:
 
     @property
     def units(self) -> int:
-        """Parts that may run at the same time."""
+        """The number of parts that may run at the same time."""
         return self.outer[0].extent if self.outer else 1
 
     @property
     def beside(self) -> bool:
-        """Whether the elements of neighbouring results lie side by side in the source, so that a vector of results is
-        computed at a time.
+        """Whether neighbouring results read neighbouring elements of the source, so that vectors of results can be
+        computed.
         """
         most = self.kept[-1:]
         return bool(most) and most[0].strides[0] == 1 and (len(self.kept) > 1 or most[0].extent >= 4)
 
     @property
     def outer(self) -> tuple[Loop, ...]:
-        """The loops over results, without the one that vectors run along."""
+        """The loops over results, without the loop that vectors run along."""
         return self.kept[:-1] if self.beside else self.kept
 
 
 def plan_reduction(planner: Planning, node: Node) -> None:
-    """`sum` and `max` over axes."""
+    """Plan `sum` and `max` over axes."""
     name, source = node.outputs[0].name, planner.home(node.inputs[0])
     shape = source.view.shape
     a = planner.call_of(node).attributes
@@ -66,7 +67,7 @@ def plan_reduction(planner: Planning, node: Node) -> None:
     target = planner.result(name)
     kept_shape = tuple(1 if axis in reduced else n for axis, n in enumerate(shape))
     view = target.view.reshaped(kept_shape)
-    assert view is not None, "axes of extent 1 are put in or left out"
+    assert view is not None, "a reduction only inserts or removes axes of extent 1"
     kept: list[Loop] = []
     taken: list[Loop] = []
     for axis in range(len(shape)):
@@ -98,14 +99,14 @@ def plan_reduction(planner: Planning, node: Node) -> None:
 
 
 def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) -> None:
-    """The function of a reduction: (source, target, first unit, end of units)."""
+    """Write the function of a reduction: (source, target, first unit, end of units)."""
     source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [source, target, lo, hi])
 
     def result(pointers: list[V]) -> None:
         read, write = pointers
         if reduction.beside:
-            _beside(code, reduction, reduction.kept[-1], read, write, width)
+            _neighbouring_results(code, reduction, reduction.kept[-1], read, write, width)
         else:
             store(code, reduction.target, _taken(code, reduction, read, width), write)
 
@@ -114,8 +115,8 @@ def emit_reduction(module: Module, name: str, reduction: Reduction, width: int) 
     code.finish()
 
 
-def _beside(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, width: int) -> None:
-    """Compute neighbouring results whose elements lie side by side in the source, a vector of results at a time."""
+def _neighbouring_results(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, width: int) -> None:
+    """Write vectors of neighbouring results, whose elements lie side by side in the source."""
 
     def at(index: Scalar, count: int) -> None:
         start = code.at(read, code.mul(index, reduction.source.bytes))
@@ -133,7 +134,7 @@ def _beside(code: Code, reduction: Reduction, loop: Loop, read: V, write: V, wid
 
 
 def _taken(code: Code, reduction: Reduction, read: V, width: int) -> V:
-    """One result: a vector of partial results where the elements lie side by side, folded in the end."""
+    """Compute one result. Where its elements lie side by side, a vector of partial results is reduced at the end."""
     taken = list(reduction.taken)
     neutral = _neutral(reduction.kind)
     if not taken or taken[-1].strides[0] != 1 or taken[-1].extent < width:
@@ -151,7 +152,7 @@ def _taken(code: Code, reduction: Reduction, read: V, width: int) -> V:
 
 
 def _loops(code: Code, reduction: Reduction, loops: Sequence[Loop], read: V, total: V, count: int) -> V:
-    """Fold everything under the loops into ``total``."""
+    """Reduce all elements that the loops reach into ``total``."""
     if not loops:
         return _folded(code, reduction.kind, total, load(code, reduction.source, read, count))
     loop, rest = loops[0], loops[1:]

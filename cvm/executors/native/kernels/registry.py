@@ -1,4 +1,4 @@
-"""Which function plans each op, and which writes each kind of kernel: explicitly, one entry for each of them."""
+"""Two tables: the function that plans each op, and the function that writes the code of each kind of kernel."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Emitter = Callable[[Module, str, Any, Machine], None]
 
 
 def merged(*tables: Mapping[str, OpPlan]) -> dict[str, OpPlan]:
-    """All entries of some tables. Raises ValueError for an op that two of them have."""
+    """The entries of all tables in one. Raises ValueError for an op that stands in two of them."""
     found: dict[str, OpPlan] = {}
     for table in tables:
         twice = found.keys() & table.keys()
         if twice:
-            raise ValueError(f"planned by two modules: {', '.join(sorted(twice))}")
+            raise ValueError(f"two modules plan the same ops: {', '.join(sorted(twice))}")
         found.update(table)
     return found
 
@@ -43,7 +43,7 @@ PLANS: Mapping[str, OpPlan] = merged(
 
 
 def _by_width(emitter: Callable[[Module, str, Any, int], None]) -> Emitter:
-    """The emitter of a kernel that needs nothing of the machine but the lanes of its vectors."""
+    """The emitter of a kernel that depends on the machine only through the number of lanes of its vectors."""
     return lambda module, name, kernel, machine: emitter(module, name, kernel, machine.width)
 
 
@@ -64,18 +64,16 @@ EMITTERS: Mapping[type, Emitter] = {
     windows.Pool: _by_width(windows.emit_pool),
     windows.Products: _by_width(windows.emit_products),
 }
-"""What writes each kind of kernel."""
+"""The function that writes the code of each kind of kernel."""
 
 
 def emit(module: Module, name: str, kernel: object, machine: Machine) -> None:
-    """Write the function of a kernel."""
+    """Write the function of a kernel into the module."""
     EMITTERS[type(kernel)](module, name, kernel, machine)
 
 
 def plan(
     verified: VerifiedProgram, machine: Machine, returned: frozenset[str], plain: Mapping[str, str] | None = None
 ) -> Plan:
-    """Plan a program for a machine; ``returned`` values are given to the caller, ``plain`` ones planned as `Planner`
-    says.
-    """
+    """Plan a program for a machine. ``returned`` names the values that the caller gets; for ``plain`` see `Planner`."""
     return Planner(verified, machine, returned, PLANS, plain).plan()

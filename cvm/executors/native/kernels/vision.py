@@ -1,6 +1,6 @@
-"""`get_valid_count` and `non_max_suppression`: loops over the rows of each batch, without branches on data.
+"""`get_valid_count` and `non_max_suppression`: loops over the rows of each batch, without branches that depend on data.
 
-A row is always written behind the last valid row; afterwards the number of valid rows is increased if the row is valid.
+Every row is written behind the last valid row. Then the number of valid rows is increased by one if the row is valid.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from cvm.program.model import Node
 __all__ = ["PLANS", "Suppression", "ValidCount", "emit_suppression", "emit_valid_count"]
 
 LANES = 8
-"""Lanes of the vectors that compare scores."""
+"""The number of lanes of the vectors that compare scores."""
 PAST = -(2**31)
-"""A score below all scores: -2^31 is no element."""
+"""A score below all scores, since no element is -2^31."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Rows:
 
     @staticmethod
     def of(planner: Planning, home: Home) -> tuple[Home, Rows]:
-        """The rows of a home, which is copied row-major where an axis has more than one factor."""
+        """The home and its rows. A home with several factors on an axis is copied row-major first."""
         if any(home.view.stride(axis) is None for axis in range(3)):
             home = planner.rearranged(home)
         strides = tuple(home.view.stride(axis) or 0 for axis in range(3))
@@ -47,7 +47,7 @@ class Rows:
         return code.at(pointer, column * self.strides[2] * self.format.bytes)
 
     def load(self, code: Code, pointer: V, batch: Scalar, row: Scalar, column: int) -> V:
-        """An element."""
+        """Load an element."""
         return load(code, self.format, self.at(code, pointer, batch, row, column), 1)
 
     def store(self, code: Code, pointer: V, batch: Scalar, row: Scalar, column: int, value: V) -> None:
@@ -66,7 +66,7 @@ class ValidCount:
 
 
 def plan_valid_count(planner: Planning, node: Node) -> None:
-    """Rows above a threshold, in their order."""
+    """Plan `get_valid_count`, which keeps the rows whose score exceeds a threshold, in their order."""
     count_value, rows_value = node.outputs
     source, read = Rows.of(planner, planner.home(node.inputs[0]))
     count, (target, written) = planner.result(count_value.name), Rows.of(planner, planner.result(rows_value.name))
@@ -80,7 +80,7 @@ def plan_valid_count(planner: Planning, node: Node) -> None:
 
 
 def emit_valid_count(module: Module, name: str, kernel: ValidCount) -> None:
-    """The function: (rows, counts, target, first batch, end of batches)."""
+    """Write the function (rows, counts, target, first batch, end of batches)."""
     source, counts, target = (V("ptr", f"%{what}") for what in ("source", "counts", "target"))
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [source, counts, target, lo, hi])
@@ -104,7 +104,7 @@ def emit_valid_count(module: Module, name: str, kernel: ValidCount) -> None:
 
 
 def _fill(code: Code, rows: Rows, target: V, batch: Scalar, first: V) -> None:
-    """Rows of -1 from ``first`` on."""
+    """Fill the rows from ``first`` on with -1."""
 
     def row(n: Scalar) -> None:
         for k in range(rows.shape[2]):
@@ -115,7 +115,7 @@ def _fill(code: Code, rows: Rows, target: V, batch: Scalar, first: V) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """One kernel of `non_max_suppression`; areas take ``bits`` bits."""
+    """One kernel of `non_max_suppression`. Areas are computed in ``bits`` bits."""
 
     source: Rows
     target: Rows
@@ -128,16 +128,17 @@ class Suppression:
 
 
 def plan_suppression(planner: Planning, node: Node) -> None:
-    """Greedy selection by falling score."""
+    """Plan `non_max_suppression`: greedy selection in the order of falling scores."""
     name = node.outputs[0].name
     source, read = Rows.of(planner, planner.home(node.inputs[0]))
     target, written = Rows.of(planner, planner.result(name))
     count = planner.home(node.inputs[1])
-    if count.view.shape[0] > 1 and count.view.stride(0) != 1:  # one count for each batch, side by side
+    if count.view.shape[0] > 1 and count.view.stride(0) != 1:  # the kernel reads the counts of all batches side by side
         count = planner.rearranged(count)
     a = planner.call_of(node).attributes
     lo, hi = planner.hull(node.inputs[0])
-    # 100 * overlap and threshold * union, with |area| <= (hi - lo)^2, |union| <= 3 of them and threshold <= 101.
+    # The largest numbers are 100 * overlap and threshold * union: an area is at most (hi - lo)^2, a union at most three
+    # areas, and the threshold at most 101.
     bits = 64 if 303 * (hi - lo) ** 2 < 2**63 else 128
     rows = read.shape[1]
     kernel = Suppression(
@@ -157,7 +158,7 @@ def _limit(wish: int, rows: int) -> int:
 
 
 def emit_suppression(module: Module, name: str, kernel: Suppression) -> None:
-    """The function: (rows, counts, target, scores, order, kept boxes, first unit, end of units)."""
+    """Write the function (rows, counts, target, scores, order, kept boxes, first unit, end of units)."""
     names = ("source", "counts", "target", "scores", "order", "kept")
     source, counts, target, scores, order, kept = (V("ptr", f"%{what}") for what in names)
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
@@ -177,7 +178,9 @@ def emit_suppression(module: Module, name: str, kernel: Suppression) -> None:
 
 
 def _sort(code: Code, kernel: Suppression, source: V, scores: V, order: V, b: Scalar, total: V) -> None:
-    """order[rank of i] = i, the rank being the number of rows with a greater score, or the same one and before i."""
+    """Set order[rank of i] = i. The rank of row i is the number of rows with a greater score, or with the same score
+    and a smaller index.
+    """
     rows = kernel.source.shape[1]
     padded = -(-rows // LANES) * LANES
     kind, flags = vector(32, LANES), vector(1, LANES)
@@ -211,7 +214,7 @@ def _sort(code: Code, kernel: Suppression, source: V, scores: V, order: V, b: Sc
 
 
 def _survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, target: V, b: Scalar, considered: V) -> V:
-    """Write the rows that no earlier survivor suppresses; their number."""
+    """Write the rows that no earlier surviving row suppresses, and return their number."""
     columns = (0, 2, 3, 4, 5)
 
     def row(p: V, values: list[V]) -> list[V]:
@@ -228,7 +231,7 @@ def _survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, ta
             return [code.binary("or", dropped[0], over)]
 
         dropped = code.loop(0, count, 1, rival, [typed("i1", 0)])[0]
-        # The target may be full already. Then the row is written over the last one, and the count does not rise.
+        # If the target is full already, the row overwrites the last one, and the count does not rise.
         free = code.intrinsic("smin", count, kernel.target.shape[1] - 1)
         for k in range(kernel.target.shape[2]):
             kernel.target.store(code, target, b, free, k, kernel.source.load(code, source, b, n, k))
@@ -243,8 +246,9 @@ def _survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, ta
 
 
 def _overlaps(code: Code, kernel: Suppression, a: list[V], b: list[V]) -> V:
-    """Whether two boxes (id, x1, y1, x2, y2) overlap by the threshold: 100 * overlap >= threshold * union, both sizes
-    positive.
+    """Whether two boxes (id, x1, y1, x2, y2) overlap by the threshold.
+
+    They do if 100 * overlap >= threshold * union, and height and width of the overlap are positive.
     """
     wide_a, wide_b = ([code.cast("sext", value, kernel.bits) for value in box[1:]] for box in (a, b))
 

@@ -1,4 +1,4 @@
-"""Windows: maxima over them, and contractions whose weights are computed."""
+"""Kernels that go over windows: `max_pool2d`, and contractions whose weights are computed during the run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ __all__ = ["PLANS", "Pool", "Products", "emit_pool", "emit_products", "plan_prod
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Windows of one axis: extent, outputs, taps, stride, padding, dilation; the strides of source and target."""
+    """The windows along one axis: its extent, the number of outputs and of taps, and stride, padding and dilation.
+
+    ``source`` and ``target`` are the strides of the axis in both tensors, in elements.
+    """
 
     extent: int
     outputs: int
@@ -36,7 +39,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A maximum over windows: (images, strides), (channels, strides), rows, columns and the formats."""
+    """A maximum over windows: loops over images and channels, windows of rows and columns, and the formats."""
 
     images: Loop
     channels: Loop
@@ -47,7 +50,7 @@ class Pool:
 
 
 def plan_pool(planner: Planning, node: Node) -> None:
-    """`max_pool2d`: only the taps inside the map count."""
+    """Plan `max_pool2d`, which takes the maximum over the taps inside the map."""
     name = node.outputs[0].name
     source, target = planner.home(node.inputs[0]), planner.result(name)
     a = planner.call_of(node).attributes
@@ -74,7 +77,7 @@ def plan_pool(planner: Planning, node: Node) -> None:
 
 
 def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
-    """The function of a pool: (source, target, first row, end of rows)."""
+    """Write the function of a pool: (source, target, first row, end of rows)."""
     source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [source, target, lo, hi])
     size = pool.source.bytes
@@ -93,7 +96,7 @@ def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
 
 
 def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read: V, write: V) -> None:
-    """The maxima of all channels at one row and column of the output."""
+    """Write the maxima of all channels at one row and column of the output."""
     p, q = at
     size = pool.source.bytes
     rows, columns = _bounds(code, pool.rows, p), _bounds(code, pool.columns, q)
@@ -105,14 +108,14 @@ def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read:
     out = code.at(write, code.mul(p, pool.rows.target * pool.target.bytes))
     out = code.at(out, code.mul(q, pool.columns.target * pool.target.bytes))
 
-    def some(c: Scalar, count: int) -> None:
+    def channels(c: Scalar, count: int) -> None:
         first = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
         result = code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes))
         _store_largest(code, pool, first, result, rows, columns, count)
 
     beside = pool.channels.strides == (1, 1)
     count = width * 4 // size if beside and pool.source == pool.target else width if beside else 1
-    code.strips(pool.channels.extent, count, some)
+    code.strips(pool.channels.extent, count, channels)
 
 
 def _store_largest(
@@ -124,7 +127,7 @@ def _store_largest(
     columns: tuple[Scalar, Scalar],
     count: int,
 ) -> None:
-    """The maxima of ``count`` channels over the taps of one window that lie within the map."""
+    """Write the maxima of ``count`` channels over the taps of one window that lie within the map."""
     size, signed = pool.source.bytes, pool.source.signed
     raw = vector(pool.source.bits, count)
     kind, least = ("smax", -(2 ** (pool.source.bits - 1))) if signed else ("umax", 0)
@@ -146,33 +149,36 @@ def _store_largest(
 
 
 def _bounds(code: Code, window: Window, index: Scalar) -> tuple[Scalar, Scalar]:
-    """The taps k of an output with 0 <= index * stride + k * dilation - padding < extent."""
+    """The first tap k of an output and the end of its taps, such that each of these reads within the extent.
+
+    Tap k of output ``index`` reads at index * stride + k * dilation - padding.
+    """
     last = (window.outputs - 1) * window.stride + (window.taps - 1) * window.dilation - window.padding
     first: Scalar = 0
     end: Scalar = window.taps
     start = code.mul(index, window.stride)
     d = window.dilation
     if window.padding:
-        below = code.binary("sub", typed("i64", window.padding + d - 1), _known(start))
+        below = code.binary("sub", typed("i64", window.padding + d - 1), _as_value(start))
         first = code.intrinsic("smax", code.binary("sdiv", below, d) if d > 1 else below, 0)
     if last >= window.extent:
-        above = code.binary("sub", typed("i64", window.extent + window.padding + d - 1), _known(start))
+        above = code.binary("sub", typed("i64", window.extent + window.padding + d - 1), _as_value(start))
         end = code.intrinsic("smin", code.binary("sdiv", above, d) if d > 1 else above, window.taps)
         end = code.intrinsic("smax", end, 0)
     return first, end
 
 
-def _known(value: Scalar) -> V:
+def _as_value(value: Scalar) -> V:
     return typed("i64", value) if isinstance(value, int) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """A contraction with weights that are computed: loops and windows, one element at a time.
+    """A contraction whose weights are computed during the run: loops and windows, one output element at a time.
 
-    ``loops``: images, groups and channels of a group (strides of input, weights, bias, output); ``inner``: the
-    channels of a sum. With ``lanes`` there are no windows: this loop is done in vectors, along which input and weights
-    have stride 0 or 1.
+    ``loops`` go over images, groups and the channels of a group; their strides are those of input, weights, bias and
+    output. ``inner`` goes over the channels that each output sums. With ``lanes`` there are no windows, and this
+    further loop is done in vectors; along it, input and weights have stride 0 or 1.
     """
 
     loops: tuple[Loop, ...]
@@ -186,12 +192,12 @@ class Products:
 
     @property
     def units(self) -> int:
-        """Parts that may run at the same time: the indices of the outermost loop."""
+        """The number of parts that may run at the same time: the extent of the outermost loop."""
         return self.loops[0].extent if self.lanes is not None else 1
 
 
 def plan_products(planner: Planning, node: Node) -> None:
-    """`matmul`, and `conv2d` and `dense` where the weights are tensors: 32-bit multiply-adds modulo 2^32."""
+    """Plan `matmul`, and `conv2d` and `dense` with weights that are not constant: multiply-adds modulo 2^32."""
     name = node.outputs[0].name
     homes = [planner.home(source) for source in node.inputs]
     target = planner.result(name)
@@ -244,7 +250,7 @@ _NOTE = "32-bit multiply-adds: the weights are computed"
 
 
 def _columns(planner: Planning, node: Node) -> int | None:
-    """The axis of the second operand of a product of matrices that is not summed over."""
+    """The axis of the second operand of `dense` or `matmul` that becomes the columns of the result; else None."""
     if node.op == "dense":
         return 0
     rank = len(planner.shape(node.inputs[1]))
@@ -254,7 +260,7 @@ def _columns(planner: Planning, node: Node) -> int | None:
 
 
 def _vectorised(products: Products) -> Products:
-    """The columns, which are the last loop, in vectors, where weights and results lie side by side along them."""
+    """Compute the columns, which are the last loop, in vectors if weights and results have stride 1 along them."""
     *outer, columns = products.loops
     if columns.strides[1] != 1 or columns.strides[3] != 1 or columns.extent < 2:
         return products
@@ -263,7 +269,9 @@ def _vectorised(products: Products) -> Products:
 
 
 def _matrices(call: Call, x: list[int], w: list[int], y: list[int]) -> Products:
-    """The loops of a `matmul`: along a batch axis the matrices of B, and the neighbouring ones of A that one serves."""
+    """The loops of a `matmul`. Each batch axis is one loop over the matrices of B and one over the neighbouring
+    matrices of A that are multiplied by the same matrix of B.
+    """
     (A, B), a = call.shapes, call.attributes
     loops = []
     for axis, (n, m) in enumerate(zip(A[:-2], B[:-2], strict=True)):
@@ -277,7 +285,7 @@ def _matrices(call: Call, x: list[int], w: list[int], y: list[int]) -> Products:
 
 
 def emit_products(module: Module, name: str, products: Products, width: int) -> None:
-    """The function: (input, weights, [bias,] output, first unit, end of units); vectors of ``width`` lanes."""
+    """Write the function (input, weights, [bias,] output, first unit, end of units), in vectors of ``width`` lanes."""
     count = len(products.formats)
     pointers = [V("ptr", f"%a{k}") for k in range(count)]
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
@@ -309,11 +317,11 @@ def emit_products(module: Module, name: str, products: Products, width: int) -> 
 
 
 VECTORS = 4
-"""Vectors of sums that are formed at the same time, so that an addition need not wait for the one before it."""
+"""How many vectors of sums are computed at the same time, so that an addition need not wait for the previous one."""
 
 
 def _row(code: Code, products: Products, lanes: Loop, at: list[V], width: int) -> None:
-    """The output elements along the lanes, each the sum of all terms."""
+    """Write the output elements along ``lanes``, each with its whole sum."""
     x, w, *bias, y = at
     formats = products.formats
     x_step, w_step = (stride * one.bytes for stride, one in zip(products.inner.strides, formats, strict=False))
@@ -338,7 +346,7 @@ def _row(code: Code, products: Products, lanes: Loop, at: list[V], width: int) -
 
 
 def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) -> None:
-    """One output element."""
+    """Write one output element."""
     x, w, *bias, y = at
     formats, rows, columns = products.formats, products.rows, products.columns
     size, weight_size = formats[0].bytes, formats[1].bytes

@@ -1,4 +1,4 @@
-"""Offsets in one arena for buffers that live for a part of the run."""
+"""Offsets in one arena for buffers that are needed during a part of the run only."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from cvm.executors.native.plan.homes import Buffer
 __all__ = ["ALIGNMENT", "allocate"]
 
 ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector."""
+"""Every buffer starts at a multiple of this many bytes, the size of a cache line and of the widest vector."""
 
 
 def allocate(buffers: Iterable[Buffer]) -> tuple[dict[Buffer, int], int]:
-    """An offset for each buffer, and the size of all: the largest first, each at the lowest offset that is free while
-    it lives.
+    """Return the offset of each buffer and the size of the arena, in bytes.
+
+    The largest buffer is placed first. Each one gets the lowest offset at which no other buffer lies while it is used.
     """
     taken: list[tuple[int, int, Buffer]] = []
     for buffer in sorted(buffers, key=lambda one: (-one.size, one.first)):

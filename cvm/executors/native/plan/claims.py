@@ -1,7 +1,8 @@
 """Claims: what the planner says of its plan, as data that `checker` proves.
 
 A plan makes one claim for every home that it gives to a tensor, and one for every kernel that it calls. A claim holds
-the very objects that the emitter and the call get - kernel, homes, arguments - so that what is proven is what runs.
+the same Python objects - kernel, homes, arguments - that the emitter and the call use. So the code that is proven is
+the code that runs.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Fills:
 
 @dataclass(frozen=True, slots=True)
 class Joins:
-    """``target`` holds a concatenation; each of its parts has been written where it belongs."""
+    """``target`` holds the result of a concatenation; earlier calls have written every part at its offset."""
 
     node: Node
     target: Home
@@ -68,8 +69,8 @@ class Joins:
 class Computes:
     """Calls compute the group whose last node is ``root`` from ``reads`` into ``targets``, one home per output.
 
-    ``reads`` are in the order in which the kernel numbers them; None stands for elements that are packed per channel.
-    A contraction reads ``source`` besides, and there is one call for each of its groups from ``call`` on.
+    ``reads`` are in the order in which the kernel numbers them; None stands for an operand whose elements are packed,
+    one per channel. A contraction also reads ``source``; each of its groups has a call, numbered from ``call`` on.
     """
 
     root: Node

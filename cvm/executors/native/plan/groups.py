@@ -1,8 +1,8 @@
 """Groups: which nodes one kernel computes.
 
-A node that acts on each element by itself joins the kernel of an operand, if the operand has the node's shape and no
-other reader. A group is known by its last node, the root; it contains at most one contraction, whose sums it takes from
-registers.
+An elementwise node joins the kernel of an operand if the operand has the node's shape and no other reader. The last
+node of a group, its root, names the group. A group contains at most one contraction, whose sums the later nodes of the
+group read from registers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from cvm.ops.declaration import Call
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 
 __all__ = ["POINTWISE", "Groups", "contracts", "group"]
 
@@ -23,7 +24,9 @@ POINTWISE = frozenset({
 })  # fmt: skip
 """Ops that compute each element from a few others."""
 MOST_GROUPS = 4096
-"""Groups of one convolution that get a call each; a convolution of more is computed one element at a time."""
+"""The most groups of one convolution. Each group gets a call; a convolution of more groups is computed one element at
+a time.
+"""
 
 
 def contracts(node: Node, call: Call, constants: Container[str]) -> bool:
@@ -35,7 +38,11 @@ def contracts(node: Node, call: Call, constants: Container[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """``joined``: values that exist only inside the kernel of a later node; ``sums``: the contraction of each root."""
+    """The groups of a program.
+
+    ``joined`` are the values that exist only inside the kernel of a later node. ``sums`` maps the result of a root to
+    the contraction in its group, ``producer`` every value to the node that computes it.
+    """
 
     joined: frozenset[str]
     sums: Mapping[str, Node]
@@ -43,7 +50,7 @@ class Groups:
 
 
 def group(program: Program, kept: frozenset[str], contracts: Callable[[Node], bool]) -> Groups:
-    """Group the nodes. ``kept`` values must exist; ``contracts`` says which nodes are contractions."""
+    """Group the nodes. Values in ``kept`` must exist in memory; ``contracts`` says which nodes are contractions."""
     uses = Counter(name for node in program.nodes for name in node.inputs)
     producer = {value.name: node for node in program.nodes for value in node.outputs}
     joined: set[str] = set()

@@ -17,7 +17,10 @@ __all__ = ["Buffer", "Constants", "Home"]
 
 @dataclass(eq=False, slots=True)
 class Buffer:
-    """Memory: a part of the arena (``size`` bytes), the constants, or the ``index``-th array of the caller."""
+    """Memory: a part of the arena (``size`` bytes), the constants, or the ``index``-th array of the caller.
+
+    ``first`` and ``last`` are the numbers of the first and of the last step that use it.
+    """
 
     kind: Literal["arena", "constants", "array"]
     size: int = 0
@@ -26,7 +29,7 @@ class Buffer:
     last: int = -1
 
     def used(self, step: int) -> None:
-        """Note that a step uses the buffer."""
+        """Record that a step uses the buffer."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
 
@@ -34,8 +37,8 @@ class Buffer:
 class Home:
     """Where a tensor lies: a buffer, a view whose strides count elements, and the format of the elements.
 
-    ``border`` rows and columns around every map hold the code of zero; ``pitch`` is the stride of its rows and columns,
-    which a view does not have for an axis of extent 1.
+    ``border`` (rows, columns) is the width of the frame around every map; all its elements hold the code of zero.
+    ``pitch`` holds the strides of rows and of columns, since a view has no stride for an axis of extent 1.
     """
 
     buffer: Buffer
@@ -45,39 +48,39 @@ class Home:
     pitch: tuple[int, int] = (0, 0)
 
     def map_strides(self) -> tuple[int, int, int, int]:
-        """The strides of a map (N, C, H, W) whose axes are ordinary ones, as far as its border."""
+        """The strides of a map (N, C, H, W), which hold in its border too. No axis may have several factors."""
         n, c, h, w = (self.view.stride(axis) or 0 for axis in range(4))
         return (n, c, h, w) if self.border == (0, 0) else (n, c, *self.pitch)
 
     def at(self, moved: int = 0) -> tuple[Buffer, int]:
-        """The buffer and the byte offset of the view's first element, or of one ``moved`` elements further."""
+        """The buffer, and the offset in bytes of the element that lies ``moved`` elements behind the view's first."""
         return self.buffer, (self.view.offset + moved) * self.format.bytes
 
 
 @dataclass(slots=True)
 class Constants:
-    """All packed constants of a network, each distinct one once, on multiples of 64 bytes."""
+    """All packed constants of a network. Equal ones are stored once; each starts at a multiple of 64 bytes."""
 
     buffer: Buffer = field(default_factory=lambda: Buffer("constants"))
     _data: bytearray = field(default_factory=bytearray)
-    _known: dict[tuple[int, bytes], int] = field(default_factory=dict)
-    """Offsets by length and SHA-256."""
+    _offsets: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    """The offset of each stored constant, by its length and SHA-256."""
 
     def add(self, data: bytes) -> tuple[Buffer, int]:
-        """Add the bytes unless they are there, and return where they are."""
+        """Store the bytes unless equal ones are stored already. Return the buffer and their offset in it."""
         key = (len(data), sha256(data).digest())
-        if key not in self._known:
+        if key not in self._offsets:
             self._data.extend(bytes(-len(self._data) % 64))
-            self._known[key] = len(self._data)
+            self._offsets[key] = len(self._data)
             self._data.extend(data)
-        return self.buffer, self._known[key]
+        return self.buffer, self._offsets[key]
 
     def home(self, values: npt.NDArray[np.generic], format_: Format) -> Home:
-        """A constant tensor, row-major."""
+        """Store a constant tensor in row-major order, and return its home."""
         _, offset = self.add(format_.stored(values).tobytes())
         view = View.ordered(values.shape, range(values.ndim))
         return Home(self.buffer, View(offset // format_.bytes, view.axes), format_)
 
     def bytes(self) -> bytearray:
-        """All constants, not copied."""
+        """The bytes of all constants: the buffer itself, not a copy."""
         return self._data

@@ -1,6 +1,7 @@
 """How values lie in memory: the order of their axes, and the borders of zeros around maps.
 
-Channels are the last axis where convolutions and pools are near; elsewhere the order is the document's.
+Maps that convolutions and pools read or write, and values that elementwise ops and transposes connect with such maps,
+are stored with channels last. All other values are stored row-major.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cvm.executors.native.plan.groups import POINTWISE
-from cvm.program.model import Node, Program
+from cvm.program import Program
+from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["borders", "orders"]
@@ -18,10 +20,11 @@ _MAPS = frozenset({"conv2d", "max_pool2d", "upsampling"})
 
 
 def orders(program: Program) -> dict[str, tuple[int, ...]]:
-    """The order of the axes, outermost first, of every value that prefers one; the others are row-major.
+    """Return the order of the axes, outermost first, of every value that is not stored row-major.
 
-    Maps of convolutions and pools prefer channels last. Ops by element pass the preference on in both directions,
-    transposes pass it on with permuted axes, until nothing changes.
+    Maps of convolutions and pools are stored with channels last. Elementwise ops give the order of an operand to their
+    result and that of the result to operands; transposes do so with permuted axes. This is repeated until no value
+    gets a new order.
     """
     shapes = {value.name: value.shape for node in program.nodes for value in node.outputs}
     fed = [*(source.value for source in program.inputs), *(kept.value for kept in program.state)]
@@ -67,7 +70,7 @@ def _same(shape: tuple[int, ...] | None, result: Iterable[int], op: str) -> bool
 
 
 def borders(verified: VerifiedProgram) -> dict[str, tuple[int, int]]:
-    """The padding of convolutions around each map that they read: the largest of all of them."""
+    """Return the border (rows, columns) of each map that convolutions read: the largest padding of these."""
     found: dict[str, tuple[int, int]] = {}
     for node, call in zip(verified.program.nodes, verified.calls, strict=True):
         if node.op == "conv2d" and call.attributes.padding != (0, 0):

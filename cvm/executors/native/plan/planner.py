@@ -42,9 +42,10 @@ Array = npt.NDArray[Any]
 class Planner:
     """The state of planning one program.
 
-    ``returned`` values are given to the caller; ``plans`` says how each op is planned. ``plain`` values are planned
-    without what is hard to prove, for the reasons given: a kernel of its own computes each, products one element at a
-    time and `requantize` in 64-bit lanes.
+    ``returned`` names the values that the caller gets; ``plans`` says how each op is planned. ``plain`` maps names of
+    values to reasons: the optimised kernel of such a value could not be proven, so it is planned in the form that is
+    easy to prove. It gets a kernel of its own, products are computed one element at a time, and `requantize` works in
+    64-bit lanes.
     """
 
     def __init__(
@@ -87,15 +88,15 @@ class Planner:
     def plan(self) -> Plan:
         """Plan all calls, then the offsets of all buffers."""
         for name in self._fed:
-            self._give(name)
+            self._copy_to_caller(name)
         for constant in self._arrays_by_name:
-            self._give(constant)
+            self._copy_to_caller(constant)
         for node in self.program.nodes:
             if node.outputs[0].name in self.groups.joined:
                 continue
             self._plans[node.op].plan(self, node)
             for value in node.outputs:
-                self._give(value.name)
+                self._copy_to_caller(value.name)
         offsets, size = arena.allocate(buffer for buffer in self._buffers if buffer.last >= 0)
         return Plan(
             self.functions,
@@ -111,7 +112,7 @@ class Planner:
         )
 
     def _roots(self) -> dict[str, str]:
-        """The root of the group of every joined value."""
+        """For every joined value, the result of its group's root."""
         roots: dict[str, str] = {}
         for node in reversed(self.program.nodes):
             result = node.outputs[0].name
@@ -120,7 +121,7 @@ class Planner:
                     roots[name] = roots.get(result, result)
         return roots
 
-    def _give(self, name: str) -> None:
+    def _copy_to_caller(self, name: str) -> None:
         """Copy a value that the caller wants into the caller's array."""
         if name in self._returned:
             home = self.home(name)
@@ -133,7 +134,7 @@ class Planner:
     # Homes ----------------------------------------------------------------------------------------------------------
 
     def hold(self, name: str, home: Home) -> None:
-        """Note that the home holds the value before the run begins."""
+        """Record that the home holds the value before the run begins."""
         self.homes[name] = home
         self.claim(Holds(name, home))
 
@@ -150,12 +151,12 @@ class Planner:
         return self.verified.shapes[name]
 
     def constant(self, name: str) -> Array | None:
-        """The elements of a constant, else None."""
+        """The elements of a constant; None for any other value."""
         known = self._arrays_by_name.get(name)
         return None if known is None else known.array()
 
     def weights(self, name: str) -> npt.NDArray[np.signedinteger[Any]]:
-        """The elements of a constant in as few bits as the program stores them."""
+        """The elements of a constant, in the integer type in which the program stores them."""
         return self._arrays_by_name[name].stored()
 
     def uses(self, name: str) -> int:
@@ -167,7 +168,7 @@ class Planner:
         return node.outputs[0].name not in self.plain and contracts(node, self.call_of(node), self._arrays_by_name)
 
     def home(self, name: str) -> Home:
-        """Where a value lies. Constants get a home when they are first asked for."""
+        """The home of a value. A constant gets its home at the first call."""
         if name not in self.homes:
             values = self.constant(name)
             assert values is not None, name
@@ -177,7 +178,7 @@ class Planner:
         return self.homes[name]
 
     def result(self, name: str) -> Home:
-        """A home for a value about to be computed: a part of a concatenation, or memory of its own."""
+        """The home of a value that is about to be computed: a part of a concatenation's home, or new memory."""
         if name not in self.homes:
             part = self._parts.get(name)
             if part is None:
@@ -193,15 +194,15 @@ class Planner:
         return self.homes[name]
 
     def border(self, name: str) -> tuple[int, int]:
-        """The rows and columns of zeros that convolutions want around a map."""
+        """How many rows and columns of zeros the convolutions that read a map need around it."""
         return self._borders.get(name, (0, 0))
 
     def read_from(self, name: str, home: Home) -> None:
-        """Let all later nodes read a value from this home, which holds it too."""
+        """Let all later nodes read a value from this home, which holds a copy of it."""
         self.homes[name] = home
 
     def view(self, node: Node, source: Home, target: Home) -> None:
-        """Note that a node that only moves elements has the result ``target``, a view of the buffer of ``source``."""
+        """Record that ``target``, a view of the buffer of ``source``, is the result of a node that moves elements."""
         self.homes[node.outputs[0].name] = target
         self.claim(Views(node, source, target))
 
@@ -212,14 +213,14 @@ class Planner:
         order: Sequence[int] | None = None,
         border: tuple[int, int] = (0, 0),
     ) -> Home:
-        """New memory for a tensor; its border of rows and columns is filled with zeros."""
+        """Allocate memory for a tensor, and fill its border (rows, columns) with zeros."""
         order = tuple(order or range(len(shape)))
         outer = list(shape)
         if border != (0, 0):
             outer[2] += 2 * border[0]
             outer[3] += 2 * border[1]
         whole = View.ordered(outer, order)
-        # A dot product may read a few elements behind the last one.
+        # A dot product reads whole vectors, so it may read a few elements behind the last one.
         buffer = Buffer("arena", (math.prod(outer) + 64) * format_.bytes)
         self._buffers.append(buffer)
         home = Home(buffer, whole, format_)
@@ -234,13 +235,13 @@ class Planner:
         return Home(buffer, view, format_, border, (strides[2], strides[3]))
 
     def scratch(self, size: int) -> Buffer:
-        """Memory that one call uses for itself."""
+        """Allocate ``size`` bytes that only the next call uses."""
         buffer = Buffer("arena", size)
         self._buffers.append(buffer)
         return buffer
 
     def laid_out(self, name: str, format_: Format, order: Sequence[int], border: tuple[int, int]) -> Home:
-        """A copy of a value in another format and order, made once."""
+        """A copy of a value in another format and order of axes. Equal requests share one copy."""
         key = (name, format_, tuple(order), border)
         if key not in self._copies:
             target = self.fresh(self.shape(name), format_, order, border)
@@ -263,11 +264,11 @@ class Planner:
             self.fill(Home(home.buffer, view, home.format), 0, "border")
 
     def destination(self, name: str) -> tuple[str, int, int] | None:
-        """The concatenation, axis and start that a value is computed in, if it is."""
+        """(concatenation, axis, start) if the value is computed as a part of a concatenation's result, else None."""
         return self._parts.get(name)
 
     def _destinations(self) -> dict[str, tuple[str, int, int]]:
-        """Values that can be computed as parts of a concatenation: its name, the axis, the start."""
+        """(concatenation, axis, start) of every value that can be computed as a part of a concatenation's result."""
         parts: dict[str, tuple[str, int, int]] = {}
         for node in self.program.nodes:
             if node.op != "concatenate":
@@ -290,11 +291,11 @@ class Planner:
         return len(self.calls)
 
     def claim(self, claim: Claim) -> None:
-        """Say what calls or homes are meant to do, for the checker."""
+        """Record a claim about calls or homes, which the checker proves."""
         self.claims.append(claim)
 
     def kernel(self, kernel: object, prefix: str) -> str:
-        """The name of the function of a kernel, the same for equal kernels."""
+        """The name of the function that computes a kernel. Equal kernels share one function."""
         if kernel not in self._names:
             self._names[kernel] = f"{prefix}_{len(self._names)}"
             self.functions[self._names[kernel]] = kernel
@@ -303,7 +304,7 @@ class Planner:
     def call(
         self, function: str, arguments: Sequence[tuple[Buffer, int]], units: int, what: str, note: str, cost: float
     ) -> None:
-        """Add a call; ``cost`` in nanoseconds (see `KernelCall`)."""
+        """Add a call. ``cost`` is its estimated time in nanoseconds (see `KernelCall`)."""
         for buffer, _ in arguments:
             buffer.used(self.next_call)
         if what in self.plain:
@@ -313,13 +314,16 @@ class Planner:
     def nest(
         self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str, made: MadeClaim
     ) -> None:
-        """Compute a formula at every index of ``target``. The reads have its shape, with stride 0 where they repeat."""
+        """Add a call that computes a formula at every index of ``target``.
+
+        ``reads`` have the shape of ``target``, with stride 0 along axes that are broadcast.
+        """
         homes = [*reads, target]
         loops: list[Loop] = []
         for axis in range(len(target.view.axes)):
             found = refined([_spread(home.view, target.view, axis) for home in homes])
             if found is None:
-                self.nest(self._alike(reads, target), target, formula, what, note, made)
+                self.nest(self._readable(reads, target), target, formula, what, note, made)
                 return
             loops += [Loop(extent, strides) for extent, strides in found]
         if not loops:
@@ -341,7 +345,7 @@ class Planner:
         self.call(name, [home.at() for home in homes], kernel.units, what, "copy, axes exchanged", cost)
 
     def copy(self, source: Home, target: Home, what: str) -> None:
-        """Copy the elements of one home to another."""
+        """Add a call that copies the elements of one home to another."""
         self.nest(
             [source],
             target,
@@ -352,12 +356,12 @@ class Planner:
         )
 
     def fill(self, target: Home, value: int, what: str) -> None:
-        """Give every element of a home one value."""
+        """Add a call that gives every element of a home one value."""
         formula, note = Formula(0, (FormulaStep("immediate", (), (value,)),)), f"filled with {value}"
         self.nest([], target, formula, what, note, lambda kernel, _, call: Fills(target, value, kernel, call))
 
-    def _alike(self, reads: Sequence[Home], target: Home) -> list[Home]:
-        """The reads; those whose axes are split otherwise than the target's are copied by a table of offsets."""
+    def _readable(self, reads: Sequence[Home], target: Home) -> list[Home]:
+        """The reads, where a home whose axes have other factors than the target's is replaced by a row-major copy."""
         alike = [target]
         for home in reads:
             views = [one.view for one in (*alike, home)]
@@ -367,10 +371,10 @@ class Planner:
         return alike[1:]
 
     def rearranged(self, home: Home) -> Home:
-        """A row-major copy of any view, by a table of the offsets of its elements."""
+        """A row-major copy of a home with any view, made by a table of the offsets of its elements."""
         shape = home.view.shape
         offsets = home.view.positions()
-        first = int(offsets.min())  # before the view's offset where strides are negative
+        first = int(offsets.min())  # less than the view's offset where strides are negative
         extent = int(offsets.max()) - first + 1
         table = self.constants.home((offsets - first).reshape(shape), Format.of(0, extent - 1))
         fresh = self.fresh(shape, home.format)
@@ -384,6 +388,6 @@ class Planner:
 
 
 def _spread(view: View, target: View, axis: int) -> tuple[tuple[int, int], ...]:
-    """The factors of an axis; one of extent 1 repeats over the target's."""
+    """The factors of an axis of ``view``; an axis of extent 1 gets the factors of the target's axis with stride 0."""
     factors = view.axes[axis]
     return factors or tuple((n, 0) for n, _ in target.axes[axis])

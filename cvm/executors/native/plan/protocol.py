@@ -1,4 +1,4 @@
-"""What a kernel may ask the planner, and how an op says by which function it is planned."""
+"""The part of the planner that kernels may use, and the table entry that says which function plans an op."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cvm.program.model import Node
 __all__ = ["MadeClaim", "OpPlan", "Planning"]
 
 MadeClaim: TypeAlias = "Callable[[object, Sequence[Home], int], Claim]"
-"""Makes the claim of a kernel, from the kernel, the homes that it reads, and the number of its call."""
+"""A function that makes the claim of a kernel from the kernel, the homes that it reads, and the number of its call."""
 
 
 class Planning(Protocol):
@@ -31,15 +31,15 @@ class Planning(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """The machine that the kernels are for."""
+        """The machine that the kernels are written for."""
 
     @property
     def plain(self) -> Mapping[str, str]:
-        """Values that are computed without what is hard to prove, with the reasons."""
+        """Values that are planned in the form that is easy to prove, each with the reason (see `Planner`)."""
 
     @property
     def groups(self) -> Groups:
-        """Which nodes one kernel computes."""
+        """The groups: which nodes one kernel computes."""
 
     def call_of(self, node: Node) -> Call:
         """The verified call of a node."""
@@ -51,10 +51,13 @@ class Planning(Protocol):
         """The shape of a value."""
 
     def constant(self, name: str) -> npt.NDArray[Any] | None:
-        """The elements of a constant, in 64 bits; None for what is computed or fed."""
+        """The elements of a constant, in 64 bits; None for any other value."""
 
     def weights(self, name: str) -> npt.NDArray[np.signedinteger[Any]]:
-        """The elements of a constant in as few bits as the program stores them. Raises KeyError for other values."""
+        """The elements of a constant, in the integer type in which the program stores them.
+
+        Raises KeyError for any other value.
+        """
 
     def uses(self, name: str) -> int:
         """The number of node inputs that read a value."""
@@ -69,28 +72,28 @@ class Planning(Protocol):
         """The packed constants."""
 
     def home(self, name: str) -> Home:
-        """Where a value lies."""
+        """The home of a value."""
 
     def result(self, name: str) -> Home:
-        """A home for a value that is about to be computed."""
+        """The home of a value that is about to be computed."""
 
     def border(self, name: str) -> tuple[int, int]:
-        """The rows and columns of zeros that convolutions want around a map."""
+        """How many rows and columns of zeros the convolutions that read a map need around it."""
 
     def destination(self, name: str) -> tuple[str, int, int] | None:
-        """The concatenation, axis and start that a value is computed in, if it is."""
+        """(concatenation, axis, start) if the value is computed as a part of a concatenation's result, else None."""
 
     def laid_out(self, name: str, format_: Format, order: Sequence[int], border: tuple[int, int]) -> Home:
-        """A copy of a value in another format and order, made once."""
+        """A copy of a value in another format and order of axes. Equal requests share one copy."""
 
     def rearranged(self, home: Home) -> Home:
-        """A row-major copy of any view."""
+        """A row-major copy of a home with any view."""
 
     def read_from(self, name: str, home: Home) -> None:
-        """Let all later nodes read a value from this home, which holds it too."""
+        """Let all later nodes read a value from this home, which holds a copy of it."""
 
     def scratch(self, size: int) -> Buffer:
-        """Memory of so many bytes that one call uses for itself."""
+        """Allocate ``size`` bytes that only the next call uses."""
 
     # Kernels --------------------------------------------------------------------------------------------------------
 
@@ -99,36 +102,36 @@ class Planning(Protocol):
         """The number of the call that is added next."""
 
     def claim(self, claim: Claim) -> None:
-        """Say what calls or homes are meant to do, for the checker."""
+        """Record a claim about calls or homes, which the checker proves."""
 
     def kernel(self, kernel: object, prefix: str) -> str:
-        """The name of the function of a kernel, the same for equal kernels."""
+        """The name of the function that computes a kernel. Equal kernels share one function."""
 
     def call(
         self, function: str, arguments: Sequence[tuple[Buffer, int]], units: int, what: str, note: str, cost: float
     ) -> None:
-        """Add a call; ``cost`` in nanoseconds (see `KernelCall`)."""
+        """Add a call. ``cost`` is its estimated time in nanoseconds (see `KernelCall`)."""
 
     def nest(
         self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str, made: MadeClaim
     ) -> None:
-        """Compute a formula at every index of ``target``; the reads have its shape."""
+        """Add a call that computes a formula at every index of ``target``, whose shape all ``reads`` have."""
 
     def copy(self, source: Home, target: Home, what: str) -> None:
-        """Copy the elements of one home to another."""
+        """Add a call that copies the elements of one home to another."""
 
     def fill(self, target: Home, value: int, what: str) -> None:
-        """Give every element one value."""
+        """Add a call that gives every element of a home one value."""
 
     def view(self, node: Node, source: Home, target: Home) -> None:
-        """Note that a node that only moves elements has the result ``target``, a view of the buffer of ``source``."""
+        """Record that ``target``, a view of the buffer of ``source``, is the result of a node that moves elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpPlan:
-    """How an op is planned: by ``plan``, which is given the planner and the node.
+    """How an op is planned: ``plan`` is called with the planner and the node.
 
-    ``placeable`` says that the result can be computed in any home, such as a part of a concatenation.
+    ``placeable`` says that the result can be computed in any home, such as a part of a concatenation's home.
     """
 
     plan: Callable[[Planning, Node], None]

@@ -12,10 +12,10 @@ __all__ = ["KernelCall", "Plan"]
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """A call of a kernel's function: its arguments are offsets in buffers, its work has ``units`` parts. ``what`` names
-    the value that it computes, ``note`` says how.
+    """A call of a kernel's function. Its arguments are offsets in buffers; its work has ``units`` independent parts.
 
-    ``cost`` estimates its nanoseconds on one core: it decides how finely threads share it, and nothing else.
+    ``what`` names the value that the call computes, ``note`` says how. ``cost`` is the estimated time on one core, in
+    nanoseconds; it only decides into how many chunks the work is divided among threads.
     """
 
     function: str
@@ -30,10 +30,10 @@ class KernelCall:
 class Plan:
     """A network ready for compilation: the kernel of each function by name, its calls in order, and its memory.
 
-    ``arrays`` are the values that the caller's arrays hold: first those read, then (from ``written`` on) those written.
-    ``ready`` is, for each value written, the number of calls after which its array holds it. ``joined`` names, for each
-    value that exists inside a kernel only, the value that this kernel computes. ``claims`` say what all of this is
-    meant to do.
+    ``arrays`` are the values that the caller's arrays hold: first those that the network reads, then (from index
+    ``written`` on) those that it writes. ``ready`` gives, for each written value, the number of calls after which its
+    array holds it. ``joined`` gives, for each value that exists inside a kernel only, the value that this kernel
+    computes. ``claims`` say what the calls and homes are meant to do.
     """
 
     functions: dict[str, object]

@@ -1,10 +1,10 @@
 """Views: where the elements of a tensor lie in a buffer.
 
-Each axis of a tensor is a tuple of factors (extent, stride), outermost first, whose extents multiply to the axis'
-extent: an index along the axis is written in that mixed radix, and its digits are multiplied by the strides. One factor
-is an ordinary strided axis; no factor is an axis of extent 1. With several factors a reshape, a flattened channels-last
-map, a repeat or a tile needs no copy: they are other readings of the same buffer. Strides count elements and may be 0
-or negative.
+Each axis of a tensor is a tuple of factors (extent, stride), outermost first, whose extents multiply to the extent of
+the axis. An index along the axis is written in the mixed radix of these extents, and its digits are multiplied by the
+strides. An axis with one factor is an ordinary strided axis; an axis without factors has extent 1. Thanks to several
+factors, a reshape, a flattened channels-last map, a repeat or a tile needs no copy: each is another view of the same
+buffer. Strides count elements and may be 0 or negative.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Axis: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Where each element of a tensor lies: ``offset`` plus, over all axes, digits times strides."""
+    """Where each element of a tensor lies: ``offset`` plus the sum of digit * stride over the factors of all axes."""
 
     offset: int
     axes: tuple[Axis, ...]
@@ -36,7 +36,7 @@ class View:
 
     @staticmethod
     def ordered(shape: Sequence[int], order: Sequence[int]) -> View:
-        """Without gaps, the axes from the outermost to the innermost as ``order`` lists them."""
+        """A view without gaps, whose axes lie in memory as ``order`` lists them, outermost first."""
         strides, step = [0] * len(shape), 1
         for axis in reversed(order):
             strides[axis] = step
@@ -49,7 +49,7 @@ class View:
         return tuple(math.prod(n for n, _ in axis) for axis in self.axes)
 
     def stride(self, axis: int) -> int | None:
-        """The stride of an ordinary axis (0 where its extent is 1), None for an axis of several factors."""
+        """The stride of an axis with one factor, 0 where the extent is 1, None for an axis with several factors."""
         factors = _joined(self.axes[axis])
         return None if len(factors) > 1 else factors[0][1] if factors else 0
 
@@ -58,8 +58,9 @@ class View:
         return View(self.offset, tuple(self.axes[axis] for axis in axes))
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
-        """The same elements in row-major order in another shape, or None where a factor would have to be split
-        unevenly.
+        """A view of the same elements in another shape, row-major order kept.
+
+        Returns None where an extent of the new shape would split a factor unevenly.
         """
         factors = list(_joined(tuple(factor for axis in self.axes for factor in axis)))
         axes: list[Axis] = []
@@ -80,7 +81,10 @@ class View:
         return View(self.offset, tuple(reversed(axes)))
 
     def sliced(self, axis: int, start: int, step: int, count: int) -> View | None:
-        """``count`` elements along an ordinary axis, from ``start`` in steps; None for an axis of several factors."""
+        """A view of the indices start, start + step, .. (``count`` of them) along an axis.
+
+        Returns None for an axis with several factors, unless the slice is the whole axis.
+        """
         stride = self.stride(axis)
         if stride is None:
             whole = start == 0 and step == 1 and count == self.shape[axis]
@@ -88,7 +92,7 @@ class View:
         return self._with(axis, ((count, stride * step),) if count > 1 else (), start * stride)
 
     def repeated(self, axis: int, times: int, each: bool) -> View:
-        """The view with each element along an axis repeated ``times`` times, or with the whole axis tiled so often."""
+        """The view with each element along an axis repeated ``times`` times (``each``), or with the axis tiled."""
         more: Axis = ((times, 0),) if times > 1 else ()
         return self._with(axis, (*self.axes[axis], *more) if each else (*more, *self.axes[axis]))
 
@@ -115,7 +119,7 @@ class View:
 
 
 def _joined(factors: Axis) -> Axis:
-    """Merge neighbouring factors: (n, m * s), (m, s) is (n * m, s)."""
+    """Merge neighbouring factors: (n, m * s), (m, s) becomes (n * m, s)."""
     joined: list[tuple[int, int]] = []
     for n, stride in factors:
         if n == 1:
@@ -128,9 +132,10 @@ def _joined(factors: Axis) -> Axis:
 
 
 def refined(axes: Sequence[Axis]) -> list[tuple[int, tuple[int, ...]]] | None:
-    """Loops over one axis that all of several views can follow: (extent, the stride of each), outermost first.
+    """Return loops over one axis that suit all given views of it: (extent, the stride in each view), outermost first.
 
-    None where two views split the axis into extents that do not divide each other.
+    ``axes`` holds the axis as each view has it. Returns None where two views split the axis into extents that do not
+    divide each other.
     """
     left = [list(_joined(axis)) for axis in axes]
     loops: list[tuple[int, tuple[int, ...]]] = []

@@ -1,16 +1,15 @@
 """Compiled code on disk, so that a network is compiled once per machine.
 
-A file is named after everything that its code depends on, and begins with the SHA-256 of its name and the rest, which
-is checked on reading. Files are written beside and renamed, so that several processes may share a folder. Whatever goes
-wrong with the folder - missing, read-only, full - costs time and nothing else.
+The name of a file is a digest of everything that its code depends on. The file begins with the SHA-256 of its name and
+of the rest, which is checked when it is read. Files are written under a temporary name and then renamed, so several
+processes may share a folder. If the folder is missing, read-only or full, code is compiled again; nothing else happens.
 
-The digest detects damage but not an attacker, who can compute it as well. So nobody else may be able to write what is
-read: the folder must belong to this user, and no other user but root may be able to change it or a folder that it is in
-(`trouble` raises the error that names the input). In that folder only regular files of this user are read, and no link
-is followed.
+The digest detects damage, but no attacker, who can compute it as well. So no other user may be able to write what is
+read: the folder must belong to this user, and no other user but root may be able to change it or a folder above it
+(`trouble` says what is wrong). In that folder only regular files of this user are read, and no link is followed.
 
-What LLVM calls this processor and its features is kept as well, beside what the system and the files of LLVM say, so
-that LLVM need not be loaded where nothing is to be compiled.
+LLVM's name of this processor and its features are stored too, with facts about the system and the files of LLVM by
+which they are recognised. So LLVM is loaded only if there is code to compile.
 """
 
 from __future__ import annotations
@@ -38,25 +37,25 @@ from cvm.executors.native.emit.machine import Machine
 __all__ = ["Host", "clear", "folder", "host", "kept", "key", "read", "read_into", "trouble", "write"]
 
 LIMIT = 2**28
-"""Bytes of a file at most, where its length is not known before."""
+"""The largest size in bytes of a file whose size the reader does not know in advance."""
 DIGEST = 32
 BINARY = getattr(os, "O_BINARY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 LINKS = 40
-"""Links on the way to the folder at most, as in the kernel."""
+"""The largest number of links in the path of the folder; Linux has the same limit."""
 OWNED = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
-"""Whether the system knows owners as POSIX does; elsewhere the user's profile keeps others out."""
+"""Whether files have owners and modes as in POSIX. Elsewhere, the user's profile folder keeps other users out."""
 
 
 def folder() -> Path | None:
-    """Where compiled code is kept: ``CVM_CACHE`` (empty: nowhere), else the user's cache folder."""
+    """The folder for compiled code: ``CVM_CACHE``, or the user's cache folder. None if ``CVM_CACHE`` is empty."""
     given = os.environ.get("CVM_CACHE")
     if given is not None:
         return Path(given) / "native" if given else None
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return Path(base) / "cvm" / "native" if base else Path.home() / ".cache" / "cvm" / "native"
-    except RuntimeError:  # the user has no home folder
+    except RuntimeError:  # the user has no home folder, so there is no folder for compiled code
         return None
 
 
@@ -64,12 +63,12 @@ PARTS = (
     "executors/native", "executors/native/descriptions", "executors/native/emit", "executors/native/kernels",
     "executors/native/plan", "executors/native/runtime", "ops", "program",
 )  # fmt: skip
-"""The folders of `cvm` that code depends on: the rules of ranges decide formats and addresses."""
+"""The folders of `cvm` on which compiled code depends. The range rules of ops, for example, decide about formats."""
 
 
 @cache
 def _sources() -> bytes:
-    """The digest of the code of this package that compiled code depends on."""
+    """The digest of the source files of this package on which compiled code depends."""
     total = hashlib.sha256()
     root = Path(__file__).parents[3]
     for part in PARTS:
@@ -80,11 +79,11 @@ def _sources() -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The code generator and the processor, as it sees it: what code depends on besides our own code."""
+    """The processor as the code generator sees it, and the generator's versions. Compiled code depends on all of it."""
 
     cpu: str
     features: str
-    """LLVM's names, each with a sign before it."""
+    """LLVM's names of the features, each after a plus or minus sign."""
     versions: tuple[str, ...]
 
     def has(self, feature: str) -> bool:
@@ -94,7 +93,7 @@ class Host:
 
 @cache
 def host() -> Host:
-    """What code depends on here. Raises ImportError or OSError where that is not known and LLVM does not load."""
+    """The host of this process. Raises ImportError or OSError if it is not stored and LLVM cannot be loaded."""
     seen = _seen()
     name = "host-" + hashlib.sha256(_sources() + "\0".join(seen).encode()).hexdigest()
     known = read(name) if seen else None
@@ -116,12 +115,13 @@ _TELLING = frozenset({
     "vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags", "Features", "CPU implementer",
     "CPU architecture", "CPU variant", "CPU part", "CPU revision",
 })  # fmt: skip
-"""Lines of the system's description of a processor that say which one it is."""
+"""The lines of the system's description of a processor that identify it."""
 
 
 def _seen() -> tuple[str, ...]:
-    """Facts that tell this processor and this LLVM from others, without loading LLVM; empty where the system does not
-    say enough.
+    """Facts that distinguish this processor and this LLVM from others. LLVM is not loaded for them.
+
+    The result is empty if the system does not say enough.
     """
     try:
         with open(CPUINFO) as file:
@@ -138,7 +138,7 @@ def _seen() -> tuple[str, ...]:
 
 
 def key(machine: Machine, parts: Iterable[str]) -> str:
-    """The name of a file: a digest of our code, LLVM's version, the processor and ``parts``."""
+    """The name of a file: a digest of this package's code, LLVM's version, the processor and ``parts``."""
     total = hashlib.sha256(_sources())
     this = host()
     processor = (machine.cpu or this.cpu, machine.features or this.features)
@@ -148,11 +148,11 @@ def key(machine: Machine, parts: Iterable[str]) -> str:
 
 
 class _Unsafe(OSError):
-    """Another user could write in the folder; the message names what is wrong."""
+    """Another user could write to the folder. The message says why."""
 
 
 def trouble() -> str | None:
-    """Why the folder is not used, in one line; None where it is, or would be once there is something to keep."""
+    """The reason in one line why the folder is not used. None if it is used, or will be when there is code to store."""
     where = folder()
     if where is None:
         return "CVM_CACHE is empty" if "CVM_CACHE" in os.environ else "this user has no home folder"
@@ -165,23 +165,26 @@ def trouble() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """The folder, checked and held open, so that nobody can put another folder there."""
+    """The folder, checked and held open, so that nobody can replace it by another one."""
 
     path: Path
     descriptor: int | None
-    """None where the system opens no files relative to a folder."""
+    """None if the system cannot open files relative to a folder."""
 
     def path_of(self, name: str) -> str | Path:
-        """The path of a file, for calls that are given ``descriptor`` too."""
+        """The path of a file, for calls to which ``descriptor`` is passed too."""
         return self.path / name if self.descriptor is None else name
 
 
 @contextlib.contextmanager
 def _entered(create: bool = False) -> Iterator[_Folder]:
-    """The folder, made if it is missing and ``create``. Raises OSError, `_Unsafe` where another user could write."""
+    """Open the folder; with ``create``, make it if it is missing.
+
+    Raises OSError; in particular `_Unsafe` if another user could write to it.
+    """
     where = folder()
     if where is None:
-        raise FileNotFoundError("there is no folder")
+        raise FileNotFoundError("there is no folder for compiled code")
     if not OWNED:
         if create:
             where.mkdir(parents=True, exist_ok=True)
@@ -201,19 +204,22 @@ def _entered(create: bool = False) -> Iterator[_Folder]:
 
 
 def _walked(where: Path, create: bool) -> Path:
-    """``where`` without links, every folder and link on the way checked; what is missing is made with mode 0700."""
+    """Resolve the links of a path, and check every folder and link on the way.
+
+    With ``create``, missing folders are made with mode 0700. Raises `_Unsafe`.
+    """
     left = list(reversed(where.absolute().parts))
     here, links = Path(left.pop()), 0
     while left:
         _require_safe(here, os.lstat(here))
         part = left.pop()
-        step = here.parent if part == ".." else here / part  # ``here`` has no links in it, so this is its parent
+        step = here.parent if part == ".." else here / part  # ``here`` contains no links, so ".." is its parent
         try:
             status = os.lstat(step)
         except FileNotFoundError:
             if not create:
                 raise
-            with contextlib.suppress(FileExistsError):  # another process has made it
+            with contextlib.suppress(FileExistsError):  # another process has just made it
                 os.mkdir(step, 0o700)
             status = os.lstat(step)
         if not stat.S_ISLNK(status.st_mode):
@@ -229,7 +235,7 @@ def _walked(where: Path, create: bool) -> Path:
 
 
 def _require_safe(path: Path, status: os.stat_result) -> None:
-    """Raise `_Unsafe` where another user than root can rename or replace what is in a folder."""
+    """Raise `_Unsafe` if another user than root can rename or replace the contents of a folder."""
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if status.st_uid not in (0, os.geteuid()):
@@ -246,16 +252,16 @@ def _opened(name: str) -> Iterator[tuple[io.BufferedReader, int]]:
     with _entered() as where, open(os.open(where.path_of(name), flags, dir_fd=where.descriptor), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{name} is no file")
+            raise OSError(f"{name} is not a regular file")
         if OWNED and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
-            raise OSError(f"somebody else could have written {name}, which is not run")
-        if OWNED and status.st_nlink > 1:  # a count of 0 is a file that another process has just replaced
-            raise OSError(f"{name} is also reached by another name, by which it could be written")
+            raise OSError(f"another user could have written {name}, so it is not run")
+        if OWNED and status.st_nlink > 1:  # a count of 0 means that another process has just replaced the file
+            raise OSError(f"{name} has a second name (a hard link), through which it could be written")
         yield file, status.st_size
 
 
 def read(name: str) -> bytes | None:
-    """The content of a file that is whole and ours, else None."""
+    """The content of a file, or None if it is missing, damaged, or another user could have written it."""
     try:
         with _opened(name) as (file, size):
             data = file.read(LIMIT) if size <= LIMIT else b""
@@ -266,7 +272,11 @@ def read(name: str) -> bytes | None:
 
 
 def read_into(name: str, target: npt.NDArray[np.uint8]) -> bool:
-    """Fill ``target`` with the content of a file, if that is whole, ours and as long; else it may hold anything."""
+    """Fill ``target`` with the content of a file.
+
+    Returns False if the file is missing, damaged, of another size, or another user could have written it; then
+    ``target`` may hold anything.
+    """
     try:
         with _opened(name) as (file, size):
             if size != DIGEST + target.size:
@@ -280,7 +290,10 @@ def read_into(name: str, target: npt.NDArray[np.uint8]) -> bool:
 
 
 def write(name: str, content: bytes | memoryview, bounded: bool = True) -> None:
-    """Keep a file, if that is possible. Only `read_into` reads one of more than `LIMIT` bytes: not ``bounded``."""
+    """Store a file if that is possible.
+
+    A file of more than `LIMIT` bytes is stored only if it is not ``bounded``; only `read_into` can read it.
+    """
     if bounded and len(content) > LIMIT - DIGEST:
         return
     with contextlib.suppress(OSError), _entered(create=True) as where:
@@ -288,7 +301,7 @@ def write(name: str, content: bytes | memoryview, bounded: bool = True) -> None:
 
 
 def kept() -> tuple[int, int]:
-    """The number of the files that are kept, and their bytes; (0, 0) where there is no folder."""
+    """The number of stored files and their size in bytes; (0, 0) if there is no folder."""
     try:
         with _entered() as where:
             return _counted(_files(where))
@@ -297,12 +310,12 @@ def kept() -> tuple[int, int]:
 
 
 def clear() -> tuple[int, int]:
-    """Delete the files that are kept, and no others; their number, and their bytes. Raises OSError."""
+    """Delete the stored files, and no others. Returns their number and their size in bytes. Raises OSError."""
     try:
         with _entered() as where:
             found = _files(where)
             for name, _ in found:
-                with contextlib.suppress(FileNotFoundError):  # another process was faster
+                with contextlib.suppress(FileNotFoundError):  # another process has deleted it
                     os.unlink(where.path_of(name), dir_fd=where.descriptor)
             return _counted(found)
     except FileNotFoundError:
@@ -310,11 +323,11 @@ def clear() -> tuple[int, int]:
 
 
 _OWN = re.compile(r"(host-|constants-)?[0-9a-f]{64}|\.(host-|constants-)?[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
-"""Names of files that `write` makes: whoever names a folder of theirs in CVM_CACHE loses nothing else."""
+"""The names of files that `write` makes. `clear` deletes no others: CVM_CACHE may name a folder with more files."""
 
 
 def _files(where: _Folder) -> list[tuple[str, int]]:
-    """Names and sizes of the files of this module in the folder."""
+    """The names and sizes of the files in the folder that this module has written."""
     found = []
     with os.scandir(where.path if where.descriptor is None else where.descriptor) as entries:
         for entry in entries:
@@ -329,7 +342,7 @@ def _counted(files: list[tuple[str, int]]) -> tuple[int, int]:
 
 
 def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:
-    """Write a file of the folder whole, or not at all. Raises OSError."""
+    """Write a file of the folder completely or not at all. Raises OSError."""
     new = f".{name}.{secrets.token_hex(8)}.tmp"
     temporary, held = where.path_of(new), where.descriptor
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | BINARY
@@ -345,7 +358,7 @@ def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:
 
 
 def _digest(name: str, content: bytes | memoryview) -> bytes:
-    """The digest of a file: it covers the name, so that a file under another name counts as damaged."""
+    """The digest of a file. It covers the name, so a file under another name counts as damaged."""
     total = hashlib.sha256(name.encode() + b"\0")
     total.update(content)
     return total.digest()

@@ -1,7 +1,7 @@
-"""The functions that run the calls of a network: in order, on one thread or shared by several.
+"""The functions that run the calls of a network in order, on one thread or on several.
 
-Each call is split into chunks, which `emit.sharing` lets threads claim. Chunks write different elements, so the result
-does not depend on which thread computes a chunk, nor on how many threads there are.
+Each call is split into chunks, which threads claim by the code of `emit.sharing`. Chunks write different elements, so
+the result depends neither on the thread that computes a chunk nor on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from cvm.executors.native.plan.steps import KernelCall, Plan
 __all__ = ["DIRECT", "chunks", "emit_network", "emit_start"]
 
 DIRECT = 512
-"""A network of at most so many arrays takes them as arguments: foreign functions have at most 1,024."""
+"""A network of at most this many arrays takes them as arguments: foreign functions have at most 1,024 arguments."""
 CHUNKS = 4
-"""Chunks of a call for each thread: a thread that loses its core costs at most one of them."""
+"""The number of chunks of a call per thread. If a thread loses its core, the others wait for one chunk at most."""
 GRAIN = 4_000
-"""Nanoseconds (as estimated) that a chunk should take at least."""
+"""The least estimated time of a chunk, in nanoseconds."""
 
 
 def chunks(units: int, cost: float, threads: int) -> int:
-    """The number of chunks that a call is split into: at most as many as 16 bits of its counter can count."""
+    """The number of chunks into which a call is split. The counter of a call has 16 bits for it."""
     return max(1, min(units, CHUNKS * threads, int(cost // GRAIN), 2**16 - 1))
 
 
 def emit_network(
     module: Module, name: str, plan: Plan, calls: Sequence[KernelCall], machine: Machine, threads: int
 ) -> None:
-    """The function ``name(arena, constants, arrays, claims, epoch)``: these calls in order, by one thread or several.
+    """Write the function ``name(arena, constants, arrays, claims, epoch)``, which runs the calls in order.
 
-    ``claims`` are for these calls alone.
+    ``claims`` is the memory of the counters of these calls.
     """
     names = ("arena", "constants", "arrays", "claims")
     memory, constants, arrays, claims = (V("ptr", f"%{name}") for name in names)
@@ -64,12 +64,12 @@ def emit_network(
 def emit_start(
     module: Module, arrays: int, bounds: Sequence[tuple[int, int, int]], machine: Machine, runs: str | None
 ) -> None:
-    """The function ``start(arena, constants, table, claims, epoch, array..)``: what a caller calls. More than `DIRECT`
-    arrays are given as one array of their addresses.
+    """Write the function ``start(arena, constants, table, claims, epoch, array..)``, which Python calls.
 
-    It checks the arrays that are read - ``bounds`` are (elements, least, largest) of each - and writes the addresses of
-    all into the table. The result is the number of the first one with an element outside, or -1; in the latter case the
-    network called ``runs`` has run, if there is one.
+    More than `DIRECT` arrays are passed as one array of their addresses. The function writes the addresses of all
+    arrays into the table, and checks the elements of those that the network reads; ``bounds`` has (elements, least,
+    largest) of each. It returns the number of the first array with an element outside its bounds, or -1 if there is
+    none. In the latter case it has also called the function ``runs``, unless that is None.
     """
     names = ("arena", "constants", "table", "claims")
     memory, constants, table, claims = (V("ptr", f"%{name}") for name in names)
@@ -94,10 +94,10 @@ def emit_start(
 
 
 def _outside(code: Code, array: V, count: int, least: int, largest: int, width: int) -> V:
-    """Whether any element is outside [least, largest]: as unsigned numbers, x - least > largest - least."""
+    """Whether any element x is outside [least, largest], that is, x - least > largest - least as unsigned numbers."""
     whole = count // width * width
 
-    def some(size: int) -> Callable[[V, list[V]], list[V]]:
+    def check(size: int) -> Callable[[V, list[V]], list[V]]:
         def body(index: V, found: list[V]) -> list[V]:
             values = code.load(vector(32, size), code.at(array, code.mul(index, 4)))
             moved = code.binary("sub", values, least)
@@ -106,8 +106,8 @@ def _outside(code: Code, array: V, count: int, least: int, largest: int, width: 
 
         return body
 
-    wide = code.loop(0, whole, width, some(width), [typed(vector(32, width), 0)])[0]
-    single = code.loop(whole, count, 1, some(1), [typed("i32", 0)])[0]
+    wide = code.loop(0, whole, width, check(width), [typed(vector(32, width), 0)])[0]
+    single = code.loop(whole, count, 1, check(1), [typed("i32", 0)])[0]
     total = code.call("i32", f"llvm.vector.reduce.or.v{width}i32", wide)
     return code.compare("ne", code.binary("or", total, single), 0)
 
@@ -117,7 +117,7 @@ def _call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -> No
 
 
 def _shared(code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V) -> None:
-    """Claim chunks until none is left, then wait for those of others."""
+    """Write the code that computes chunks until none is left to claim, then waits for the chunks of other threads."""
     finished = code.at(claims, 64)
     again, work, done = code.fresh(), code.fresh(), code.fresh()
     code.line(f"br label %{again}")

@@ -1,4 +1,4 @@
-"""The verdict that machine code is not to be used for a network."""
+"""The exception that says that machine code must not be used for a network."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["Distrusted"]
 
 
 class Distrusted(Exception):
-    """A plan was not proven, its code could not be made, or it gave other values when it was tried; in words."""
+    """A plan was not proven, its code could not be made, or the code failed its rehearsal. The message says which."""

@@ -26,10 +26,10 @@ __all__ = ["NativeExecutor"]
 
 
 class NativeExecutor:
-    """A verified program as machine code. ``threads`` is the number of threads at most (None: one per core).
+    """A verified program as machine code. ``threads`` is the largest number of threads; None means one per core.
 
-    Tensors that are captured are compiled as results of their own; each set of names once. A network whose machine code
-    is `Distrusted` is run by the NumPy executor instead; `refusals` and `explain` say so.
+    For each set of captured names, a network that returns these tensors too is compiled once. If the machine code of a
+    network is `Distrusted`, the NumPy executor runs the program instead; `refusals` and `explain` say why.
     """
 
     name = "native"
@@ -51,7 +51,7 @@ class NativeExecutor:
 
     @property
     def machine(self) -> Machine:
-        """The instruction set in use."""
+        """The instruction set for which the program is compiled."""
         return self._machine
 
     def _network(self, names: frozenset[str]) -> Network | None:
@@ -71,15 +71,15 @@ class NativeExecutor:
             return self._watched_networks[wanted]
 
     def _made(self, wanted: frozenset[str], watched: bool = False) -> Network | None:
-        """A network that is proven and tried, or None, and a refusal noted."""
+        """Make a network that is proven and tried. If there is none, record the refusal and return None."""
         try:
             return network_of(self._verified, self._machine, self._threads, wanted, watched)
         except Distrusted as reason:
             self.refusals.append(str(reason))
             return None
 
-    def _instead(self) -> Executor:
-        """The NumPy executor, for networks whose machine code is not trusted."""
+    def _numpy_executor(self) -> Executor:
+        """The NumPy executor, which runs the program if its machine code is not trusted."""
         if self._numpy is None:
             from cvm.executors.numpy import NumpyExecutor
 
@@ -96,26 +96,26 @@ class NativeExecutor:
         """See `cvm.executors.Executor.run`."""
         if self._unused:
             self._unused = False
-            _give_back()
+            _return_free_memory()
         names = returned(self._program, capture) if capture else self._outputs
         if watch is None:
             network = self._network(names) if capture else self._main
             if network is None:
-                return self._instead().run(inputs, state, capture)
+                return self._numpy_executor().run(inputs, state, capture)
             arrays = self._arrays(network, inputs, state)
             results = {name: np.empty(shape, np.int32) for name, shape in network.left}
             done = network.run([*arrays, *results.values()])
         else:
             watched = self._watched(names)
             if watched is None:
-                return self._instead().run(inputs, state, capture, watch)
+                return self._numpy_executor().run(inputs, state, capture, watch)
             network, shows = watched
             arrays = self._arrays(network, inputs, state)
             fed = {name: array for (name, _), array in zip(network.given, arrays, strict=True)}
             results = {name: np.empty(shape, np.int32) for name, shape in network.left if name in shows.returned}
             done = shows.run(fed, results, watch)
         if not done:
-            feeds(self._program, inputs, state)  # raises the error that names the input
+            feeds(self._program, inputs, state)  # raises `Invalid`, which names the input
             raise AssertionError("the check of the inputs contradicts itself")
         if not self._updates:
             return RunResult(results, {})
@@ -130,7 +130,7 @@ class NativeExecutor:
     def _arrays(
         self, network: Network, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
     ) -> list[Int32Array]:
-        """The arrays that a network reads. Raises `Invalid` for what is not as the program declares it."""
+        """The arrays that a network reads. Raises `Invalid` for arrays that are not as the program declares them."""
         arrays = _plain(network, len(self._program.inputs), inputs, state)
         if arrays is None:
             fed = feeds(self._program, inputs, state)
@@ -142,15 +142,16 @@ class NativeExecutor:
         network = self._network(returned(self._program, frozenset()))
         if network is None:
             refusal = f"machine code is not used for this program: {self.refusals[0]}"
-            return (refusal, *self._instead().explain())
+            return (refusal, *self._numpy_executor().explain())
         return tuple(explained(self._verified, network.plan))
 
 
 def _plain(
     network: Network, count: int, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
 ) -> list[Int32Array] | None:
-    """The arrays to read, ``count`` of them inputs, if names, types, shapes and layouts are those that the network
-    takes; else None.
+    """The arrays that a network reads, or None if some have other names, types, shapes or layouts than it needs.
+
+    ``count`` is the number of inputs. Arrays that pass need no conversion.
     """
     if len(inputs) != count or len(state) != len(network.given) - count:
         return None
@@ -164,7 +165,7 @@ def _plain(
 
 
 def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
-    """One line per node: the notes of its kernels, or which kernel computes it."""
+    """One line per node: the notes of its kernels, or the name of the node whose kernel computes it."""
     notes: dict[str, list[str]] = {}
     for call in made.calls:
         notes.setdefault(call.what, []).append(call.note)
@@ -179,16 +180,17 @@ def explained(verified: VerifiedProgram, made: Plan) -> list[str]:
     return lines
 
 
-def _give_back() -> None:
-    """Let the C library return memory to the system: verifying and planning freed several times the size of the
-    constants.
+def _return_free_memory() -> None:
+    """Let the C library return free memory to the system.
+
+    Verifying and planning allocate and free several times the size of the constants.
     """
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # only glibc has this
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _chosen() -> Machine:
-    """The machine to compile for. Raises `Unsupported` (``executors.native``) where none passes its trial."""
+    """The machine to compile for. Raises `Unsupported` (``executors.native``) if no machine passes its trial."""
     found = choice()
     if found.machine is None:
         raise Unsupported("executors.native", f"no machine code can be trusted here: {found.reason}")

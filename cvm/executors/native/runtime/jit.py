@@ -1,6 +1,6 @@
-"""Compilation: IR text to an object file, and an object file to addresses.
+"""Compilation of IR text to an object file, and loading of an object file.
 
-LLVM is imported when there is something to compile, or an object file that only it can load.
+LLVM is imported only if there is code to compile, or an object file that only LLVM can load.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _target(machine: Machine) -> Any:
 
 
 def compiled(text: str, machine: Machine) -> bytes:
-    """The object file of a module."""
+    """Compile a module to an object file. ``text`` is its IR."""
     module = _llvm().parse_assembly(text)
     module.verify()
     return bytes(_target(machine).emit_object(module))
@@ -49,7 +49,7 @@ class Loaded:
         self._placed = placed(code)
         if self._placed is None:
             llvm = _llvm()
-            # The engine takes over its target machine, so it gets one of its own.
+            # The engine takes ownership of its target machine, so it gets a new one.
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target(machine))
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
@@ -62,5 +62,5 @@ class Loaded:
 
 
 def loaded(code: bytes, machine: Machine) -> Loaded:
-    """An object file, ready to call."""
+    """Load an object file, so that its functions can be called."""
     return Loaded(code, machine)

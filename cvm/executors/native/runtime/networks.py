@@ -1,4 +1,4 @@
-"""Compiled networks: a program's calls as loaded machine code, with the memory that runs need."""
+"""Compiled networks: the calls of a plan as loaded machine code, and the memory of their runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cvm.executors.native.runtime.threads import settled, workers
 from cvm.executors.native.runtime.watched import stage_ends
 
 if TYPE_CHECKING:
-    from cvm.program.model import Program
+    from cvm.program import Program
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "stage_name"]
@@ -35,15 +35,15 @@ __all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "sta
 Bytes = npt.NDArray[np.uint8]
 Runs = Callable[[Sequence[Int32Array]], bool]
 Planned = Callable[[Callable[[Plan], Any]], tuple[Plan, Any]]
-"""Makes a plan that is proven, and what a function compiles it to."""
+"""A function that makes a proven plan. It gets the function that compiles a plan, and returns the plan and its code."""
 WORTH = 200_000
-"""A run is shared between threads if it takes at least so many nanoseconds on one core, as estimated."""
+"""Threads share a run if its estimated time on one core is at least this many nanoseconds."""
 
 
 class _Memory:
-    """The memory of one run at a time: the arena, and for each stage a job with its claims.
+    """The memory of a run: the arena, and for each stage a job with its claims. Later runs reuse it.
 
-    It is freed when no worker is in a job; until then the code and the constants stay as well.
+    It is freed only when no worker is in one of the jobs. It also keeps the code and the constants alive until then.
     """
 
     heads: Sequence[int] = ()
@@ -69,7 +69,7 @@ class _Memory:
 
 
 def read_bounds(program: Program) -> list[tuple[int, int, int]]:
-    """(elements, least, largest) of the arrays that a network of the program reads: inputs, then state."""
+    """(number of elements, least, largest element) of each array that a network reads: inputs first, then state."""
     fed = [*(one.value for one in program.inputs), *(one.value for one in program.state)]
     return [(math.prod(value.shape), value.lo, value.hi) for value in fed]
 
@@ -81,8 +81,9 @@ def network_text(
     bounds: Sequence[tuple[int, int, int]],
     stages: Sequence[tuple[int, int]] | None = None,
 ) -> str:
-    """The IR of a plan for so many threads: a function for each stage (None: one, of all calls), and ``start``, which
-    runs the only one if there is one thread (see `calls`).
+    """The IR of a plan for ``threads`` threads: a function for each stage, and ``start`` (see `calls`).
+
+    Without ``stages`` there is one stage with all calls. If there is also only one thread, ``start`` runs the stage.
     """
     from cvm.executors.native.kernels.registry import emit  # only compiling needs it
 
@@ -101,12 +102,12 @@ def stage_name(number: int) -> str:
 
 
 class Network:
-    """A compiled network, loaded; runs in as many threads at once as call it.
+    """A compiled and loaded network. Any number of threads may call `run` at the same time.
 
-    It is loaded from disk if there is one under ``name``; else it is planned by ``planned`` and compiled. ``bounds``
-    are (elements, least, largest) of the arrays that are read, ``shapes`` those of all arrays by name. ``tried`` tries
-    new code and raises `Distrusted`. ``ends`` splits the calls into stages: for each stage the number of calls after
-    which it ends. Callers may look at the arrays between stages.
+    If a network is stored on disk under ``name``, it is loaded; otherwise ``planned`` plans it, and it is compiled.
+    ``bounds`` are (elements, least, largest) of the arrays that are read, ``shapes`` the shapes of all arrays by name.
+    ``tried`` tries new code and raises `Distrusted`. ``ends`` divides the calls into stages: it gives for each stage
+    the number of calls after which it ends. Callers may read the arrays between stages.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class Network:
         self._stage_functions = [stage(address) for address in self.addresses]
         self.constants = self.packed.ctypes.data
         self._free: list[_Memory] = [_Memory(self)]
-        if made is not None:  # only code that has been tried is kept
+        if made is not None:  # new code is stored only after it has been tried
             tried(made, self._loaded, self.packed, self.run)
             store(key, found)
 
@@ -167,12 +168,12 @@ class Network:
         return self._text(made, self.threads, self.stages)
 
     def run(self, arrays: Sequence[Int32Array], after: Callable[[int], None] | None = None) -> bool:
-        """Run on the arrays of the plan; False, and nothing is done, where an element is outside its bounds.
+        """Run on the arrays of the plan. Returns False, without running, if an element is outside its bounds.
 
-        ``after`` is called with the number of stages done: before the first one, and after each.
+        ``after`` is called with the number of finished stages: with 0 before the first one, then after each stage.
         """
         try:
-            memory = self._free.pop()  # one instruction of the interpreter: no lock is needed
+            memory = self._free.pop()  # atomic in the interpreter, so no lock is needed
         except IndexError:
             memory = _Memory(self)
         try:
@@ -204,9 +205,9 @@ class Network:
 def network_of(
     verified: VerifiedProgram, machine: Machine, threads: int, wanted: frozenset[str], watched: bool = False
 ) -> Network:
-    """A network that gives the ``wanted`` values, proven and tried. Raises `Distrusted` where there is none.
+    """A network that returns the ``wanted`` values, proven and tried. Raises `Distrusted` if there is no such network.
 
-    A ``watched`` network gives every value, and stops after each window of nodes (`cvm.executors.base.windows`).
+    A ``watched`` network returns every value, and stops after each window of nodes (`cvm.executors.base.windows`).
     """
     program = verified.program
     if watched:

@@ -1,7 +1,7 @@
-"""Object files put into memory without the code generator, which takes longer to load than our code to run.
+"""Loading of object files without the code generator, which takes longer to import than most networks take to run.
 
-`placed` takes what our code is: ELF for x86-64 on Linux, whose code and constants refer to one another and to a few
-functions of the C library by 32-bit distances. It gives None for everything else, which is LLVM's to load.
+`placed` loads ELF files for x86-64 on Linux in which code and constants refer to one another, and to a few functions of
+the C library, by 32-bit distances. For all other files it returns None, and LLVM must load them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SYMBOL = struct.Struct("<I2BH2Q")
 _RELOCATION = struct.Struct("<QIIq")
 _DISTANCE = struct.Struct("<i")
 _MAGIC = b"\x7fELF\x02\x01\x01"
-"""64 bits, little-endian, version 1."""
+"""The first bytes of an ELF file of 64 bits, little-endian, version 1."""
 
 _RELOCATABLE, _X86_64 = 1, 62
 _PROGBITS, _SYMBOLS, _RELOCATIONS, _RELOCATIONS_WITHOUT_ADDENDS = 1, 2, 4, 9
@@ -31,24 +31,24 @@ _PC32, _PLT32 = 2, 4
 _UNDEFINED = 0
 _FUNCTION = 2
 _LIBRARY = ("memcpy", "memmove", "memset", "sched_yield")
-"""Functions of the C library that compiled code may call."""
+"""The functions of the C library that compiled code may call."""
 _JUMP = b"\xff\x25\x00\x00\x00\x00"
-"""A jump to the address that follows."""
+"""The instruction that jumps to the address stored behind it."""
 
 
 class Placed:
-    """Code in memory, which nobody can write to, for as long as this object lives."""
+    """Code in memory that cannot be written to. The memory is freed with this object."""
 
     def __init__(self, memory: mmap.mmap, address: int, functions: Mapping[str, int]) -> None:
         self._memory, self._address, self._functions = memory, address, functions
 
     def address(self, name: str) -> int:
-        """The address of a function; 0 where there is none."""
+        """The address of a function, or 0 if there is no function of this name."""
         return self._address + self._functions[name] if name in self._functions else 0
 
 
 def placed(code: bytes) -> Placed | None:
-    """An object file, ready to call; None where it, or this system, is of another kind."""
+    """Load an object file. Returns None if the file or this system is of another kind than the module supports."""
     protect = _protect()
     if protect is None:
         return None
@@ -66,7 +66,7 @@ def placed(code: bytes) -> Placed | None:
 
 @cache
 def _protect() -> ctypes._CFuncPtr | None:  # type: ignore[name-defined]
-    """The function of the C library that makes memory executable, on systems of our kind."""
+    """The C library's function that makes memory executable; None on systems other than Linux on x86-64."""
     if sys.platform != "linux" or platform.machine() != "x86_64" or sys.maxsize < 2**32:
         return None
     return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)(_library("mprotect"))
@@ -80,24 +80,25 @@ def _library(name: str) -> int:
 
 
 class _Image:
-    """An object file as it will lie in memory. Raises ValueError, or what `struct` and tables raise, for what it cannot
-    be.
+    """An object file as it will lie in memory.
+
+    For a file of another kind, it raises ValueError, or the exceptions of `struct` and of the tables' indices.
     """
 
     def __init__(self, code: bytes) -> None:
         self._code = code
         magic, kind, machine, _, _, _, sections, _, _, _, _, size, count, _ = _HEADER.unpack_from(code)
         if not magic.startswith(_MAGIC) or (kind, machine, size) != (_RELOCATABLE, _X86_64, _SECTION.size):
-            raise ValueError("another kind of file")
+            raise ValueError("the file is of another kind")
         self._sections = [_SECTION.unpack_from(code, sections + size * number) for number in range(count)]
         self._starts: dict[int, int] = {}
         self.size = 0
         for number, (_, kind, flags, _, offset, length, _, _, alignment, _) in enumerate(self._sections):
             if flags & _TAKES_MEMORY and length:
                 if kind != _PROGBITS or flags & (_WRITES | _THREADS) or not 1 <= alignment <= mmap.PAGESIZE:
-                    raise ValueError("a section that is neither code nor constants")
+                    raise ValueError("a section is neither code nor constants")
                 if offset + length > len(code):
-                    raise ValueError("a section beyond the end")
+                    raise ValueError("a section extends beyond the end of the file")
                 self.size += -self.size % alignment
                 self._starts[number] = self.size
                 self.size += length
@@ -112,7 +113,7 @@ class _Image:
         return self._code[offset : offset + size]
 
     def _read_symbols(self) -> list[tuple[str, int | None, int]]:
-        """Name, offset in memory (None: of no use to code) and kind of every symbol."""
+        """(name, offset in memory, kind) of every symbol. The offset is None if code does not use the symbol."""
         (table,) = (number for number, section in enumerate(self._sections) if section[1] == _SYMBOLS)
         names = self._content(self._sections[table][6])
         found = []
@@ -127,7 +128,7 @@ class _Image:
         return found
 
     def fill(self, memory: mmap.mmap) -> None:
-        """Write everything, with the distances between code and constants."""
+        """Write code and constants into memory, with the distances between them."""
         for number, start in self._starts.items():
             content = self._content(number)
             memory[start : start + len(content)] = content
@@ -138,13 +139,13 @@ class _Image:
             if section[1] == _RELOCATIONS and section[7] in self._starts:
                 self._relocate(memory, self._content(number), section[7])
             elif section[1] == _RELOCATIONS_WITHOUT_ADDENDS:
-                raise ValueError("relocations of another form")
+                raise ValueError("the relocations have another form")
 
     def _relocate(self, memory: mmap.mmap, entries: bytes, section: int) -> None:
-        """Write the distances that a section waits for."""
+        """Write the distances that the relocations of a section ask for."""
         start, length = self._starts[section], self._sections[section][5]
         for offset, kind, symbol, addend in _RELOCATION.iter_unpack(entries):
             target = self._symbols[symbol][1]
             if kind not in (_PC32, _PLT32) or target is None or not 0 <= offset <= length - 4:
-                raise ValueError("a relocation of another kind")
+                raise ValueError("a relocation is of another kind")
             _DISTANCE.pack_into(memory, start + offset, target + addend - (start + offset))

@@ -1,7 +1,7 @@
-"""Plans that are proven: the checker sees every plan before its code is used.
+"""Proven plans: the checker must prove every plan before its code is used.
 
-A group that the checker cannot prove is planned again without what is hard to prove: the nodes of that group are
-kernels of their own, and `requantize` is computed in 64-bit lanes. A plan that is not proven then is not used at all.
+If the checker cannot prove a group, the group is planned again in the form that is easy to prove: every node gets a
+kernel of its own, and `requantize` is computed in 64-bit lanes. If that plan is not proven either, it is not used.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Code = TypeVar("Code")
 def proven(
     verified: VerifiedProgram, machine: Machine, returned: frozenset[str], compiled: Callable[[Plan], Code]
 ) -> tuple[Plan, Code]:
-    """A plan whose every claim is proven, and what it was compiled to. Raises `Distrusted` where there is none.
+    """Return a plan of which every claim is proven, and its code. Raises `Distrusted` if there is no such plan.
 
-    The code generator, which does not hold Python's lock, works while the checker does.
+    The code generator does not hold Python's lock, so it works at the same time as the checker.
     """
     unknown = {node.op for node in verified.program.nodes} - PLANS.keys()
     if unknown:
@@ -41,7 +41,7 @@ def proven(
         with ThreadPoolExecutor(1) as generator:
             try:
                 result = generator.submit(compiled, made).result
-            except RuntimeError:  # there is no thread to be had
+            except RuntimeError:  # the system has no more threads
                 result = partial(compiled, made)
             found = unproven(verified, made, machine)
         if not found:

@@ -1,9 +1,9 @@
-"""The rehearsal of a network: its machine code runs on data before its first result leaves.
+"""The rehearsal of a network: its machine code is run on test data before it returns its first result to a caller.
 
-The checker proves the plan; this tries what was emitted for it. Every call runs by itself, in parts as threads would
-share it, and what it leaves in memory is compared, element by element, with the tensors of the NumPy executor. Then the
-whole network runs, on as many threads as it will have, and must give the same results and refuse inputs beyond their
-intervals. A network is rehearsed once: its code is kept only after that.
+The checker proves the plan; the rehearsal tests the code that was emitted for it. First every call runs alone, in parts
+as threads would share it, and all elements that it writes are compared with the tensors of the NumPy executor. Then the
+whole network runs, on as many threads as it will have. It must give the same results, and refuse inputs beyond their
+intervals. A network is rehearsed once: its code is stored only after the rehearsal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from cvm.limits import INT32_MAX
 
 if TYPE_CHECKING:
     from cvm.executors.native.runtime.jit import Loaded
-    from cvm.program.model import Program, Value
+    from cvm.program import Program
+    from cvm.program.model import Value
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["rehearse"]
@@ -37,25 +38,25 @@ __all__ = ["rehearse"]
 Tensors = dict[str, Int32Array]
 Runs = Callable[[Sequence[Int32Array]], bool]
 QUICK = 300_000
-"""A network is also tried on extreme values if a run takes at most so many nanoseconds, as estimated."""
+"""A network is also tried on extreme values if the estimated time of a run is at most this many nanoseconds."""
 STRETCH = 61
-"""The length of a stretch of elements that are all at one end of their interval."""
+"""The number of successive elements that are all at the same end of their interval."""
 PATTERN = 0x5A
-"""The byte that memory is filled with before a kernel writes to it."""
+"""The byte with which memory is filled before a kernel writes to it."""
 FENCE = 64
-"""Elements before and behind every array of the caller, which no kernel may write."""
+"""The number of elements before and behind every array of the caller that no kernel may write."""
 EDGE = 17
-"""So many elements at both ends of an input are tried one by one: more than the widest vector has lanes."""
+"""This many elements at both ends of an input are tried one by one; the widest vector has fewer lanes."""
 FEW = 8
-"""With more inputs than this, one element at both ends of each is tried."""
+"""With more inputs than this, only the first and the last element of each input are tried."""
 
 
 def rehearse(
     verified: VerifiedProgram, plan: Plan, loaded: Loaded, constants: npt.NDArray[np.uint8], run: Runs
 ) -> None:
-    """Raise `Distrusted` where the code of a plan gives other values than the NumPy executor.
+    """Raise `Distrusted` if the code of a plan gives other values than the NumPy executor.
 
-    ``run`` runs the whole network on the arrays of the plan, and is False where it refuses them.
+    ``run`` runs the whole network on the arrays of the plan, and returns False if the network refuses them.
     """
     from cvm.executors.numpy import NumpyExecutor
 
@@ -74,8 +75,11 @@ def rehearse(
 
 
 def _feeds(verified: VerifiedProgram, quick: bool) -> Iterator[Tensors]:
-    """Data for a rehearsal: numbers from all over the intervals. Where a run is short, there are also feeds of the
-    greatest numbers, of the least, and of both mixed; where it is long, stretches of these stand among the others.
+    """Inputs and state for a rehearsal.
+
+    With ``quick`` there are four feeds: numbers from the whole intervals, only the greatest numbers, only the least,
+    and both of these mixed. Otherwise there is one feed, which also contains runs of the greatest and of the least
+    number.
     """
     program = verified.program
     values = _fed(program)
@@ -90,7 +94,7 @@ def _feeds(verified: VerifiedProgram, quick: bool) -> Iterator[Tensors]:
 
 
 def _mixed(random: np.random.Generator, value: Value) -> Int32Array:
-    """Numbers from all over an interval, with stretches of its greatest and its least number, which make sums large."""
+    """Numbers from a whole interval, with runs of its greatest and of its least number, which make sums large."""
     size = math.prod(value.shape)
     length = max(1, min(STRETCH, size // 8))
     kinds = random.integers(0, 8, -(-size // length)).repeat(length)[:size]
@@ -100,13 +104,13 @@ def _mixed(random: np.random.Generator, value: Value) -> Int32Array:
 
 
 def _fed(program: Program) -> list[Value]:
-    """What a network reads: inputs, then state."""
+    """The values that a network reads: the inputs, then the state."""
     return [*(one.value for one in program.inputs), *(one.value for one in program.state)]
 
 
 @dataclass(slots=True)
 class _Trial:
-    """One run: the memory of the network, call by call."""
+    """One test run of a network. ``expected`` are the tensors of the NumPy executor."""
 
     verified: VerifiedProgram
     plan: Plan
@@ -115,7 +119,7 @@ class _Trial:
     expected: Tensors
 
     def calls(self) -> None:
-        """Run the calls one by one, and compare what each of them leaves."""
+        """Run the calls one by one, and compare the tensors that each of them writes."""
         arena = aligned(self.plan.arena + SLACK)
         arena[:] = PATTERN
         arrays = self._arrays()
@@ -142,7 +146,7 @@ class _Trial:
         self._require_spared([*map(_fences, arrays), arena[self.plan.arena :]])
 
     def _arrays(self) -> list[Int32Array]:
-        """The caller's arrays between fences: what is read, and room for what is written."""
+        """The caller's arrays, each between two fences: first those that the network reads, then those it writes."""
         arrays = []
         for index, name in enumerate(self.plan.arrays):
             shape = self.verified.shapes[name]
@@ -153,7 +157,7 @@ class _Trial:
         return arrays
 
     def _require_spared(self, areas: Sequence[npt.NDArray[Any]]) -> None:
-        """Raise `Distrusted` where memory was written that no kernel may write."""
+        """Raise `Distrusted` if a kernel has written to memory that no kernel may write."""
         self._require(all(bool((area == PATTERN).all()) for area in areas), "memory beside a tensor")
 
     def _compare(self, claim: Claim, memory: Callable[[Buffer], npt.NDArray[np.uint8]]) -> None:
@@ -174,7 +178,7 @@ class _Trial:
             raise Distrusted(f"{what} came out otherwise when the code was tried")
 
     def whole(self, run: Runs) -> None:
-        """Run everything at once, and once more: a run must leave nothing that disturbs the next one."""
+        """Run the whole network twice, since a run must not disturb the next one."""
         for _ in range(2):
             arrays = self._arrays()
             self._require(run(arrays), "what is within its interval")
@@ -183,7 +187,7 @@ class _Trial:
             self._require_spared([*map(_fences, arrays)])
 
     def refuses(self, run: Runs) -> None:
-        """Elements beyond their intervals are refused: at both ends of an input one by one, and in the middle."""
+        """Require that the network refuses elements beyond their interval, at the ends and in the middle of inputs."""
         arrays, values = self._arrays(), _fed(self.verified.program)
         edge = EDGE if len(values) <= FEW else 1
         for value, array in zip(values, arrays, strict=False):
@@ -205,20 +209,20 @@ def _fences(array: Int32Array) -> npt.NDArray[Any]:
 
 
 def _last(claim: Computes | Copies | Fills) -> int:
-    """The call after which what is claimed lies in memory."""
+    """The number of the call after which a claim holds."""
     if isinstance(claim, Computes) and isinstance(claim.kernel, Contraction):
         return claim.call + claim.targets[0].view.shape[1] // claim.kernel.channels - 1
     return claim.call
 
 
 def _parts(units: int) -> Iterator[tuple[int, int]]:
-    """The units of a call in up to three parts, the last first."""
+    """The units of a call, divided into up to three parts, in reverse order."""
     bounds = sorted({0, min(1, units), units // 2, units})
     yield from reversed(list(itertools.pairwise(bounds)))
 
 
 def _elements(memory: npt.NDArray[np.uint8], home: Home) -> npt.NDArray[np.int64]:
-    """The values in a home, row-major."""
+    """The values that a home holds, in row-major order."""
     format_, size = home.format, home.format.bytes
     factors = [factor for axis in home.view.axes for factor in axis]
     first = home.view.offset + sum(min(0, (n - 1) * step) for n, step in factors)

@@ -1,4 +1,4 @@
-"""Which machine to compile for: the best one of this computer that passes its trial."""
+"""The choice of the machine to compile for: the fastest one of this computer that passes its trial."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["Choice", "available", "choice", "named", "permitted", "told_by_linux
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The machine to use (None: there is none), and why not a faster one."""
+    """The machine to use, or None if no machine can be used, and the reason why faster ones are not used."""
 
     machine: Machine | None
     reason: str
 
 
 _AUXILIARY = {"dotprod": (16, 1 << 20), "i8mm": (26, 1 << 13)}
-"""For Linux on AArch64: the word of the auxiliary vector (AT_HWCAP, AT_HWCAP2) that reports a feature, and its bit."""
+"""For Linux on AArch64: the entry of the auxiliary vector (AT_HWCAP, AT_HWCAP2) that reports a feature, and its bit."""
 
 
 def told_by_linux() -> frozenset[str]:
-    """On AArch64: ``aarch64`` and the features that Linux reports, since LLVM misses most; elsewhere nothing."""
+    """On AArch64, ``aarch64`` and the features that Linux reports, since LLVM misses most. Elsewhere, nothing."""
     if sys.platform != "linux" or platform.machine() != "aarch64":
         return frozenset()
     ask = ctypes.CDLL(None).getauxval
@@ -40,7 +40,7 @@ def told_by_linux() -> frozenset[str]:
 
 @cache
 def permitted() -> bool:
-    """Whether the operating system lets this process use tile registers: Linux wants to be asked, once."""
+    """Whether the operating system lets this process use tile registers. A process must ask Linux for them once."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
     arch_prctl, request, tile_data = 158, 0x1023, 18  # arch_prctl(2): ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -49,7 +49,7 @@ def permitted() -> bool:
 
 @cache
 def available() -> tuple[Machine, ...]:
-    """The machines that this processor can be, the fastest first."""
+    """The machines whose features this processor has, the fastest first."""
     told = told_by_linux()
 
     def can(machine: Machine) -> bool:
@@ -60,7 +60,7 @@ def available() -> tuple[Machine, ...]:
 
 
 def named(name: str) -> Machine:
-    """A machine by name. Raises `Invalid` (``executors.machine``) for one that this processor is not."""
+    """A machine by name. Raises `Invalid` (``executors.machine``) if this processor lacks its features."""
     for machine in available():
         if machine.name == name:
             return machine
@@ -80,6 +80,6 @@ def _tried(candidates: tuple[Machine, ...]) -> Choice:
 
 
 def choice() -> Choice:
-    """The machine that ``CVM_MACHINE`` names, or the fastest that passes its trial."""
+    """The machine that ``CVM_MACHINE`` names, or the fastest one that passes its trial."""
     wish = os.environ.get("CVM_MACHINE")
     return _tried((named(wish),) if wish else available())

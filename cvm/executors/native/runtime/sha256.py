@@ -1,12 +1,12 @@
 """SHA-256 of many messages of one size, on processors that have instructions for it (x86's SHA extensions).
 
-A message is one byte, the same for all, and a multiple of 64 bytes of data: what the nodes of a Merkle tree over 1 KiB
-leaves are. Python's own `hashlib` is as fast for one long message; for millions of short ones its calls cost more than
-the hashing, and it keeps Python's lock for messages of less than 2 KiB, so threads do not help it. Here a call hashes
-all messages, or all levels of a tree, outside the lock, three at a time so that their instructions fill each other's
-latency.
+A message is one byte, the same for all messages, and a multiple of 64 bytes of data, like the nodes of a Merkle tree
+over leaves of 1 KiB. Python's own `hashlib` is as fast for one long message. For millions of short messages, its calls
+cost more than the hashing, and it holds Python's lock for messages of less than 2 KiB, so threads do not help. Here one
+call hashes all messages, or all levels of a tree, without the lock. It hashes three messages at a time, so that the
+processor computes one while it waits for results of the others.
 
-Source: FIPS 180-4; the order of words in registers is that of the instructions.
+Source: FIPS 180-4. The words lie in registers in the order that the instructions ask for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUNDS = 64
 
 
 def _fraction_of_root(prime: int, power: int) -> int:
-    """The first 32 bits of the fraction of a root of a prime: floor(2^32 * p^(1/power)) mod 2^32."""
+    """The first 32 bits of the fractional part of a root of a prime: floor(2^32 * p^(1/power)) mod 2^32."""
     scaled, low, high = prime << (32 * power), 0, 1 << 40
     while high - low > 1:
         middle = (low + high) // 2
@@ -47,14 +47,14 @@ _SWAPPED = [index // 4 * 4 + 3 - index % 4 for index in range(16)]
 
 
 class _Text:
-    """IR, line by line."""
+    """IR text that is written line by line."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._count = 0
 
     def __call__(self, expression: str) -> str:
-        """A new value."""
+        """Append the instruction ``expression``, and return the name of its value."""
         self._count += 1
         self.lines.append(f"  %v{self._count} = {expression}")
         return f"%v{self._count}"
@@ -65,11 +65,11 @@ class _Text:
         return self(f"shufflevector {kind} {one}, {kind} {other}, <{len(indices)} x i32> <{mask}>")
 
     def words(self, data: str) -> str:
-        """Sixteen bytes as four words, whose first byte is the highest."""
+        """Sixteen bytes as four big-endian words."""
         return self(f"bitcast {_BYTES} {self.shuffled(_BYTES, data, data, _SWAPPED)} to {_WORDS}")
 
     def at(self, pointer: str, offset: str | int) -> str:
-        """Sixteen bytes, at any address."""
+        """Load sixteen bytes from any address."""
         address = self(f"getelementptr i8, ptr {pointer}, i64 {offset}")
         return self(f"load {_BYTES}, ptr {address}, align 1")
 
@@ -83,7 +83,10 @@ State = list[tuple[str, str]]
 
 
 def _compressed(text: _Text, state: State, blocks: list[list[str]]) -> State:
-    """The state after one block in every lane, each four vectors of words."""
+    """Write the compression of one block in every lane, and return the state after it.
+
+    A block is four vectors of words.
+    """
     now = list(state)
     words = [list(block) for block in blocks]
     for group in range(ROUNDS // 4):
@@ -110,8 +113,8 @@ def _two_rounds(text: _Text, one: str, other: str, keyed: str) -> str:
     return text(f"call {_WORDS} @llvm.x86.sha256rnds2({_WORDS} {one}, {_WORDS} {other}, {_WORDS} {keyed})")
 
 
-# Each level overwrites the one before: a message is read before its digest is written, and the digests stay in front of
-# the messages.
+# Each level overwrites the level below. That is safe: a message is read before its digest is written, and digests are
+# shorter than messages, so they never reach a message that has not been read.
 _TREE = """define void @tree(ptr %data, i64 %size, i64 %count, i64 %more, ptr %nodes) {
 entry:
   call void @hash(i8 0, ptr %data, i64 %size, i64 %count, ptr %nodes)
@@ -144,7 +147,7 @@ done:
 
 
 def _module() -> str:
-    """The functions ``hash(i8 prefix, ptr data, i64 size, i64 count, ptr digests)`` and `_TREE`."""
+    """The IR of the functions ``hash(i8 prefix, ptr data, i64 size, i64 count, ptr digests)`` and `_TREE`."""
     text = _Text()
     put = text.lines.append
     put("define void @hash(i8 %prefix, ptr %data, i64 %size, i64 %count, ptr %digests) nounwind {")
@@ -169,7 +172,7 @@ def _module() -> str:
 
 
 def _whole_blocks(text: _Text, messages: list[str]) -> State:
-    """The state after all blocks but the last one of each message: first the block that the prefix begins."""
+    """Write the compression of all blocks but the last one of each message. The first block starts with the prefix."""
     put, lanes = text.lines.append, range(LANES)
     first = []
     for message in messages:
@@ -198,7 +201,7 @@ def _whole_blocks(text: _Text, messages: list[str]) -> State:
 
 
 def _last_blocks(text: _Text, messages: list[str]) -> list[list[str]]:
-    """The last block of each message: one byte of data, the bit that ends it, zeros, and the length in bits."""
+    """The last block of each message: one byte of data, the bit 1 of the padding, zeros, and the length in bits."""
     text.lines.append("  %bytes = add i64 %size, 1\n  %last = add i64 %size, -1\n  %bits = shl i64 %bytes, 3")
     bits = text("trunc i64 %bits to i32")
     blocks = []
@@ -228,7 +231,7 @@ def _store_digests(text: _Text, numbers: list[str], state: State) -> None:
 
 @cache
 def hasher() -> Hasher | None:
-    """The hasher of this processor, or None where there is none or it does not agree with `hashlib`."""
+    """The hasher of this processor, or None if it has no SHA instructions or the hasher disagrees with `hashlib`."""
     if not store.host().has("sha") or not available():
         return None
     machine, text = available()[0], _module()
@@ -255,7 +258,7 @@ def hasher() -> Hasher | None:
 
 
 def _agrees(run: Hasher) -> bool:
-    """Whether a hasher gives what `hashlib` gives, for odd and even counts of messages of several sizes."""
+    """Whether a hasher gives the digests of `hashlib`, for odd and even numbers of messages of several sizes."""
     return _messages_agree(run) and _trees_agree(run)
 
 

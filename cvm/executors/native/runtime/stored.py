@@ -1,8 +1,8 @@
-"""Compiled networks on disk: code, packed constants, and what is known of the plan they were made by.
+"""Compiled networks on disk: code, packed constants, and the parts of the plan that a run needs.
 
-A file begins with the length of its description (8 bytes, little-endian) and the description (JSON); the code follows,
-then the constants, unless these are many. Many constants are a file of their own, named after their content, which the
-networks of one program share whatever they return and in however many threads they run.
+A file begins with the length of its description (8 bytes, little-endian) and the description (JSON). The code follows,
+then the constants if they are small. Large constants have a file of their own, named after their content. So networks
+of one program that return other values, or use another number of threads, share it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from cvm.executors.native.runtime import cache
 __all__ = ["SLACK", "Compiled", "aligned", "restore", "store"]
 
 SLACK = 64 * 8
-"""Bytes behind the arena and the constants: kernels read, but never use, up to 64 elements behind a tensor."""
+"""The bytes behind the arena and the constants. Kernels may read, but do not use, up to 64 elements behind a tensor."""
 MANY = 2**16
-"""Constants of at least so many bytes are stored in a file of their own."""
+"""Constants of at least this many bytes are stored in a file of their own."""
 
 Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A network to be loaded: its plan without what only compiling needs, its code and its constants.
+    """A network that can be loaded: its plan without the parts that only compiling needs, its code and its constants.
 
-    ``threads`` is the largest number that share a run. ``stages`` are ranges of calls, each of which runs without a
-    stop. ``constants`` begin at a multiple of 64 and have `SLACK` behind them.
+    ``threads`` is the largest number of threads of a run. ``stages`` are ranges of calls, each of which runs without a
+    stop. ``constants`` start at an address that is a multiple of 64, with `SLACK` bytes behind them.
     """
 
     plan: Plan
@@ -51,7 +51,7 @@ def aligned(size: int) -> Bytes:
 
 
 def store(name: str, network: Compiled) -> None:
-    """Keep a compiled network, if that is possible."""
+    """Store a compiled network if that is possible."""
     constants, apart = network.constants, None
     if constants.size >= MANY:
         apart = "constants-" + hashlib.sha256(constants.data).hexdigest()
@@ -75,7 +75,7 @@ def store(name: str, network: Compiled) -> None:
 
 
 def restore(name: str) -> Compiled | None:
-    """The network that was kept under a name, if all of it is there."""
+    """The network that was stored under a name, or None if a part of it is missing or damaged."""
     data = cache.read(name)
     if data is None:
         return None

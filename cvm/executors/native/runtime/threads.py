@@ -1,8 +1,8 @@
-"""Worker threads: made once for the process, parked when idle, never needed for progress.
+"""Worker threads, which all runs of the process share. A run never depends on a worker: without one it is only slower.
 
-A worker is a Python thread inside a native function that watches a ticket; when nothing has come for a while it returns
-and sleeps on a semaphore. The thread that starts a run takes part in it, and finishes it alone if no worker comes. One
-run at a time has the workers; others that start meanwhile run on their own thread.
+A worker is a Python thread that calls a native function, which watches a ticket. After a while without a new job the
+function returns, and the worker sleeps on a lock. The thread that starts a run takes part in it, and finishes it alone
+if no worker comes. The workers help one run at a time; other runs that start meanwhile use their own thread only.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from cvm.executors.native.runtime.jit import Loaded, compiled
 __all__ = ["Workers", "settled", "workers"]
 
 BUDGET = 20_000
-"""An idle worker looks for work so many times before it sleeps: for some tens of microseconds to a millisecond."""
+"""How often an idle worker looks for work before it sleeps, which takes some tens of microseconds to a millisecond."""
 MOST = 1024
 """The largest number of workers."""
 
 
 class _Worker(threading.Thread):
-    """One worker; a daemon, so that it never keeps the interpreter alive."""
+    """One worker. It is a daemon thread, so it never keeps the interpreter alive."""
 
     def __init__(self, pool: Workers, index: int) -> None:
         super().__init__(name=f"cvm-worker-{index}", daemon=True)
         self._pool, self._index = pool, index
         self.flag = (LINES + index * LINE) // 8
-        # This lock is held while the worker has no reason to wake. Unlike a semaphore, no interrupt leaves it half
+        # The lock is held while the worker has no reason to wake. Unlike a semaphore, an interrupt cannot leave it half
         # released.
         self._wake = threading.Lock()
         self._wake.acquire()
 
     def wake(self) -> None:
-        """Wake the worker, or keep it from its next sleep."""
-        with contextlib.suppress(RuntimeError):  # it has been woken already
+        """Wake the worker, or prevent its next sleep."""
+        with contextlib.suppress(RuntimeError):  # the lock is free: another thread has woken the worker already
             self._wake.release()
 
     def run(self) -> None:
@@ -52,14 +52,14 @@ class _Worker(threading.Thread):
         while not pool.control[STOP // 8]:
             seen = pool.function(pool.address, self._index, seen, BUDGET)
             pool.control[self.flag] = 1
-            # A run that was shown before the flag was set is not missed: the ticket is looked at once more.
+            # The ticket is read again, so that a run that was shown before the flag was set is not missed.
             if int(pool.control[TICKET // 8]) == seen and not pool.control[STOP // 8]:
                 self._wake.acquire()
             pool.control[self.flag] = 0
 
 
 class Workers:
-    """The workers of this process, as many as the largest run wanted so far."""
+    """The workers of this process: as many as the largest run so far has asked for."""
 
     def __init__(self, machine: Machine) -> None:
         module = Module()
@@ -86,7 +86,7 @@ class Workers:
         atexit.register(self.stop)
 
     def run(self, job: int, count: int) -> None:
-        """Run a job with the help of ``count`` workers, or alone where another one has them."""
+        """Run a job with the help of ``count`` workers, or alone if another job has the workers."""
         if not self.control[BUSY // 8]:
             if len(self._threads) < min(count, MOST):
                 self._grow(min(count, MOST))
@@ -96,17 +96,17 @@ class Workers:
         self._start(self.address, job)
 
     def settle(self, job: int) -> None:
-        """Return when no worker is in a job that has ended, so that its memory and code may be freed."""
+        """Return when no worker is in a job that has ended. Then its memory and code may be freed."""
         self._settle(self.address, self._lines, job)
 
     def _grow(self, count: int) -> None:
         with self._growing:
             while len(self._threads) < count and self._lines < MOST:
                 worker = _Worker(self, self._lines)
-                self._lines += 1  # no line is given twice, whatever interrupts this
+                self._lines += 1  # before the start: even if an exception interrupts it, no line is used twice
                 try:
                     worker.start()
-                except RuntimeError:  # no more threads are to be had: fewer help
+                except RuntimeError:  # the system has no more threads, so fewer workers help
                     self._lines -= 1
                     return
                 self._threads.append(worker)
@@ -125,7 +125,7 @@ _making = threading.Lock()
 
 
 def workers(machine: Machine) -> Workers:
-    """The workers of this process, made when first asked for."""
+    """The workers of this process, which are made at the first call."""
     global _pool
     with _making:
         if _pool is None:
@@ -140,7 +140,7 @@ def settled(job: int) -> None:
 
 
 def _forget() -> None:
-    """Forget the workers after a fork: the child process has no threads, and must not wait for those of its parent."""
+    """Forget the workers after a fork: the child process has no threads, and must not wait for its parent's workers."""
     global _pool, _making
     if _pool is not None:
         atexit.unregister(_pool.stop)

@@ -1,7 +1,7 @@
-"""The trial of a machine: every class of kernels on extreme values, against the NumPy executor.
+"""The trial of a machine: every class of kernels is compared with the NumPy executor on extreme values.
 
-A processor, a hypervisor or a code generator that computes one of them differently is found here, before any user's
-network runs. The verdict is kept with the compiled code, so a machine is tried once for each version of this package.
+It finds a processor, a hypervisor or a code generator that computes wrong results, before a user's network runs. The
+result of the trial is stored with compiled code, so each machine is tried once per version of this package.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PASSED = b"passed"
 
 
 def failure(machine: Machine) -> str | None:
-    """The first class of kernels that a machine gets wrong, or None. Every machine is tried once."""
+    """The first class of kernels for which a machine gives wrong results, or None. Every machine is tried once."""
     name = cache.key(machine, ("trial",))
     if cache.read(name) == PASSED:
         return None
     for what, verified in programs():
         try:
             right = _agrees(machine, verified)
-        except RuntimeError as error:  # the code generator refuses the code
+        except RuntimeError as error:  # the code generator cannot compile the code
             return f"{what}: {str(error).splitlines()[0]}"
         if not right:
             return what
@@ -62,7 +62,7 @@ def _agrees(machine: Machine, verified: VerifiedProgram) -> bool:
 
 
 def _feeds(verified: VerifiedProgram) -> Iterator[dict[str, Int32Array]]:
-    """Feeds of the greatest numbers, of the least, of both alternating, and of a pattern."""
+    """Inputs of the greatest numbers, of the least, of both alternating, and of a pattern."""
     values = [source.value for source in verified.program.inputs]
 
     def filled(rule: Any) -> dict[str, Int32Array]:
@@ -80,14 +80,14 @@ def _feeds(verified: VerifiedProgram) -> Iterator[dict[str, Int32Array]]:
 
 
 def _weights(*shape: int, least: int, largest: int) -> Array:
-    """Weights: stretches of both extremes, and a pattern."""
+    """Weights that contain runs of either extreme, and a pattern."""
     k = np.arange(int(np.prod(shape)))
     pattern = least + (k * 6007 + k * k % 911) % (largest - least + 1)
     return np.where(k % 7 < 3, largest, np.where(k % 7 < 5, least, pattern)).reshape(shape)
 
 
 def programs() -> Iterator[tuple[str, VerifiedProgram]]:
-    """Small programs by the class of kernels that they try."""
+    """Small programs, each with the name of the class of kernels that it tries."""
     bytes_ = (0, 255)
     yield "8-bit convolution", _convolution((1, 7, 9, 9), (37, 7, 3, 3), *bytes_, 128, padding=(1, 1))
     yield "convolution of many channels", _convolution((1, 72, 9, 9), (147, 72, 3, 3), *bytes_, 128, padding=(1, 1))
@@ -117,7 +117,7 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
 def _convolution(
     shape: tuple[int, ...], kernel: tuple[int, ...], lo: int, hi: int, magnitude: int, **attributes: Any
 ) -> VerifiedProgram:
-    """The sums themselves, and their codes after a requantize per channel, clipped and not."""
+    """A convolution that returns its sums, and their codes after a requantize per channel, with and without a clip."""
     builder = ProgramBuilder()
     x = builder.input("x", shape, lo, hi)
     weights = builder.constant(_weights(*kernel, least=-magnitude, largest=magnitude - 1))
@@ -126,7 +126,10 @@ def _convolution(
 
 
 def _residual(last: tuple[int, ...]) -> VerifiedProgram:
-    """Codes of a convolution, and those of a pool, requantized to one by ``last``: multipliers, offset and shift."""
+    """The codes of a convolution and those of a pool, which a requantize adds.
+
+    ``last`` holds its parameters: two multipliers, offset and shift.
+    """
     builder = ProgramBuilder()
     x, y = builder.input("x", (1, 40, 5, 14), -128, 127), builder.input("y", (1, 64, 5, 14), -128, 127)
     (sums,) = builder.add("conv2d", [x, builder.constant(_weights(64, 40, 1, 1, least=-128, largest=127))])
@@ -150,7 +153,8 @@ def _product(rows: int, depth: int, columns: int) -> VerifiedProgram:
 def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...]) -> VerifiedProgram:
     """Sums, and their 8-bit codes in the arithmetic that most networks need and in the widest one.
 
-    Each has sums of its own: sums that have another reader are not computed inside the kernel of their codes.
+    ``sums`` is called once for each result: sums with two readers would not be computed inside the kernel of their
+    codes.
     """
     count = int(np.prod(channels))
     first = sums()
@@ -184,7 +188,7 @@ def _requantization(rounding: str) -> VerifiedProgram:
 
 
 def _ends_of_results(rounding: str) -> VerifiedProgram:
-    """Sums that are the first of a result, or one below it, where the input is at its greatest or its least."""
+    """A requantize whose sums, at the greatest and the least input, are the first sum of a result or one less."""
     builder = ProgramBuilder()
     x = builder.input("x", (1, 20, 2, 3), -(2**15), 2**15 - 1)
     channel = np.arange(20).reshape(1, 20, 1, 1)

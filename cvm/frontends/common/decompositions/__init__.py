@@ -1,5 +1,5 @@
-"""Operators that ONNX and WebNN both have, as operations of a graph, each written once.
+"""Operators of several formats, expressed as operations of a graph, each written once.
 
-Functions take the graph that is made and the names of its tensors, and give the name of the result. Readers check what
-their format demands before, and map their operators and attributes to these.
+A function takes the graph under construction and the names of its tensors, and returns the name of the result. Front
+ends check the rules of their format first, and map their operators and attributes to these functions.
 """

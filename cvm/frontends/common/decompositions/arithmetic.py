@@ -1,4 +1,4 @@
-"""Element-wise operators: on integers as the machine has them, on real numbers as exact arithmetic."""
+"""Element-wise operators: integers with the wrap-around of their data type, real numbers exactly."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
 
 
 def quotient(graph: Emission, x: str, y: str, data_type: str) -> str:
-    """X / y; of integers truncated toward zero."""
+    """The quotient x / y; of integers it is truncated toward zero."""
     op = "div" if is_float(data_type) else "truncated_div"
     return graph.result(graph.emit(op, x, y), data_type)
 
 
 def small_exponent(values: npt.NDArray[Any] | None) -> int | None:
-    """The exponent that constant items are, if it is one whole number from 1 to 8."""
+    """The exponent, if all constant elements are one whole number from 1 to 8; else None."""
     if values is None or values.size == 0 or not (values == values.flat[0]).all():
         return None
     item = values.flat[0].item()
@@ -41,7 +41,7 @@ def small_exponent(values: npt.NDArray[Any] | None) -> int | None:
 
 
 def power(graph: Emission, x: str, y: str, data_type: str, times: int | None) -> str:
-    """X^y: a product of ``times`` factors where that is known, else a table of both operands."""
+    """x^y: a product of ``times`` factors where ``times`` is given, else a table over both operands."""
     if times is not None:
         name = x
         for _ in range(times - 1):
@@ -54,9 +54,10 @@ def power(graph: Emission, x: str, y: str, data_type: str, times: int | None) ->
 
 
 def signed_power(graph: Emission, x: str, y: str) -> str:
-    """X^y of real numbers, also of negative ones: then |x|^y, with the sign of x where the integer next to y is odd.
+    """x^y of real numbers, also for negative x: |x|^y, with the sign of x where the integer nearest to y is odd.
 
-    Where y is no integer the power of a negative number is none; calibration brings y near to integers, not on them.
+    The power of a negative number exists for integers y alone. Calibration may move y away from its integer, so the
+    integer nearest to y decides.
     """
     whole = graph.emit("copy", y, quantizer=EVERYTHING)
     half = graph.emit("copy", graph.emit("floor", graph.emit("mul", whole, Fraction(1, 2))), quantizer=EVERYTHING)
@@ -67,7 +68,7 @@ def signed_power(graph: Emission, x: str, y: str) -> str:
 
 
 def truncated(graph: Emission, x: str, data_type: str) -> str:
-    """The integers of real numbers, toward zero; clipped to the data type."""
+    """Real numbers truncated toward zero, and clipped to the integer data type."""
     lo, hi = bounds(data_type)
     lo, hi = max(lo, -INT32_MAX), min(hi, INT32_MAX)
     below = graph.emit("copy", graph.emit("ceil", graph.emit("min", x, Fraction(0))), quantizer=EVERYTHING)
@@ -76,19 +77,19 @@ def truncated(graph: Emission, x: str, data_type: str) -> str:
 
 
 def magnitude(graph: Emission, x: str, data_type: str) -> str:
-    """|x|; of integers max(x, -x), which is not wrapped."""
+    """|x|; for integers max(x, -x), which is not wrapped to the data type."""
     if is_float(data_type):
         return graph.emit("abs", x)
     return graph.emit("max", x, graph.emit("neg", x), quantizer=EVERYTHING)
 
 
 def absolute(graph: Emission, x: str, data_type: str) -> str:
-    """|x|; of integers wrapped to their data type."""
+    """|x|; for integers wrapped to their data type."""
     return graph.result(magnitude(graph, x, data_type), data_type)
 
 
 def sign(graph: Emission, x: str, data_type: str) -> str:
-    """-1, 0 or 1."""
+    """The sign of x: -1, 0 or 1."""
     return graph.emit("sign", x) if is_float(data_type) else graph.clamped(x, -1, 1)
 
 
@@ -98,7 +99,7 @@ def rectified(graph: Emission, x: str, data_type: str) -> str:
 
 
 def prelu(graph: Emission, x: str, slope: str, data_type: str) -> str:
-    """X where it is not negative, else slope * x; of integers max(x, 0) + slope * min(x, 0)."""
+    """The operand x where it is not negative, else slope * x; for integers max(x, 0) + slope * min(x, 0)."""
     if is_float(data_type):
         return graph.emit("prelu", x, slope)
     above = rectified(graph, x, data_type)
@@ -107,5 +108,5 @@ def prelu(graph: Emission, x: str, slope: str, data_type: str) -> str:
 
 
 def hard_sigmoid(graph: Emission, x: str, alpha: Fraction, beta: Fraction) -> str:
-    """Alpha * x + beta, clipped to [0, 1]."""
+    """The sum alpha * x + beta, clipped to [0, 1]."""
     return graph.clamped(graph.emit("add", graph.emit("mul", x, alpha), beta), 0, 1, integer=False)

@@ -1,4 +1,4 @@
-"""Operators that move elements: constant indices are resolved here, computed ones by the program."""
+"""Operators that move elements: constant indices are resolved at compile time, computed indices by the program."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ Indices = npt.NDArray[np.int64]
 
 
 def element_numbers(shape: Sequence[int]) -> Indices:
-    """The number that each element of a tensor has in row-major order."""
+    """For each element of a tensor of this shape, its index in row-major order."""
     return np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
 
 
 def clipped_indices(at: npt.NDArray[np.generic], extent: int) -> Indices:
-    """Constant indices, counted from the start: those below 0 count from the end, those out of range are clipped."""
+    """Constant indices as indices from the start: a negative index counts from the end, one out of range is clipped."""
     clipped = np.clip(at.astype(np.int64), -extent, extent - 1)
     return np.where(clipped < 0, clipped + extent, clipped)
 
 
 def computed_indices(graph: Emission, name: str, extent: int, most: int) -> str:
-    """As `clipped_indices`, of computed indices; their quantiser ends at ``most``, at least ``extent`` - 1."""
+    """The indices that `clipped_indices` gives, for computed indices; their quantiser ends at ``most`` >= ``extent`` -
+    1.
+    """
     quantizer = unit(-extent, most)
     clipped = graph.emit("clamp", name, Fraction(-extent), Fraction(extent - 1), quantizer=quantizer)
     negative = graph.emit("lt", clipped, Fraction(0))
@@ -48,7 +50,7 @@ def computed_indices(graph: Emission, name: str, extent: int, most: int) -> str:
 
 
 def gathered(graph: Emission, name: str, indices: str | Indices, axis: int, most: int) -> str:
-    """The slices of a tensor at indices along an axis, computed or constant; ``most`` as for `computed_indices`."""
+    """The slices of a tensor at constant or computed indices of an axis; ``most`` as for `computed_indices`."""
     extent = graph.shape(name)[axis]
     if isinstance(indices, str):
         return graph.emit("gather", name, computed_indices(graph, indices, extent, most), axis=axis)
@@ -56,9 +58,9 @@ def gathered(graph: Emission, name: str, indices: str | Indices, axis: int, most
 
 
 def part(graph: Emission, name: str, axis: int, begin: int, end: int, drop: bool = False) -> str:
-    """The elements of a tensor from ``begin`` up to, not including, ``end`` along an axis; of constants a constant.
+    """The elements from ``begin`` up to, but not including, ``end`` along an axis; a part of a constant is a constant.
 
-    With ``drop`` the axis, along which one element is taken, is left out.
+    With ``drop``, the result does not have the axis; then ``end`` is ``begin`` + 1.
     """
     constant = graph.part_of_constant(name, axis, begin, end, drop)
     if constant is not None:
@@ -70,14 +72,14 @@ def part(graph: Emission, name: str, axis: int, begin: int, end: int, drop: bool
 
 
 def flattened(graph: Emission, name: str) -> str:
-    """The elements of a tensor in row-major order, along one axis."""
+    """The elements of a tensor in row-major order, as a vector."""
     return graph.reshape(name, (math.prod(graph.shape(name)),))
 
 
 def last_written(count: int, written: Indices) -> Indices:
-    """Per element of ``count``: the last update that is written to it, counted from ``count`` on, or its own number.
+    """For each of ``count`` elements, the index of its last update plus ``count``, or its own index where it has none.
 
-    ``written`` has the number of the element that each update is written to, in order.
+    ``written`` holds, for each update in order, the index of the element that it writes.
     """
     found = np.arange(count)
     for number, element in enumerate(written.ravel().tolist()):
@@ -86,13 +88,13 @@ def last_written(count: int, written: Indices) -> Indices:
 
 
 def tiled(graph: Emission, name: str, shape: Sequence[int]) -> str:
-    """A tensor repeated along each axis until it has a shape, which its extents divide."""
+    """A tensor repeated along each axis up to ``shape``; the extents of the tensor divide those of ``shape``."""
     repeats = tuple(n // m for n, m in zip(tuple(shape) or (1,), graph.shape(name), strict=True))
     return graph.emit("tile", name, repeats=repeats)
 
 
 def triangle(graph: Emission, name: str, upper: bool, diagonal: int) -> str:
-    """The elements of matrices on one side of a diagonal, 0 on the other: a product with ones and zeros."""
+    """Matrices with 0 on the other side of a diagonal, computed as a product with a constant of ones and zeros."""
     shape = graph.shape(name)
     diagonal = min(max(diagonal, -max(shape)), max(shape))
     mask = (np.triu if upper else np.tril)(np.ones(shape[-2:], np.int64), diagonal)

@@ -1,10 +1,10 @@
 """Recurrent networks, step by step: LSTM and GRU, for one direction at a time.
 
-Sums before an activation, its results, products that are summed up with others, and states are left to calibration: in
-between everything is exact.
+Calibration finds quantisers for sums before an activation, results of activations, products that are added to others,
+and states; everything between them is exact.
 
-A weight has the rows of all gates one below the other, ``order`` names them by one letter each. Inputs are x of
-[batch, inputs], states of [batch, hidden]. Sources: WebNN 8.9.25 to 8.9.34; ONNX LSTM and GRU.
+A weight stacks the rows of all gates; ``order`` names the gates by one letter each. Inputs x have the shape
+[batch, inputs], states [batch, hidden]. Sources: WebNN 8.9.25 to 8.9.34; ONNX LSTM and GRU.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from cvm.frontends.common.emission import Emission
 __all__ = ["Activation", "Cell", "States", "gru_step", "lstm_step", "unrolled"]
 
 Activation: TypeAlias = Callable[[Emission, str], str]
-"""Emits a function of one number; returns the tensor of its result."""
+"""An activation: it emits a function of one number, and returns the name of the result."""
 
 States: TypeAlias = tuple[str, ...]
-"""The hidden state, and of an LSTM the cell state."""
+"""The hidden state and, for an LSTM, the cell state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one direction of a network multiplies and adds, as tensors of the graph.
+    """The weights and biases of one direction of a network, as tensors of the graph.
 
     ``weight`` is [gates * hidden, inputs], ``recurrent`` [gates * hidden, hidden], the biases [gates * hidden];
     ``peephole`` is [3 * hidden], in the order of ``peephole_order``.
@@ -36,26 +36,26 @@ class Cell:
 
     hidden: int
     order: str
-    """The gates as they follow each other in all weights, such as "iofg" or "zrn"."""
+    """The gates in the order of their rows in all weights, such as "iofg" or "zrn"."""
     weight: str
     recurrent: str
     bias: str | None = None
     recurrent_bias: str | None = None
     peephole: str | None = None
     peephole_order: str = "iof"
-    """Of the input, output and forget gate."""
+    """The order of the peephole weights of the input, output and forget gate."""
 
     def rows(self, graph: Emission, name: str, gate: str) -> str:
-        """The rows of one gate."""
+        """The rows of a weight or bias that belong to one gate."""
         begin = self.order.index(gate) * self.hidden
         return part(graph, name, 0, begin, begin + self.hidden)
 
     def of_input(self, graph: Emission, gate: str, x: str) -> str:
-        """The product of the input with the weight of a gate, and its bias."""
+        """The product of the input with the weight of a gate, plus its bias."""
         return self._product(graph, gate, x, self.weight, self.bias)
 
     def of_hidden(self, graph: Emission, gate: str, hidden: str) -> str:
-        """The product of the hidden state with the recurrent weight of a gate, and its bias."""
+        """The product of the hidden state with the recurrent weight of a gate, plus its bias."""
         return self._product(graph, gate, hidden, self.recurrent, self.recurrent_bias)
 
     def _product(self, graph: Emission, gate: str, x: str, weight: str, bias: str | None) -> str:
@@ -65,7 +65,9 @@ class Cell:
         return graph.emit("add", name, graph.reshape(self.rows(graph, bias, gate), (1, self.hidden)))
 
     def gate(self, graph: Emission, gate: str, x: str, hidden: str, function: Activation, seen: str = "") -> str:
-        """A gate: the activation of the sum of both products; with peepholes it sees the cell state ``seen``, too."""
+        """A gate: the activation of the sum of both products, and of the peephole of the cell state ``seen`` where
+        there is one.
+        """
         total = graph.emit("add", self.of_input(graph, gate, x), self.of_hidden(graph, gate, hidden))
         return activated(graph, function, self._with_peephole(graph, gate, total, seen) if seen else total)
 
@@ -78,7 +80,7 @@ class Cell:
 
 
 def activated(graph: Emission, function: Activation, total: str) -> str:
-    """A function of a sum."""
+    """An activation of a sum; calibration finds quantisers for the sum and for the result."""
     return graph.left_open(function(graph, graph.left_open(total)))
 
 
@@ -92,8 +94,8 @@ def lstm_step(
 ) -> States:
     """One step of long short-term memory; gates are i, o, f and g (the cell gate).
 
-    ``activations`` are those of the gates, of the cell gate, and of the cell state in the hidden one. The peephole of
-    the output gate sees the old cell state in WebNN and the new one in ONNX.
+    ``activations`` are those of the gates i, o and f, of the cell gate g, and of the cell state in h'. The peephole of
+    the output gate reads the old cell state in WebNN and the new one in ONNX.
 
         c' = f * c + i * g        h' = o * activation(c')
     """
@@ -113,8 +115,8 @@ def gru_step(
 ) -> States:
     """One step of gated recurrent units; gates are z (update), r (reset) and n (new).
 
-    ``activations`` are those of z and r, and of n. With ``reset_after`` the reset gate is applied to the product with
-    the recurrent weight (and to its bias), else to the hidden state before it.
+    ``activations`` are that of z and r, and that of n. With ``reset_after`` the reset gate multiplies the product of
+    the hidden state with the recurrent weight (and its bias), else the hidden state itself.
 
         h' = z * h + (1 - z) * n
     """
@@ -135,9 +137,9 @@ def gru_step(
 def unrolled(
     inputs: Sequence[str], states: States, step: Callable[[str, States], States], backward: bool
 ) -> tuple[list[str], States]:
-    """The hidden state at every time, and the states at the end; ``inputs`` are those of each time in order.
+    """The hidden state at every time, and the states at the end; ``inputs`` holds the input of each time, in order.
 
-    A ``backward`` network begins at the last time and ends at the first; its states stand at the times of their inputs.
+    A ``backward`` network begins at the last time and ends at the first; hidden state k belongs to input k either way.
     """
     hidden: dict[int, str] = {}
     for time in reversed(range(len(inputs))) if backward else range(len(inputs)):

@@ -1,4 +1,4 @@
-"""Matrix products, products along axes, running sums, sums of weighted neighbours."""
+"""Matrix products, products along axes, running sums, and weighted sums of neighbours."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = [
 ]
 
 _MOST_PAIRS = 2**26
-"""Items of the triangle of ones that a running sum is a product with."""
+"""The most elements of the triangle of ones by which a running sum multiplies."""
 
 MOST_FACTORS = 64
-"""The most factors that one product has: each is an operation."""
+"""The most factors of one product; each factor is an operation."""
 
 Taps = Sequence[Sequence[tuple[int, Fraction]]]
-"""Per output, the items of the input that it reads, and their weights."""
+"""For each output index, the input indices that it reads, with their weights."""
 
 
 def gemm(
@@ -46,7 +46,7 @@ def gemm(
     beta: Fraction,
     c: Callable[[], str] | None,
 ) -> str:
-    """Alpha * A * B + beta * C of matrices; ``c`` gives the tensor that is added, in rank 2, when it is needed."""
+    """The sum alpha * A * B + beta * C of matrices; ``c`` returns C, of rank 2, and is called only if C is needed."""
     name = graph.emit("matmul", a, b, transposeA=transposes[0], transposeB=transposes[1])
     if alpha != 1:
         name = graph.emit("mul", name, alpha)
@@ -59,12 +59,14 @@ def gemm(
 
 
 def magnitudes_or_squares(graph: Emission, x: str, data_type: str, squares: bool) -> str:
-    """|x| or x^2 of each element: the terms of reduceL1, reduceL2 and reduceSumSquare."""
+    """|x| or x^2 of each element: the terms of reduceL1, and of reduceL2 and reduceSumSquare."""
     return graph.emit("mul", x, x) if squares else magnitude(graph, x, data_type)
 
 
 def log_of_exponentials(graph: Emission, name: str, axes: Sequence[int]) -> str:
-    """ln(sum e^x) over axes as m + ln(sum e^(x - m)) with the greatest item m, each step rounded by calibration."""
+    """ln(sum e^x) over axes as m + ln(sum e^(x - m)) with the maximum m; calibration quantises each intermediate
+    result.
+    """
     most = graph.emit("max_reduce", name, axes=tuple(axes))
     below = graph.left_open(graph.emit("sub", name, most))
     total = graph.emit("sum_reduce", graph.left_open(graph.emit("exp", below)), axes=tuple(axes))
@@ -72,7 +74,7 @@ def log_of_exponentials(graph: Emission, name: str, axes: Sequence[int]) -> str:
 
 
 def normalised(graph: Emission, inputs: Mapping[str, str], epsilon: Fraction) -> str:
-    """(input - mean) * scale / sqrt(variance + epsilon) + offset, of parameters that are computed."""
+    """(input - mean) * scale / sqrt(variance + epsilon) + offset, with computed parameters."""
     spread = graph.emit("add", inputs["variance"], epsilon)
     factor = graph.left_open(graph.emit("rsqrt", graph.left_open(spread)))
     factor = graph.left_open(graph.emit("mul", factor, inputs["scale"]))
@@ -80,7 +82,7 @@ def normalised(graph: Emission, inputs: Mapping[str, str], epsilon: Fraction) ->
     return graph.emit("add", graph.emit("mul", centred, factor), inputs["offset"])
 
 
-# Axes at the end
+# Axes moved to the end
 
 
 def rows(graph: Emission, name: str, axes: Sequence[int]) -> str:
@@ -92,7 +94,7 @@ def rows(graph: Emission, name: str, axes: Sequence[int]) -> str:
 
 
 def restored(graph: Emission, name: str, shape: Sequence[int], axis: int) -> str:
-    """The rows along an axis back in the shape of the tensor that `rows` took them from."""
+    """Undo `rows` for one axis: reshape the rows to the shape of the original tensor, with the axis where it was."""
     order = _order(len(shape), (axis,))
     name = graph.reshape(name, [shape[i] for i in order])
     return graph.transposed(name, [int(i) for i in np.argsort(order)])
@@ -103,13 +105,13 @@ def _order(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def columns(graph: Emission, name: str) -> list[str]:
-    """The columns of a matrix."""
+    """The columns of a matrix, each as a tensor of one column."""
     count = graph.shape(name)[1]
     return graph.emit_many("split", name, axis=1, ratios=(1,) * count)
 
 
 def product(graph: Emission, name: str, axes: Sequence[int], shape: Sequence[int], data_type: str) -> str:
-    """The product over axes, one factor after the other, in the shape of the result."""
+    """The product over axes, one factor after another, reshaped to ``shape``."""
     first, *others = columns(graph, rows(graph, name, axes))
     for factor in others:
         first = graph.left_open(graph.emit("mul", first, factor))
@@ -117,7 +119,7 @@ def product(graph: Emission, name: str, axes: Sequence[int], shape: Sequence[int
 
 
 def running_sum(graph: Emission, name: str, axis: int, exclusive: bool, reverse: bool, data_type: str) -> str:
-    """The sum up to each index of an axis: the product with a triangle of ones."""
+    """The sum of the elements up to each index of an axis: a product with a triangle of ones."""
     shape = graph.shape(name)
     n = shape[axis]
     require("elements", n * n, _MOST_PAIRS, "pairs of items of a running sum")
@@ -132,9 +134,9 @@ def running_sum(graph: Emission, name: str, axis: int, exclusive: bool, reverse:
 
 
 def resampled(graph: Emission, name: str, taps: Taps, axis: int, skip_ones: bool) -> str:
-    """The sum over taps of elements along an axis times their weights.
+    """For each output index along an axis, the sum over its taps of input element times weight.
 
-    With ``skip_ones`` elements whose weights are all 1 are taken as they are.
+    With ``skip_ones``, no multiplication is emitted for a tap whose weights are all 1.
     """
     total: str | None = None
     for tap in zip(*taps, strict=True):
@@ -148,7 +150,7 @@ def resampled(graph: Emission, name: str, taps: Taps, axis: int, skip_ones: bool
 
 
 def _weighted(graph: Emission, name: str, weights: Sequence[Fraction], axis: int) -> str:
-    """Multiply with one weight for each index of an axis. The weights are stored as integers over one denominator."""
+    """Multiply by one weight per index of an axis. The weights are stored as integers over one common denominator."""
     denominator = math.lcm(*(weight.denominator for weight in weights))
     items = np.array([int(weight * denominator) for weight in weights], dtype=object)
     if max(abs(item) for item in items) < 2**62:

@@ -1,4 +1,4 @@
-"""Convolution and pooling: windows over the axes of space, after batch and channels."""
+"""Convolution and pooling: windows over the spatial axes, which follow batch and channels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cvm.quantization import LinearQuantizer
 __all__ = ["Padding", "Windows", "convolution", "pooling", "sides"]
 
 Padding = tuple[tuple[int, int], ...]
-"""Elements before and after each axis."""
+"""The number of padding elements before and after each axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Per axis of space: the padding, the step from window to window, and the distance of taps."""
+    """For each spatial axis: the padding, the stride and the dilation."""
 
     padding: Padding
     strides: tuple[int, ...]
@@ -32,7 +32,7 @@ def sides(
     before: Sequence[int],
     dilations: Sequence[int],
 ) -> Padding:
-    """Padding before and after each axis, such that there are exactly as many windows as outputs."""
+    """The padding before and after each axis that makes exactly as many windows as outputs."""
     found = []
     for extent, output, size, stride, first, dilation in zip(
         extents, outputs, sizes, strides, before, dilations, strict=True
@@ -51,7 +51,7 @@ def convolution(
     groups: int,
     transposed_shape: Sequence[int] | None = None,
 ) -> str:
-    """A convolution with zero padding, or the transpose of one where the shape of its result is given."""
+    """A convolution with zero padding; or its transpose, where the shape of the result is given."""
     if transposed_shape is None:
         return graph.emit(
             "conv", x, weights, bias, border="constant", padding=windows.padding, stride=windows.strides,
@@ -72,7 +72,7 @@ def pooling(
     border: str = "ignore",
     quantizer: LinearQuantizer | None = None,
 ) -> str:
-    """One number of each window of each channel: its mean, its maximum or its norm."""
+    """One number per window and channel: the mean, the maximum or the norm, as ``op`` says."""
     padding, strides, dilations = windows.padding, windows.strides, windows.dilations
     return graph.emit(
         op, x, quantizer=quantizer, size=(1, 1, *sizes), border=border, padding=((0, 0), (0, 0), *padding),

@@ -1,7 +1,7 @@
-"""What a document writes out in simple operations, found where one operation of the graph is the same real number.
+"""Recognition of operations that a document writes as several simple ones, where both are the same real number.
 
-`recognized` puts layer normalisations (`normalization`) and softmax (`softmax`) in the place of what they consist of.
-Nothing within may be rounded or read from elsewhere.
+`recognized` replaces the parts of a layer normalisation (`normalization`) and of a softmax (`softmax`) by one
+operation. No tensor within the parts may be quantised, or read by an operation outside of them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _FINDERS = {
 def recognized(
     tensors: Mapping[str, GraphTensor], operations: Sequence[GraphOperation], outputs: Collection[str]
 ) -> list[GraphOperation]:
-    """The operations; what some of them compute together is one, in the place of the last of these.
+    """The operations, with each recognised group replaced by one operation in the position of the last of the group.
 
-    ``outputs`` are results of the graph, which stay what they are.
+    ``outputs`` are the results of the graph, which keep their names.
     """
     regions = Regions(tensors, operations, outputs)
     found: dict[int, Whole] = {}

@@ -1,9 +1,10 @@
-"""(x - mean) / sqrt(variance + epsilon), times a constant and plus another where they stand, is layer_normalization.
+"""Recognition of layer_normalization: (x - mean) / sqrt(variance + epsilon), optionally times a constant and plus
+another.
 
-Documents compute it in many orders: the variance as the mean of (x - mean)^2, or as the mean of x^2 less the square of
-the mean, not below 0; the scale times the inverse root first; the mean as a sum times 1 / n. So the operations around a
-root are taken as polynomials in x, its mean m, the mean q of its squares, the inverse r of the root and constants. The
-variance must be q - m^2, and the result r (x - m) scale + offset.
+Documents compute it in many orders: the variance as the mean of (x - mean)^2, or as the mean of x^2 minus the square of
+the mean, clipped at 0; the scale times the inverse root first; the mean as a sum times 1 / n. Therefore the operations
+around a root are read as polynomials in x, its mean m, the mean q of its squares, the inverse r of the root and
+constants. The variance must be q - m^2, and the result r (x - m) scale + offset.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from cvm.graph import GraphOperation, Operand, names_in
 __all__ = ["normalization_around"]
 
 _X, _MEAN, _SQUARES, _INVERSE = " x", " m", " q", " r"
-"""Symbols; no tensor has a name like these."""
+"""Symbols of the polynomials; no tensor has such a name."""
 _VARIANCE = symbol(_SQUARES) + (symbol(_MEAN) * symbol(_MEAN)).scaled(Fraction(-1))
 _REDUCTIONS = ("mean_reduce", "sum_reduce")
 _DEPTH = 24
-"""Operations in a row that are looked at around a root."""
+"""The most operations in a row that are read around a root."""
 
 
 def normalization_around(regions: Regions, root: GraphOperation) -> Whole | None:
-    """The layer normalisation that a root is part of; None if it is part of none."""
+    """The layer normalisation that a root is part of, or None."""
     exponent = {"sqrt": Fraction(1, 2), "rsqrt": Fraction(-1, 2)}.get(root.name)
     if exponent is None:
         exponent = regions.number(root.inputs["y"])
@@ -43,7 +44,7 @@ def normalization_around(regions: Regions, root: GraphOperation) -> Whole | None
 
 
 def _reduction_behind(regions: Regions, operand: Operand) -> GraphOperation | None:
-    """The reduction whose result is the operand of a root, after sums, products and reshapes; None without one."""
+    """The reduction that the operand of a root is computed from by sums, products and reshapes, or None."""
     pending, seen = [operand], 0
     while pending and seen < _DEPTH:
         maker = regions.maker(pending.pop(0), "add", "sub", "mul", "div", "max", "reshape", *_REDUCTIONS)
@@ -57,7 +58,7 @@ def _reduction_behind(regions: Regions, operand: Operand) -> GraphOperation | No
 
 
 def _sources(regions: Regions, reduction: GraphOperation) -> Iterator[str]:
-    """Candidates for x in a mean of squares: the tensor that is squared, or that a mean was subtracted from."""
+    """The tensors that may be x in a mean of squares: the squared tensor, or the tensor a mean was subtracted from."""
     squares = regions.maker(reduction.inputs["input"], "mul")
     candidates = list(squares.inputs.values()) if squares is not None else []
     for operand in candidates:
@@ -75,7 +76,7 @@ def _sources(regions: Regions, reduction: GraphOperation) -> Iterator[str]:
 
 
 class _Attempt:
-    """One root and one tensor x: the polynomials of the tensors between and behind."""
+    """One attempt with a root and a tensor x: the polynomials of the tensors between them and after the root."""
 
     def __init__(
         self, regions: Regions, source: str, reduction: GraphOperation, root: GraphOperation, sign: int
@@ -90,7 +91,7 @@ class _Attempt:
         self._values: dict[str, Polynomial | None] = {source: symbol(_X)}
 
     def whole(self) -> Whole | None:
-        """The normalisation, as far as it reaches."""
+        """The normalisation with all following operations that still belong to it, or None."""
         if self._count < 2:
             return None
         inside = self._polynomial(self._root.inputs["x"])
@@ -111,7 +112,7 @@ class _Attempt:
         return None
 
     def _behind(self) -> list[tuple[GraphOperation, Polynomial]]:
-        """The operations behind the root whose results are polynomials before they are rounded, in order."""
+        """The operations after the root whose results are polynomials and not quantised, in order."""
         found: dict[int, tuple[GraphOperation, Polynomial]] = {}
         pending = [self._root.outputs[0]]
         while pending and len(found) < _DEPTH:
@@ -126,7 +127,7 @@ class _Attempt:
         return [found[number] for number in sorted(found)]
 
     def _parts(self, last: GraphOperation) -> list[GraphOperation]:
-        """All operations between x and one of its results."""
+        """All operations between x and the result of ``last``."""
         found: dict[int, GraphOperation] = {}
         pending = [last]
         while pending:
@@ -143,7 +144,7 @@ class _Attempt:
     # Polynomials
 
     def _polynomial(self, operand: Operand, depth: int = _DEPTH) -> Polynomial | None:
-        """What an operand is; None where it is no polynomial."""
+        """The polynomial that an operand is, or None."""
         if isinstance(operand, Fraction):
             return symbol("").scaled(operand)
         if not isinstance(operand, str):
@@ -190,8 +191,8 @@ class _Attempt:
         return x + y.scaled(Fraction(1 if name == "add" else -1))
 
     def _in_place(self, operation: GraphOperation) -> bool:
-        """Whether the operands stand at the elements that they belong to: those that a reduction left have kept its
-        axes where they meet x, constants go along these axes alone, and single numbers go anywhere.
+        """Whether the operands broadcast element by element as the normalisation does: a reduced tensor that meets x
+        has kept its axes, a constant runs along these axes alone, and a single number fits everywhere.
         """
         result = self._regions.shape(operation.outputs[0])
         for operand in operation.inputs.values():
@@ -213,7 +214,7 @@ class _Attempt:
         return extent == 1 or (axis in self._axes and extent == self._shape[axis])
 
     def _reduced(self, maker: GraphOperation, value: Polynomial, source: str) -> Polynomial | None:
-        """The mean, or the sum, of a polynomial in x over the axes."""
+        """The mean, or the sum, of a polynomial in x over the axes, or None."""
         if self._regions.shape(source) != self._shape or maker.attributes["axes"] != self._axes:
             return None
         total = Polynomial({})
@@ -229,7 +230,7 @@ class _Attempt:
     # The result
 
     def _form(self, value: Polynomial) -> tuple[Operand, Operand] | None:
-        """Scale and offset of r (x - m) scale + offset; None for any other polynomial."""
+        """Scale and offset of a polynomial r (x - m) scale + offset; None for any other polynomial."""
         return self._split(value) or self._split(value.replaced(self._regions.number))
 
     def _split(self, value: Polynomial) -> tuple[Operand, Operand] | None:
@@ -253,7 +254,7 @@ class _Attempt:
 
 
 def _operand(terms: dict[Monomial, Fraction]) -> Operand | None:
-    """A constant of the graph, or a number; None for any other polynomial."""
+    """The operand for a polynomial that is a constant of the graph or a number; None for any other polynomial."""
     if not terms:
         return Fraction(0)
     ((monomial, factor), *more) = terms.items()

@@ -1,4 +1,4 @@
-"""Polynomials with rational coefficients, in symbols that are names."""
+"""Polynomials with rational coefficients, in symbols that are strings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TypeAlias
 __all__ = ["Monomial", "Polynomial", "symbol"]
 
 Monomial: TypeAlias = tuple[tuple[str, int], ...]
-"""Symbols with their exponents (not 0), in order of the symbols."""
+"""A monomial: its symbols with their nonzero exponents, sorted by symbol."""
 _MOST_TERMS = 16
 """The most terms of a polynomial: with more, nothing is recognised, so that products cannot grow without bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """The coefficient of each monomial; none is 0."""
+    """The nonzero coefficient of each monomial."""
 
     terms: Mapping[Monomial, Fraction]
 
@@ -41,14 +41,14 @@ class Polynomial:
         return _reduced(total)
 
     def raised(self, exponent: int) -> Polynomial | None:
-        """A power; negative ones, and roots of those, are known of single terms alone."""
+        """A power of a polynomial with a single term, for any exponent; None for a polynomial with more terms."""
         if len(self.terms) != 1:
             return None
         ((monomial, factor),) = self.terms.items()
         return Polynomial({tuple((name, count * exponent) for name, count in monomial): factor**exponent})
 
     def replaced(self, numbers: Callable[[str], Fraction | None]) -> Polynomial:
-        """The polynomial with numbers in the place of the symbols that ``numbers`` knows."""
+        """The polynomial with each symbol that ``numbers`` knows replaced by its number."""
         total = Polynomial({})
         for monomial, factor in self.terms.items():
             known = {name: numbers(name) for name, _ in monomial}
@@ -63,12 +63,12 @@ class Polynomial:
         return total
 
     def fits(self) -> bool:
-        """Whether it has few enough terms to go on with."""
+        """Whether the polynomial has few enough terms to compute further with it."""
         return len(self.terms) <= _MOST_TERMS
 
 
 def symbol(name: str, exponent: int = 1) -> Polynomial:
-    """A symbol, or a power of it; the number 1 without a name."""
+    """A symbol, or a power of it; the number 1 where the name is ""."""
     return Polynomial({((name, exponent),) if name else (): Fraction(1)})
 
 

@@ -1,4 +1,4 @@
-"""The operations of a graph while parts of it are recognised: who makes a tensor, and who reads it."""
+"""The makers and readers of tensors while groups of operations are recognised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ __all__ = ["Regions", "Whole"]
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """One operation, and the operations that it replaces; ``last`` is the one of these that gives the result."""
+    """A recognised operation, and the operations that it replaces; ``last`` is the replaced one
+    that gives the result.
+    """
 
     operation: GraphOperation
     last: GraphOperation
@@ -21,7 +23,7 @@ class Whole:
 
 
 class Regions:
-    """Makers and readers of tensors, and the numbers that constants hold."""
+    """The makers and readers of tensors, and the numbers that constants hold."""
 
     def __init__(
         self, tensors: Mapping[str, GraphTensor], operations: Sequence[GraphOperation], outputs: Collection[str]
@@ -52,7 +54,9 @@ class Regions:
         return self._readers.get(name, [])
 
     def maker(self, operand: Operand, *names: str) -> GraphOperation | None:
-        """The operation that makes a tensor which is not rounded, if it is one of ``names`` (any of all without)."""
+        """The maker of a tensor that is not quantised, if its name is one of ``names`` (without
+        names: whatever it is).
+        """
         maker = self._makers.get(operand) if isinstance(operand, str) else None
         if maker is None or self._tensors[str(operand)].quantizer is not None:
             return None
@@ -67,11 +71,11 @@ class Regions:
         return operand, parts
 
     def is_constant(self, operand: Operand) -> bool:
-        """Whether an operand is a constant of the graph, in this shape or another."""
+        """Whether an operand is a constant of the graph, or a reshaped constant."""
         return self._constant(operand) is not None
 
     def number(self, operand: Operand) -> Fraction | None:
-        """A literal, or the only item of a constant; None for any other operand."""
+        """The number of a literal or of a constant with one element; None for any other operand."""
         if isinstance(operand, Fraction):
             return operand
         tensor = self._constant(operand)
@@ -85,7 +89,7 @@ class Regions:
         return tensor if tensor is not None and tensor.kind == "constant" else None
 
     def closed(self, parts: Sequence[GraphOperation], last: GraphOperation) -> bool:
-        """Whether only the parts themselves read the tensors that they make, apart from the result of the last one."""
+        """Whether only ``parts`` read the tensors that they compute, apart from the result of ``last``."""
         own = {id(part) for part in parts}
         inner = [name for part in parts if part is not last for name in part.outputs]
         return all(

@@ -1,4 +1,4 @@
-"""Softmax, written out as exp(d) / sum(exp(d)). Where d is x - max(x), it is the softmax of x."""
+"""Recognition of softmax, written as exp(d) / sum(exp(d)). Where d is x - max(x), it is the softmax of x."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["softmax_around"]
 
 
 def softmax_around(regions: Regions, exponential: GraphOperation) -> Whole | None:
-    """The softmax that an exponential is part of; None if it is part of none."""
+    """The softmax that an exponential is part of, or None."""
     name = exponential.outputs[0]
     for total in regions.readers(name):
         if total.name == "sum_reduce" and not total.attributes["normalize"]:
@@ -23,7 +23,7 @@ def softmax_around(regions: Regions, exponential: GraphOperation) -> Whole | Non
 
 
 def _shares(regions: Regions, name: str, total: GraphOperation) -> tuple[GraphOperation, list[GraphOperation]] | None:
-    """The operation that divides exponentials by their sum, and the operations from the one to the other."""
+    """The operation that divides exponentials by their sum, and the operations between the sum and the division."""
     for quotient in regions.readers(name):
         if quotient.name == "div" and quotient.inputs["x"] == name:
             parts: list[GraphOperation] = []
@@ -43,7 +43,7 @@ def _shares(regions: Regions, name: str, total: GraphOperation) -> tuple[GraphOp
 
 
 def _kept(regions: Regions, reduced: Operand, name: str, reduction: GraphOperation) -> bool:
-    """Whether the result of a reduction has the rank of the tensor, so that both broadcast item by item."""
+    """Whether a reduction kept its axes, so that its result and the tensor broadcast element by element."""
     axes = reduction.attributes["axes"]
     assert isinstance(axes, tuple)
     shape = tuple(1 if axis in axes else n for axis, n in enumerate(regions.shape(name)))

@@ -1,4 +1,4 @@
-"""Documents of the provisional specification of NNEF 1.0: recognised, checked, and made documents of 1.0.1.
+"""Documents of the provisional specification of NNEF 1.0: recognition, checks, and conversion to documents of 1.0.1.
 
 Source: chapter 3 of the provisional specification, in its Chinese translation.
 """
@@ -28,7 +28,7 @@ __all__ = ["check_text", "examine_text", "flat_form", "is_provisional", "upgrade
 def check_text(text: str, limits: Limits = DEFAULT) -> Mapping[str, tuple[int, ...]]:
     """Check a provisional document, and return the shapes of the tensors of its graph.
 
-    Raises the error of what is wrong, which knows the other independent ones; otherwise as `examine_text`.
+    Raises the first error, which carries the other independent errors; apart from that it works as `examine_text`.
     """
     findings = Findings()
     shapes = examine_text(text, findings, limits)
@@ -38,10 +38,10 @@ def check_text(text: str, limits: Limits = DEFAULT) -> Mapping[str, tuple[int, .
 
 
 def examine_text(text: str, findings: Findings, limits: Limits = DEFAULT) -> Mapping[str, tuple[int, ...]]:
-    """The shapes of the tensors of the graph that are right; what is wrong with the others is added to ``findings``.
+    """The shapes of the tensors of the correct part of the graph; errors are added to ``findings``.
 
-    Where an external tensor has an extent of 0, which means that it is not known, shapes are neither checked nor
-    returned. Raises what no statement is to blame for.
+    Where an external tensor has an extent of 0, which means an unknown extent, shapes are neither checked nor returned.
+    An error is raised only where no statement is the cause.
     """
     checked = check_provisional(parse_provisional(text, limits), findings)
     document = checked.document
@@ -69,7 +69,7 @@ def _assigned(checked: Checked) -> list[str]:
 
 
 def flat_form(text: str, limits: Limits = DEFAULT) -> FlatGraph:
-    """The operations of a provisional document, as 1.0.1 says them. Raises as `upgrade_text`."""
+    """The operations of a provisional document in terms of 1.0.1. Raises what `upgrade_text` raises."""
     checked = _check(text, limits)
     return evaluate(checked.document, Rewriter(checked.document), limits).flat
 
@@ -77,7 +77,7 @@ def flat_form(text: str, limits: Limits = DEFAULT) -> FlatGraph:
 def upgrade_text(text: str, limits: Limits = DEFAULT) -> str:
     """The text of a document of 1.0.1 that means the same as a provisional one, with its comments.
 
-    Raises the errors of `check_text`, and `Unsupported` for what 1.0.1 cannot say.
+    Raises the errors of `check_text`, and `Unsupported` for a document that 1.0.1 cannot express.
     """
     checked = _check(text, limits)
     return upgrade_document(checked, attached(text, checked.document), limits)

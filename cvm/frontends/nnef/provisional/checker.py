@@ -1,8 +1,8 @@
 """Static semantics of provisional documents: section 3.3 of the provisional specification.
 
-A fragment says of a parameter that it is a tensor, but not of what. So a fragment is checked anew for every combination
-of data types that it is invoked with; each such instance is a fragment with complete types, as 1.0.1 has them. Of a
-fragment that nothing invokes, some combination must do.
+A fragment declares that a parameter is a tensor, but not its data type. Therefore a fragment is checked once for every
+combination of data types with which it is invoked; each such instance is a fragment with complete types, as in 1.0.1. A
+fragment that is never invoked must be valid for some combination.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = ["Checked", "Instance", "check_provisional", "with_names"]
 
 _LANGUAGE = Language(graph_only=("external",), mixed_tuples=True, chaining=True)
 _MAX_INSTANCES = 4096
-_INTEGER = re.compile(r"(?<!['\w])integer(?!['\w])")  # the type, which has another name here; names are in quotes
+_INTEGER = re.compile(r"(?<!['\w])integer(?!['\w])")  # the type, which has another name here; names stand in quotes
 _GUESSES: tuple[DataType, ...] = ("scalar", "logical", "integer")
 
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """A fragment with the data types of one way to invoke it.
+    """A fragment with the data types of one kind of invocation.
 
-    ``fragment`` has complete parameter types, ``results`` are its result types (None where one is wrong), ``calls`` are
-    the instances that the invocations in its body refer to, by the identity of the node.
+    ``fragment`` has complete parameter types; ``results`` holds its result types (None where one is wrong); ``calls``
+    maps the invocations in its body, by the identity of the node, to their instances.
     """
 
     source: syntax.Fragment
@@ -50,8 +50,8 @@ class Instance:
 class Checked:
     """A provisional document with the instances of its fragments that the graph invokes, by the invocation.
 
-    ``skipped`` are the indices of the statements of the graph that cannot be evaluated because of an error, and
-    ``unsound`` the fragments that have one.
+    ``skipped`` holds the indices of the statements of the graph that cannot be evaluated because of an error,
+    ``unsound`` the fragments that have an error.
     """
 
     document: syntax.Document
@@ -60,7 +60,7 @@ class Checked:
     unsound: frozenset[str] = frozenset()
 
     def instances(self) -> list[Instance]:
-        """All instances that the graph needs, each after the ones that it needs itself."""
+        """All instances that the graph needs; each follows the instances that it needs itself."""
         return list(_reachable(self.calls.values()))
 
 
@@ -78,7 +78,9 @@ def _reachable(roots: Iterable[Instance]) -> Iterator[Instance]:
 
 
 def check_provisional(document: syntax.Document, findings: Findings) -> Checked:
-    """Check all of a provisional document that does not need values or shapes; errors are added to ``findings``."""
+    """Check everything in a provisional document that needs neither values nor shapes; errors are added to
+    ``findings``.
+    """
     instances = _Instances(document)
     found = Findings()
     graph = _GraphBody(instances)
@@ -104,7 +106,7 @@ def check_provisional(document: syntax.Document, findings: Findings) -> Checked:
 
 
 def _all_instances(document: syntax.Document, instances: _Instances, roots: list[Instance]) -> Iterator[Instance]:
-    """The instances of all fragments, those that nothing invokes included."""
+    """The instances of all fragments; a fragment that is never invoked has one, too."""
     invoked = {instance.source.name for instance in _reachable(roots)}
     others = (fragment for fragment in document.fragments if fragment.name not in invoked | instances.broken)
     return _reachable([*roots, *map(instances.guess, others)])
@@ -119,7 +121,7 @@ def _add_new(errors: Iterable[CvmError], found: Findings) -> None:
 
 
 def _check_declarations(document: syntax.Document, findings: Findings) -> set[str]:
-    """Section 3.3.1, declarations; returns the names of those that are wrong."""
+    """Section 3.3.1, declarations; returns the names of the wrong ones."""
     broken: set[str] = set()
     names: set[str] = set()
     for fragment in document.fragments:
@@ -154,7 +156,7 @@ def _check_declaration(fragment: syntax.Fragment) -> None:
 
 
 def with_names(node: syntax.Invocation, declaration: syntax.Fragment) -> syntax.Invocation:
-    """An invocation of a fragment without tensors, its positional arguments replaced by named ones.
+    """An invocation of a fragment without tensors, with its positional arguments replaced by named ones.
 
     The rule is that only tensors may be given by position, but the specification breaks it in its own example of such a
     fragment, ``sum_of(items[1:])``.
@@ -167,7 +169,7 @@ def with_names(node: syntax.Invocation, declaration: syntax.Fragment) -> syntax.
 
 
 def _bind(formal: Type, actual: Type | None, otherwise: DataType = "scalar") -> Type:
-    """A declared type with the data types of its tensors filled in from what is given for it."""
+    """A declared type, with the data types of its tensors taken from the actual type."""
     match formal, actual:
         case TensorType(None), (TensorType(name) | Primitive(("scalar" | "logical") as name)) if name is not None:
             return TensorType(name)
@@ -185,7 +187,7 @@ def _bind(formal: Type, actual: Type | None, otherwise: DataType = "scalar") -> 
 
 
 class _Inference(Inference):
-    """Types in one body; what its invocations refer to is kept in ``calls``."""
+    """Types in one body; ``calls`` holds the instances that its invocations refer to."""
 
     def __init__(self, instances: _Instances, fragment: syntax.Fragment | None, depth: int) -> None:
         super().__init__(instances.declarations, fragment, _LANGUAGE, instances.broken)
@@ -196,7 +198,7 @@ class _Inference(Inference):
     def bind(
         self, node: syntax.Invocation, declaration: syntax.Fragment
     ) -> tuple[tuple[syntax.Parameter, syntax.Expression | None], ...]:
-        """Each formal parameter with its argument, attributes of a compile-time function by position too."""
+        """Each formal parameter with its argument; attributes of a compile-time function may be positional, too."""
         return bind_arguments(declaration, with_names(node, declaration))
 
     def specialise(
@@ -216,7 +218,7 @@ class _Inference(Inference):
         instance = self._instances.get(declaration, tuple(found.values()), node, self._depth_of_calls)
         self.calls[id(node)] = instance
         results = instance.results
-        if results is None:  # of an invocation of itself
+        if results is None:  # the fragment invokes itself
             results = tuple(_bind(result.type, None) for result in declaration.results)
         if None in results:
             raise Tainted
@@ -225,12 +227,12 @@ class _Inference(Inference):
         return replace(instance.fragment, results=complete)
 
     def declared(self, type_: Type, found: Type) -> Type:
-        """A result has the data types of what is assigned to it."""
+        """A result has the data types of the value that is assigned to it."""
         return _bind(type_, found)
 
 
 class _GraphBody(Body):
-    """The assignments of the graph, which are flat."""
+    """The assignments of the graph, which must be flat."""
 
     inference: _Inference
 
@@ -238,7 +240,7 @@ class _GraphBody(Body):
         super().__init__(instances.declarations, None, inference=_Inference(instances, None, 0))
 
     def check_assignment(self, assignment: syntax.Assignment) -> None:
-        """Check one assignment; section 3.2.4: the body of a graph is restricted to flat syntax."""
+        """Check one assignment. Section 3.2.4 restricts the body of a graph to flat syntax."""
         try:
             check_flat(assignment)
         except CvmError as error:
@@ -248,7 +250,7 @@ class _GraphBody(Body):
 
 
 class _Instances:
-    """The instances of the fragments of one document, made when they are asked for."""
+    """The instances of the fragments of one document, made on demand."""
 
     def __init__(self, document: syntax.Document) -> None:
         own: dict[str, syntax.Fragment] = {}
@@ -285,7 +287,9 @@ class _Instances:
         return instance
 
     def guess(self, source: syntax.Fragment) -> Instance:
-        """An instance without errors of a fragment that nothing invokes, or else the one where all is scalar."""
+        """An instance without errors of a fragment that is never invoked; if there is none, the instance with scalars
+        only.
+        """
         first: Instance | None = None
         for types in _combinations(source):
             instance = self.get(source, types, source, 0)
@@ -297,7 +301,9 @@ class _Instances:
 
 
 def _combinations(source: syntax.Fragment) -> Iterator[tuple[Type, ...]]:
-    """Complete parameter types: all tensors of one data type, then one parameter of another than the rest."""
+    """Complete parameter types: all tensors of one data type first, then one parameter with another
+    type than the rest.
+    """
     for name in _GUESSES:
         yield tuple(_bind(parameter.type, None, name) for parameter in source.parameters)
     for index in range(len(source.parameters)):

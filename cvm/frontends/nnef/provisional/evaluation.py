@@ -1,7 +1,7 @@
 """The operations that a checked provisional document stands for, statement by statement.
 
-The document is rewritten, fragments with what 1.0.1 forbids in them included, and flattened by the evaluator of 1.0.1,
-which does not mind.
+The document is rewritten, together with its fragments, which may contain what 1.0.1 forbids there; the evaluator of
+1.0.1 flattens it, since it does not check these rules.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class Evaluated:
 
     flat: FlatGraph
     graph: syntax.Graph
-    """The graph in 1.0.1, with all external tensors among its parameters."""
+    """The graph in terms of 1.0.1, with all external tensors among its parameters."""
     statements: tuple[tuple[FlatOperation, ...], ...]
 
 
 def unknown_extents(document: syntax.Document) -> syntax.Expression | None:
-    """The shape of an external tensor that leaves an extent open, as the provisional specification allows."""
+    """The shape of an external tensor with an unknown extent, as the provisional specification allows; None if there is
+    none.
+    """
     for assignment in document.graph.body:
         value = assignment.value
         if isinstance(value, syntax.Invocation) and value.name == "external":
@@ -49,14 +51,14 @@ def unknown_extents(document: syntax.Document) -> syntax.Expression | None:
 
 
 def evaluate(document: syntax.Document, rewriter: Rewriter, limits: Limits = DEFAULT) -> Evaluated:
-    """The operations of a document that `check_provisional` has found valid, in 1.0.1, with their shapes.
+    """The operations, in terms of 1.0.1 and with shapes, of a document that `check_provisional` has found valid.
 
     Raises `Invalid` for arguments and shapes, `LimitExceeded` for expansions, and `Unsupported` for an external tensor
     with an unknown extent, which 1.0.1 does not have.
     """
     unknown = unknown_extents(document)
     if unknown is not None:
-        message = "an extent of 0, which is one that is not known, cannot be said in 1.0.1; give it a value"
+        message = "an extent of 0 means an unknown extent, which 1.0.1 does not have; give it a value"
         raise unsupported("extension.unknown-extent", message, unknown)
     while True:
         try:
@@ -82,7 +84,7 @@ def evaluate(document: syntax.Document, rewriter: Rewriter, limits: Limits = DEF
 
 
 def _flatten(document: syntax.Document, rewriter: Rewriter, limits: Limits) -> tuple[syntax.Graph, FlatGraph]:
-    """The rewritten graph, and the document flattened with a constant behind each statement of it."""
+    """The rewritten graph, and the document flattened with a constant after each statement of the graph."""
     graph = _graph(document.graph, rewriter)
     marked = replace(graph, body=tuple(_with_marks(graph.body)))
     fragments = [rewriter.fragment(f, rewriter.fragments[f.name]) for f in document.fragments]
@@ -94,7 +96,7 @@ def _flatten(document: syntax.Document, rewriter: Rewriter, limits: Limits) -> t
 
 
 def _mark(index: int) -> str:
-    """The name, which no text can have, of the constant that follows a statement."""
+    """The name of the constant that follows a statement; no document can contain it."""
     return f"end of {index}"
 
 
@@ -106,7 +108,9 @@ def _with_marks(body: tuple[syntax.Assignment, ...]) -> Iterator[syntax.Assignme
 
 
 def _graph(graph: syntax.Graph, rewriter: Rewriter) -> syntax.Graph:
-    """The graph in 1.0.1. Its parameters are all of its external tensors; a provisional one may have more of them."""
+    """The graph in terms of 1.0.1. Its parameters are all external tensors; a provisional graph may
+    have more of these.
+    """
     body = rewriter.assignments(graph.body)
     parameters = [replace(i, name=rewriter.name(i.name)) for i in graph.parameters]
     known = {parameter.name for parameter in parameters}

@@ -16,7 +16,7 @@ _AT = (1, 1)
 
 
 def assignment_of(operation: FlatOperation) -> syntax.Assignment:
-    """An operation as an assignment: tensors by position, attributes by name where they are not the default."""
+    """An operation as an assignment: tensors by position, attributes by name unless they have their default value."""
     declaration = operation.declaration
     arguments: list[syntax.Argument] = []
     for parameter in declaration.parameters:

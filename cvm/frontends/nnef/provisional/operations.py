@@ -1,7 +1,7 @@
-"""The operations of the provisional specification, and how 1.0.1 says them.
+"""The operations of the provisional specification, and their equivalents in 1.0.1.
 
-Chapter 4 of that specification is not among our sources; the declarations and definitions here say what the validator
-of the Khronos branch provisional_v1.0 knew, in our words.
+Chapter 4 of that specification is not available; the declarations and definitions here follow what the validator of the
+Khronos branch provisional_v1.0 accepted, in our own words.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cvm.frontends.nnef.parser import parse_library
 __all__ = ["LAYERS", "OPERATIONS", "Form", "definitions", "form_of", "library"]
 
 LAYERS = ("linear_layer", "conv_layer", "deconv_layer", "max_pool_layer", "avg_pool_layer", "batch_normalization_layer")
-"""Fragments that come with the operations; a document may have its own under these names."""
+"""Fragments that come with the operations; a document may define its own under these names."""
 
 
 def _read(name: str) -> Mapping[str, syntax.Fragment]:
@@ -34,13 +34,13 @@ def library() -> Mapping[str, syntax.Fragment]:
 
 @lru_cache(maxsize=1)
 def definitions() -> Mapping[str, syntax.Fragment]:
-    """Definitions by operations of 1.0.1 of those that 1.0.1 does not have, or has with another meaning."""
+    """Definitions, in terms of 1.0.1, of operations that 1.0.1 does not have or to which it gives another meaning."""
     return _read("definitions.nnef")
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How 1.0.1 says an operation: its name, renamed attributes, and attributes that are always given."""
+    """The 1.0.1 form of an operation: its name, renamed attributes, and attributes that are always given."""
 
     name: str
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ OPERATIONS: Mapping[str, Form] = MappingProxyType(
         "planewise_deconv": Form("deconv", added={"groups": 0}),
     }
 )
-"""Operations whose name or attributes are others in 1.0.1."""
+"""The operations whose name or attributes differ in 1.0.1."""
 
 _SAME_WITHOUT = MappingProxyType(
     {
@@ -65,11 +65,11 @@ _SAME_WITHOUT = MappingProxyType(
         "l2_normalization": "bias",
     }
 )
-"""Operations whose definition is needed only where an attribute is given; without it 1.0.1 means the same."""
+"""The operations whose definition is needed only where an attribute is given; without it 1.0.1 means the same."""
 
 
 def form_of(invocation: syntax.Invocation) -> Form | None:
-    """How 1.0.1 says an invocation of an operation of the library; None where a definition replaces it."""
+    """The 1.0.1 form of an invocation of a library operation; None where a definition replaces the operation."""
     name = invocation.name
     if name in definitions():
         attribute = _SAME_WITHOUT.get(name)

@@ -1,7 +1,7 @@
-"""From provisional text to the syntax tree that 1.0.1 documents have too.
+"""From provisional text to a syntax tree with the classes of 1.0.1.
 
-What differs in notation only is gone from the tree: ``extent`` is ``integer``, and a comprehension has one iterator. A
-tensor type, which says nothing of the data, is the unbound ``tensor<>``.
+Differences of notation alone disappear in the tree: ``extent`` is ``integer``, and a comprehension has one iterator. A
+tensor type, which does not state a data type, is the unbound ``tensor<>``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PROVISIONAL = Edition("cvm.frontends.nnef.provisional", ("document",), _Builder
 def parse_provisional(text: str, limits: Limits = DEFAULT) -> syntax.Document:
     """The syntax tree of a provisional document.
 
-    Raises `Malformed` for what the grammar does not admit, `LimitExceeded` for text, nesting and numbers.
+    Raises `Malformed` for a text that the grammar does not admit, `LimitExceeded` for text, nesting and numbers.
     """
     document: syntax.Document = parse_text(text, "document", document_roots, limits, _PROVISIONAL)
     return document

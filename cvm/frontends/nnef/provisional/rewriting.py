@@ -1,8 +1,8 @@
 """Provisional expressions as 1.0.1 expressions of the same meaning.
 
-Names of operations and attributes, and names that have become keywords, are replaced; ``shape_of``, which gives at
+Names of operations and attributes, and names that have become keywords, are replaced. ``shape_of``, which gives at
 least two extents, is extended to that length, and so are the lists of a window that has fewer dimensions than its
-tensor. Comprehensions, types and tuples have been read into their 1.0.1 form.
+tensor. The parser has read comprehensions, types and tuples in their 1.0.1 form.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from cvm.frontends.nnef.walk import descendants, rebuild
 __all__ = ["Rewriter"]
 
 _NEW_KEYWORDS = ("version", "extension", "integer", "yield")
-_MIN_RANK = 2  # of what shape_of gives
+_MIN_RANK = 2  # the least length of the list that shape_of gives
 
 
 class Rewriter:
     """Rewrites the expressions of one document.
 
-    ``fragments`` has the 1.0.1 name of every fragment of the document, ``definitions`` that of every operation that has
-    a definition by others.
+    ``fragments`` holds the 1.0.1 name of every fragment of the document, ``definitions`` that of every operation that
+    is replaced by a definition.
     """
 
     def __init__(self, document: syntax.Document) -> None:
@@ -41,10 +41,10 @@ class Rewriter:
         self._taken.update(self.definitions.values())
         self._names = {name: self.new_name(name) for name in _NEW_KEYWORDS}
         self.short_windows: set[tuple[int | None, int | None]] = set()
-        """Positions of invocations whose window has fewer dimensions than their tensor, and must be extended."""
+        """The positions of invocations whose window has fewer dimensions than the tensor, and must be extended."""
 
     def new_name(self, like: str) -> str:
-        """A name that the document does not use yet. It counts as used from now on."""
+        """A name that the document does not use; it is taken from now on."""
         name = f"{like}_"
         while name in self._taken:
             name += "_"
@@ -56,7 +56,7 @@ class Rewriter:
         return self._names.get(name, name)
 
     def expression(self, node: syntax.Expression, call: Mapping[int, str] | None = None) -> syntax.Expression:
-        """The 1.0.1 form of an expression; ``call`` has the names of what fragments are invoked, by the invocation."""
+        """The 1.0.1 form of an expression; ``call`` maps invocations to the names of the fragments that they invoke."""
         calls = call or {}
 
         def visit(node: syntax.Expression) -> syntax.Expression:
@@ -101,7 +101,7 @@ class Rewriter:
         return tuple(replace(a, target=self.expression(a.target), value=self.expression(a.value, call)) for a in body)
 
     def fragment(self, fragment: syntax.Fragment, name: str, call: Mapping[int, str] | None = None) -> syntax.Fragment:
-        """The 1.0.1 form of a fragment under a name: with tensors before attributes, defaults as they are."""
+        """The 1.0.1 form of a fragment under a name: tensors come before attributes; default values do not change."""
         parameters = [replace(p, name=self.name(p.name)) for p in fragment.parameters]
         parameters.sort(key=lambda parameter: not has_tensor(parameter.type))
         results = tuple(replace(r, name=self.name(r.name)) for r in fragment.results)
@@ -122,7 +122,7 @@ class Rewriter:
 def _shape_of(node: syntax.Builtin) -> syntax.Expression:
     """``(shape_of(x) + [1] * (2 - length_of(shape_of(x))) if length_of(shape_of(x)) < 2 else shape_of(x))``.
 
-    Of anything but a name or a literal, which should not be written four times, 1.0.1 has no such expression.
+    1.0.1 has no such expression for an operand other than a name or a literal, since the operand would be repeated.
     """
     if not isinstance(node.argument, syntax.Identifier | syntax.Literal):
         return replace(node, name=PADDED_SHAPE_OF)
@@ -137,11 +137,13 @@ def _shape_of(node: syntax.Builtin) -> syntax.Expression:
 
 
 _WINDOW: Mapping[str | None, int | None] = MappingProxyType({"size": 1, "stride": 1, "dilation": 1, "padding": None})
-"""What a window has in a dimension that its lists do not mention, a size of one; None is the padding ``(0,0)``."""
+"""The values that complete the lists of a window in dimensions they omit (window size 1); None is the padding
+``(0,0)``.
+"""
 
 
 def _extended(node: syntax.Invocation) -> syntax.Invocation:
-    """An invocation with ``list + [1] * (length_of(shape_of(x)) - length_of(list))`` for the lists of its window."""
+    """An invocation with ``list + [1] * (length_of(shape_of(x)) - length_of(list))`` for each list of its window."""
     operand = node.arguments[0].value
     arguments = list(node.arguments)
     for index, argument in enumerate(arguments):
@@ -159,7 +161,7 @@ def _extended(node: syntax.Invocation) -> syntax.Invocation:
 
 
 def _identifiers(document: syntax.Document) -> set[str]:
-    """Every name in a document, whatever it names."""
+    """Every name in a document, of whatever kind."""
     names = {document.graph.name, *(i.name for i in (*document.graph.parameters, *document.graph.results))}
     for fragment in document.fragments:
         names.update((fragment.name, *(p.name for p in fragment.parameters), *(r.name for r in fragment.results)))

@@ -1,9 +1,9 @@
-"""From a provisional document to one of NNEF 1.0.1 with the same meaning.
+"""From a provisional document to a document of NNEF 1.0.1 with the same meaning.
 
-A fragment stays a fragment where 1.0.1 admits it, once for every combination of data types that it is invoked with;
-a statement of the graph stays what it is where all that it invokes does. What 1.0.1 cannot say - variables in
-fragments, results that are no tensors, mixed tuples - is expanded into the operations that it stands for. What 1.0.1
-admits is asked of the checker of 1.0.1, not listed here.
+A fragment stays a fragment where 1.0.1 admits it, once for every combination of data types with which it is invoked; a
+statement of the graph stays as it is where everything that it invokes stays. What 1.0.1 cannot express - variables in
+fragments, results that are not tensors, mixed tuples - is expanded into the operations that it stands for. The checker
+of 1.0.1 decides what 1.0.1 admits; this module has no list of it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def upgrade_document(
 ) -> str:
     """The text of a document of NNEF 1.0.1 that means the same, with ``comments`` by the nodes of the document.
 
-    Comments inside of a fragment that is not printed are left out with it.
-    Raises `Invalid` and `LimitExceeded` for arguments and shapes, `Unsupported` for what 1.0.1 cannot say at all.
+    Comments inside of a fragment that is not printed are omitted. Raises `Invalid` and `LimitExceeded` for arguments
+    and shapes, `Unsupported` for a document that 1.0.1 cannot express.
     """
     rewriter = Rewriter(checked.document)
     evaluated = evaluate(checked.document, rewriter, limits)
@@ -55,7 +55,7 @@ def upgrade_document(
         else:
             statements = list(map(assignment_of, operations))
             for statement in statements:
-                _admitted(body, statement)  # which tells it what the statements after it may use
+                _admitted(body, statement)  # also defines the results of the statement for those after it
         assignments += statements
         own = comments.get(id(original))
         if own is not None and statements:
@@ -115,7 +115,7 @@ class _Portable:
         return self._rewriter.fragment(typed, self._names[id(instance)], self.calls(instance.calls))
 
     def calls(self, calls: Mapping[int, Instance]) -> dict[int, str]:
-        """The names of what is invoked, by the invocation."""
+        """The names of the invoked fragments, by invocation."""
         return {node: self._names[id(instance)] for node, instance in calls.items()}
 
     def _admit(self, fragment: syntax.Fragment) -> None:
@@ -133,7 +133,7 @@ class _Portable:
             self._fragments[fragment.name] = fragment
 
     def sources(self, fragments: Iterable[syntax.Fragment]) -> dict[int, syntax.Fragment]:
-        """The fragments that are the document's own, by the identity of the one that each comes from."""
+        """The document's own fragments, by the identity of the printed fragment that each became."""
         named = ((self._sources.get(fragment.name), fragment) for fragment in fragments)
         found: dict[int, syntax.Fragment] = {}
         for source, fragment in named:
@@ -153,12 +153,12 @@ class _Portable:
         return found
 
     def keeps(self, assignment: syntax.Assignment) -> bool:
-        """Whether a statement of the graph may stay; the definition of an operation is for fragments only."""
+        """Whether a statement of the graph may stay; definitions of operations serve fragments only."""
         definitions_ = self._rewriter.definitions.values()
         return all(name in self.declarations and name not in definitions_ for name in _invoked([assignment]))
 
     def used_by(self, assignments: Iterable[syntax.Assignment]) -> list[syntax.Fragment]:
-        """The fragments that the assignments need, each after the ones that it needs itself."""
+        """The fragments that the assignments need; each follows the fragments that it needs itself."""
         used: dict[str, syntax.Fragment] = {}
         pending = [(name, False) for name in _invoked(assignments)]
         while pending:
@@ -185,7 +185,9 @@ def _comments_of_parts(
     fragments: Mapping[int, syntax.Fragment],
     comments: Mapping[int, Comments],
 ) -> dict[int, Comments]:
-    """The comments of fragments, the graph and the document; those before what is not printed go to what follows."""
+    """The comments of fragments, the graph and the document; those before an omitted part go to the
+    next printed part.
+    """
     found: dict[int, Comments] = {}
     pending: tuple[str, ...] = ()
     parts: list[tuple[syntax.SyntaxNode, syntax.SyntaxNode | None]] = [

@@ -1,4 +1,4 @@
-"""Operators that are written out as others: one function per operator, by its domain and name."""
+"""Expansions: operators that are rewritten as nodes of other operators, one function per operator."""
 
 from cvm.frontends.onnx.call import OnnxCall
 from cvm.frontends.onnx.expansions import (  # noqa: F401  (enter the expansions)
@@ -21,5 +21,5 @@ __all__ = ["EXPANDED", "OLDER", "older_form", "other_form"]
 
 
 def other_form(call: OnnxCall) -> Expansion | None:
-    """How a node is written out whose operands ask for another form than its operator has; None for any other node."""
+    """The expansion of a node whose operands need another form than its operator has; None for any other node."""
     return of_numbers(call) or of_computed_indices(call)

@@ -1,7 +1,4 @@
-"""Linear models and preparations of ``ai.onnx.ml``, written out in operators of ONNX.
-
-Source: ONNX-ML, each operator by its name.
-"""
+"""Linear models and preprocessing of ``ai.onnx.ml``, expanded to operators of ONNX."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ __all__: list[str] = []
 
 
 def _rows(w: Writer) -> str:
-    """The input as real numbers [N, C]."""
+    """The input cast to real numbers and reshaped to [N, C]."""
     x = w.reshape(w.required(0)[0], (-1, features_of(w.call)))
     return w.add("Cast", [x], to=1)
 
@@ -29,11 +26,11 @@ def _vector(w: Writer, items: Sequence[float]) -> str:
 
 
 def _linear(w: Writer, targets: int) -> str:
-    """The product with the coefficients, plus the intercepts: [N, targets]."""
+    """X coefficients^T + intercepts: real numbers of shape [N, targets]."""
     width = features_of(w.call)
     factors, offsets = w.call.numbers("coefficients") or (), w.call.numbers("intercepts")
     if len(factors) != targets * width or (offsets is not None and len(offsets) not in (1, targets)):
-        message = f"{len(factors)} coefficients and {len(offsets or ())} intercepts for {width} features"
+        message = f"{len(factors)} coefficients and {len(offsets or ())} intercepts do not fit {width} features"
         raise w.call.invalid("attribute", f"{message} and {targets} results")
     matrix = w.constant(np.array(factors, np.float32).reshape(targets, width).T, "float32")
     product = w.add("MatMul", [_rows(w), matrix])
@@ -42,7 +39,7 @@ def _linear(w: Writer, targets: int) -> str:
 
 @expansion("LinearRegressor", domain=LEARNING)
 def linear_regressor(w: Writer) -> None:
-    """X coefficients^T + intercepts."""
+    """LinearRegressor: X coefficients^T + intercepts."""
     score = _linear(w, max(w.call.integer("targets", 1), 1))
     score = transformed(w, score, w.call.text("post_transform", "NONE"))
     w.add("Identity", [score], w.node.outputs[0])
@@ -50,7 +47,10 @@ def linear_regressor(w: Writer) -> None:
 
 @expansion("LinearClassifier", domain=LEARNING)
 def linear_classifier(w: Writer) -> None:
-    """The label of the greatest score, the first of equal ones, and the scores; of one row of two classes, -s and s."""
+    """LinearClassifier: the label of the greatest score (the first of equal scores), and the scores.
+
+    With one row of coefficients there are two classes, whose scores are -s and s.
+    """
     labels, texts = w.call.integers("classlabels_ints"), w.call.texts("classlabels_strings")
     w.call.ignore("multi_class")
     width = features_of(w.call)
@@ -63,7 +63,7 @@ def linear_classifier(w: Writer) -> None:
         if labels is None or texts is not None:
             raise w.call.refuse("its labels are strings", "end the model at its scores")
         if len(labels) != max(rows, 2):
-            raise w.call.invalid("attribute", f"{len(labels)} labels for {max(rows, 2)} classes")
+            raise w.call.invalid("attribute", f"{len(labels)} labels do not fit {max(rows, 2)} classes")
         number = w.add("ArgMax", [score], axis=1, keepdims=0)
         w.add("Gather", [w.integers(labels), number], w.node.outputs[0], axis=0)
     if w.wants(1):
@@ -72,18 +72,18 @@ def linear_classifier(w: Writer) -> None:
 
 @expansion("Scaler", domain=LEARNING)
 def scaler(w: Writer) -> None:
-    """(X - offset) * scale."""
+    """Scaler: (X - offset) * scale."""
     offset, scale = w.call.numbers("offset") or (0.0,), w.call.numbers("scale") or (1.0,)
     width = features_of(w.call)
     if not {len(offset), len(scale)} <= {1, width}:
-        raise w.call.invalid("attribute", f"{len(offset)} offsets and {len(scale)} scales for {width} features")
+        raise w.call.invalid("attribute", f"{len(offset)} offsets and {len(scale)} scales do not fit {width} features")
     x = w.add("Cast", w.required(0), to=1)
     w.add("Mul", [w.add("Sub", [x, _vector(w, offset)]), _vector(w, scale)], w.node.outputs[0])
 
 
 @expansion("Normalizer", domain=LEARNING)
 def normalizer(w: Writer) -> None:
-    """X divided by the greatest item, or by a norm, of its row; 0 where that is 0."""
+    """Normalizer: each row divided by its greatest element, or by its norm; 0 where the divisor is 0."""
     norm, x = w.call.text("norm", "MAX", "MAX", "L1", "L2"), _rows(w)
     if norm == "MAX":
         most = w.add("ReduceMax", [x, w.integers([1])], keepdims=1)
@@ -94,7 +94,7 @@ def normalizer(w: Writer) -> None:
 
 @expansion("Binarizer", domain=LEARNING)
 def binarizer(w: Writer) -> None:
-    """1 where X is above the threshold, else 0."""
+    """Binarizer: 1 where X is above the threshold, else 0."""
     limit = w.constant(np.float32(w.call.number("threshold", None) if w.call.has("threshold") else 0), "float32")
     x = w.add("Cast", w.required(0), to=1)
     above = w.add("Greater", [x, limit])
@@ -104,7 +104,7 @@ def binarizer(w: Writer) -> None:
 
 @expansion("ArrayFeatureExtractor", domain=LEARNING)
 def array_feature_extractor(w: Writer) -> None:
-    """The features at given indices, of the last axis; of a vector as one row."""
+    """ArrayFeatureExtractor: the features at given indices of the last axis; a vector counts as one row."""
     source = w.call.operand()
     x = w.required(0)[0] if source.rank > 1 else w.reshape(w.required(0)[0], (1, -1))
     indices = w.reshape(w.required(1)[0], (-1,))

@@ -1,4 +1,4 @@
-"""Operators of com.microsoft that ONNX Runtime's optimiser writes, as those of ONNX that they stand for.
+"""Operators of com.microsoft that ONNX Runtime's optimiser writes, expanded to the operators of ONNX that they replace.
 
 Source: ONNX Runtime, "Contrib operators" (com.microsoft).
 """
@@ -20,20 +20,22 @@ __all__: list[str] = []
 
 @expansion("BiasGelu", "FastGelu", domain=MICROSOFT)
 def gelu(w: Writer) -> None:
-    """Gelu of a sum; FastGelu is the approximation by tanh, and its bias may be left out."""
+    """BiasGelu and FastGelu: Gelu of X + bias; FastGelu approximates it by tanh and may have no bias."""
     name = w.add("Add", w.required(0, 1)) if w.input(1) else w.required(0)[0]
     w.result("Gelu", [name], approximate="none" if w.node.op == "BiasGelu" else "tanh")
 
 
 @expansion("QuickGelu", domain=MICROSOFT)
 def quick_gelu(w: Writer) -> None:
-    """X * sigmoid(alpha * x)."""
+    """QuickGelu: X * sigmoid(alpha * X)."""
     w.result("Swish", w.required(0), {"alpha": float(np.float32(1.702)), **w.attributes()})
 
 
 @expansion("FusedMatMul", domain=MICROSOFT)
 def fused_matmul(w: Writer) -> None:
-    """Alpha times the product of matrices, which may be transposed, also before the batch axes."""
+    """FusedMatMul: alpha times the matrix product. ``transA`` and ``transB`` transpose the matrices; ``transBatchA``
+    and ``transBatchB`` move axis 0 to the axis before the last.
+    """
     names = []
     for index, side in ((0, "A"), (1, "B")):
         operand, batched = w.call.operand(index), w.call.flag(f"transBatch{side}", False)
@@ -58,7 +60,7 @@ _PARAMETERS = {
 
 @expansion("FusedConv", "FusedGemm", domain=MICROSOFT)
 def fused(w: Writer) -> None:
-    """A convolution or Gemm, a tensor that is added to the convolution, and an activation."""
+    """FusedConv and FusedGemm: a convolution plus an optional tensor, or a Gemm, followed by an activation."""
     op = w.node.op.removeprefix("Fused")
     kind = w.call.text("activation", "")
     names = _PARAMETERS.get(kind, ())
@@ -86,7 +88,7 @@ def fused(w: Writer) -> None:
 
 @expansion("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_normalization(w: Writer) -> None:
-    """Normalisation of the sum of an input, another and a bias; the sum is a result, too."""
+    """SkipLayerNormalization: normalise the sum of the input, the skip and the bias; the sum is a further result."""
     simple = w.node.op.startswith("SkipS")
     bias = 3 if simple else 4
     total = w.node.outputs[3] if len(w.node.outputs) > 3 else ""
@@ -102,14 +104,14 @@ def skip_normalization(w: Writer) -> None:
 
 @expansion("MatMulNBits", domain=MICROSOFT)
 def matmul_of_few_bits(w: Writer) -> None:
-    """A product with weights of 2, 4 or 8 bits in blocks of columns: W[n, k] = (code - zero point) * scale."""
+    """MatMulNBits: weights of 2, 4 or 8 bits in blocks of columns: W[n, k] = (code - zero point) * scale."""
     call = w.call
     k, n, bits, block = (call.integer(name, default) for name, default in _SIZES)
     call.ignore("accuracy_level")
     if bits not in (2, 4, 8) or block < 1 or k < 1 or n < 1:
-        raise call.refuse(f"weights of {bits} bits in blocks of {block} are not read", "use 2, 4 or 8 bits")
+        raise call.refuse(f"weights of {bits} bits in blocks of {block} are not supported", "use 2, 4 or 8 bits")
     if call.optional(4) is not None:
-        raise call.refuse("weights whose blocks are in another order (g_idx) are not read", "leave g_idx out")
+        raise call.refuse("weights whose blocks are in another order (g_idx) are not supported", "leave g_idx out")
     blocks = -(-k // block)
     stored = _bytes(w, 1, n * blocks * -(-block * bits // 8))
     codes = _unpacked(stored.reshape(n * blocks, -1), bits, block).reshape(n, blocks * block)[:, :k]
@@ -149,7 +151,7 @@ def _zeros(w: Writer, n: int, blocks: int, bits: int) -> npt.NDArray[Any]:
 
 
 def _unpacked(rows: npt.NDArray[np.uint8], bits: int, count: int) -> npt.NDArray[Any]:
-    """Items of few bits, ``count`` of each row."""
+    """Elements of ``bits`` bits, unpacked from bytes: the first ``count`` of each row."""
     if bits == 8:
         return rows[:, :count]
     items = unpacked(rows.ravel(), f"uint{bits}", rows.size * 8 // bits)

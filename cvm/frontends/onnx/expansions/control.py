@@ -1,6 +1,7 @@
-"""Control flow that is known when compiling: If with a constant condition, Loop and Scan step by step.
+"""Control flow with a constant condition or count: the nodes of the branch of an If, or of each iteration of Loop and
+Scan.
 
-Source: ONNX, If, Loop and Scan. What stands outside of a graph is read by its name; what it makes is renamed.
+Source: ONNX, If, Loop and Scan. A body reads outer tensors by their names; the tensors that it makes get fresh names.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def _body(call: OnnxCall, name: str) -> Body:
 
 @expansion("If")
 def if_(w: Writer) -> None:
-    """The nodes of the branch that is taken."""
+    """If: the nodes of the branch that the constant condition selects."""
     call = w.call
     then, other = _body(call, "then_branch"), _body(call, "else_branch")
     condition = call.operand(0)
@@ -51,7 +52,7 @@ def if_(w: Writer) -> None:
 
 @expansion("Loop")
 def loop(w: Writer) -> None:
-    """Iterations one after the other, as many as the count and the condition of each say."""
+    """Loop: the nodes of each iteration in order; the count and the condition after each iteration say when it ends."""
     call, body = w.call, _body(w.call, "body")
     state = list(w.node.inputs[2:])
     count = len(state)
@@ -104,7 +105,7 @@ def _condition(call: OnnxCall) -> bool:
 
 
 def _decided(w: Writer, condition: str, step: int, most: int | None) -> bool:
-    """Whether there is another iteration after ``step`` of them."""
+    """Whether another iteration follows after ``step`` iterations."""
     if step == most or not w.call.operands[1:2] or w.call.operands[1] is None:
         if most is None:
             raise w.call.invalid("inputs", "there is neither a count of iterations nor a condition")
@@ -119,9 +120,9 @@ def _decided(w: Writer, condition: str, step: int, most: int | None) -> bool:
 
 
 def _stack(w: Writer, parts: Sequence[str], axis: int, index: int, reverse: bool = False) -> None:
-    """What the iterations gave, side by side along a new axis."""
+    """Stack the values that the iterations gave along a new axis, as result ``index`` of the node."""
     if index >= len(w.node.outputs) or not w.node.outputs[index] or not parts:
-        return  # without an iteration there is nothing, which the translation refuses where it is read
+        return  # without an iteration there is no tensor; the translation refuses the result where it is read
     ordered = list(parts)[::-1] if reverse else list(parts)
     wider = [w.add("Unsqueeze", [name, w.integers([axis])]) for name in ordered]
     w.result("Concat", wider, index=index, axis=axis)
@@ -129,7 +130,7 @@ def _stack(w: Writer, parts: Sequence[str], axis: int, index: int, reverse: bool
 
 @expansion("Scan")
 def scan(w: Writer) -> None:
-    """One iteration per item of the sequences, which states are carried through."""
+    """Scan: the nodes of one iteration per element of the sequences; the states pass from iteration to iteration."""
     call, body = w.call, _body(w.call, "body")
     if call.version < 9:
         raise call.refuse(f"the Scan of version {call.version} is not read", "export the model with opset 9 or later")

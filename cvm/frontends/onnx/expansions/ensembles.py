@@ -1,8 +1,8 @@
-"""Ensembles of decision trees, written out in comparisons, look-ups and sums of integers.
+"""Ensembles of decision trees, expanded to comparisons, look-ups and sums of integers.
 
-Each node's comparison is of the input with a constant, exact on its codes. From the roots, the node of every tree is
-looked up level by level. Leaves are digits to a power of two, so that the sums of trees are sums of integers: nothing
-is rounded but the result, once. Labels are decided on these integers.
+Each branch compares an input feature with a constant, which is exact on codes. The expansion descends all trees at
+once, level by level, from the roots. Leaf weights are integer digits times a power of two, so that sums over trees are
+sums of integers: only the result is rounded, once. Labels are decided on these integers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _COMPARISONS = {
 _SUM_BITS = 30
 """Sums of digits stay below 2^30."""
 _LEAST_SHIFT = 120
-"""The smallest exponent of a power of two that is a normal float32."""
+"""The exponent of the smallest normal float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Score:
-    """Scores [N, K] as integers: the sum of digit * 2^(bits * k - shift)."""
+    """Scores [N, K] as integers: score = sum over k of digits[k] * 2^(bits * k - shift)."""
 
     digits: list[str]
     bits: int
@@ -40,7 +40,7 @@ class _Score:
 
 @expansion("TreeEnsembleRegressor", domain=LEARNING)
 def regressor(w: Writer) -> None:
-    """One score for each target."""
+    """TreeEnsembleRegressor: one score for each target."""
     targets = max(w.call.integer("n_targets", 1), 1)
     score = _score(w, older_ensemble(w.call, "target", targets), w.call.numbers("base_values") or ())
     function = w.call.text("aggregate_function", "SUM", "SUM", "AVERAGE", "MIN", "MAX")
@@ -49,7 +49,7 @@ def regressor(w: Writer) -> None:
 
 @expansion("TreeEnsemble", domain=LEARNING)
 def ensemble(w: Writer) -> None:
-    """One score for each target."""
+    """TreeEnsemble: one score for each target."""
     targets = max(w.call.integer("n_targets", 1), 1)
     score = _score(w, newer_ensemble(w.call, targets), ())
     functions = ("AVERAGE", "SUM", "MIN", "MAX")
@@ -69,7 +69,7 @@ def _aggregated(w: Writer, score: _Score, function: str, trees: int) -> None:
 
 @expansion("TreeEnsembleClassifier", domain=LEARNING)
 def classifier(w: Writer) -> None:
-    """The label of the greatest score, and the scores."""
+    """TreeEnsembleClassifier: the label of the greatest score, and the scores."""
     labels, texts = w.call.integers("classlabels_int64s"), w.call.texts("classlabels_strings")
     count = len(labels or texts or ())
     if count == 0:
@@ -95,9 +95,9 @@ def classifier(w: Writer) -> None:
 
 
 def _two_classes(w: Writer, score: _Score, positive: bool, column: int, labels: Sequence[int] | None) -> None:
-    """One score s for two classes, as ONNX Runtime has it.
+    """The label and the two scores of a classifier with a single score s, as ONNX Runtime computes them.
 
-    The label is the second class above 1/2 where no leaf is negative, above 0 where one is. The scores are 1 - s and s,
+    The second class wins where s is above 1/2 if no leaf is negative, or above 0 if one is. The scores are 1 - s and s,
     or -s and s; where the leaves name the second class they are 0 and s.
     """
     number = _number(w, score)
@@ -126,7 +126,7 @@ def _transformed(w: Writer, name: str) -> str:
 
 
 def transformed(w: Writer, name: str, transform: str) -> str:
-    """Scores behind the function that is applied at the end."""
+    """Scores after the function that ``transform`` names."""
     if transform == "NONE":
         return name
     if transform == "SOFTMAX":
@@ -136,11 +136,11 @@ def transformed(w: Writer, name: str, transform: str) -> str:
     raise w.call.refuse(f"scores are transformed by {transform}", "use NONE, SOFTMAX or LOGISTIC")
 
 
-# From the input to leaves
+# From the input to the leaves
 
 
 def _score(w: Writer, ensemble: Ensemble, base: Sequence[float]) -> _Score:
-    """The sum of the leaves that the input reaches, and of constants."""
+    """The sum of the leaves that the input reaches, plus the constants ``base``."""
     source, targets = w.call.operand(), ensemble.leaves.shape[1]
     if source.rank not in (1, 2):
         raise w.call.invalid("shape", f"the input must have one or two axes, found {list(source.shape)}")
@@ -168,7 +168,9 @@ def _score(w: Writer, ensemble: Ensemble, base: Sequence[float]) -> _Score:
 
 
 def _descended(w: Writer, ensemble: Ensemble, x: str, at: str, count: int) -> str:
-    """The numbers of the leaves that are reached from nodes: [N, trees]."""
+    """Descend ``ensemble.depth`` levels from the nodes ``at``: the indices of the leaves that are
+    reached, [N, trees].
+    """
     order = np.argsort([MODES.index(mode) for mode in ensemble.modes], kind="stable")
     position = np.argsort(order)
     found = []
@@ -196,7 +198,7 @@ def _descended(w: Writer, ensemble: Ensemble, x: str, at: str, count: int) -> st
     return at
 
 
-# From digits to numbers and labels
+# From digits to scores and labels
 
 
 def _number(w: Writer, score: _Score) -> str:
@@ -210,7 +212,7 @@ def _number(w: Writer, score: _Score) -> str:
 
 
 def _carried(w: Writer, score: _Score, less: int = 0) -> list[str]:
-    """The digits of scores less a number, in units of 2^-shift: all but the highest from 0 to 2^bits - 1."""
+    """The digits of score - less * 2^-shift after carrying: all but the highest lie in 0 .. 2^bits - 1."""
     found, carry = [], ""
     for k, digit in enumerate(score.digits):
         own = (
@@ -223,7 +225,7 @@ def _carried(w: Writer, score: _Score, less: int = 0) -> list[str]:
         if k == len(score.digits) - 1:
             found.append(digit)
             continue
-        # A floor of a division: the number is made positive first.
+        # This division must round down, so the dividend is made positive first.
         moved = w.add("Add", [digit, w.integers([2**_SUM_BITS])])
         carry = w.add("Div", [moved, w.integers([2**score.bits])])
         low = w.add("Sub", [moved, w.add("Mul", [carry, w.integers([2**score.bits])])])
@@ -233,7 +235,7 @@ def _carried(w: Writer, score: _Score, less: int = 0) -> list[str]:
 
 
 def _above(w: Writer, score: _Score, limit: int) -> str:
-    """Whether scores are above a number, which is given in units of 2^-shift: [N, 1] of integers 0 and 1."""
+    """Whether scores are above limit * 2^-shift: integers 0 and 1 of shape [N, 1]."""
     digits = _carried(w, score, limit)
     zero = w.integers([0])
     found = w.add("Greater", [digits[-1], zero])
@@ -244,7 +246,7 @@ def _above(w: Writer, score: _Score, limit: int) -> str:
 
 
 def _greatest(w: Writer, score: _Score) -> str:
-    """The number of the greatest score, the first of equal ones: [N]."""
+    """The index of the greatest score, the first of equal scores: [N]."""
     kept = ""
     for digit in reversed(_carried(w, score)):
         if kept:
@@ -256,7 +258,7 @@ def _greatest(w: Writer, score: _Score) -> str:
 
 
 def _label(w: Writer, number: str, labels: Sequence[int] | None) -> None:
-    """The first result: the label of a number."""
+    """Write the first result: the label at index ``number``."""
     if labels is None:
         raise w.call.refuse("its labels are strings", "end the model at its scores")
     w.add("Gather", [w.integers(labels), number], w.node.outputs[0], axis=0)

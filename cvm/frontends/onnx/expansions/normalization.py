@@ -1,4 +1,4 @@
-"""Normalisations and norms as sums, roots and quotients, and the logarithm and the maximum of a softmax.
+"""Normalisations and norms as sums, roots and quotients; LogSoftmax and Hardmax.
 
 Source: ONNX, the operators by their names.
 """
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @expansion("LogSoftmax")
 def log_softmax(w: Writer) -> None:
-    """X less the logarithm of the sum of all e^x along an axis."""
+    """LogSoftmax: x minus the logarithm of the sum of e^x along an axis."""
     source = w.call.operand()
     axis = w.call.axis(w.call.integer("axis", -1), source.rank)
     total = w.add("ReduceLogSumExp", [source.name, w.integers([axis])])
@@ -24,7 +24,7 @@ def log_softmax(w: Writer) -> None:
 
 @expansion("Hardmax")
 def hardmax(w: Writer) -> None:
-    """One at the first of the greatest items along an axis, zero elsewhere."""
+    """Hardmax: 1 at the first of the greatest elements along an axis, 0 elsewhere."""
     source = w.call.operand()
     axis = w.call.axis(w.call.integer("axis", -1), source.rank)
     first = w.add("ArgMax", [source.name], axis=axis)
@@ -36,7 +36,7 @@ def hardmax(w: Writer) -> None:
 
 @expansion("MeanVarianceNormalization")
 def mean_variance(w: Writer) -> None:
-    """X less its mean, divided by its deviation and 1e-9."""
+    """MeanVarianceNormalization: (x - mean) / (deviation + 1e-9)."""
     source = w.call.operand()
     given = w.call.integers("axes")
     axes = w.integers(w.call.axes((0, 2, 3) if given is None else given, source.rank))
@@ -48,8 +48,10 @@ def mean_variance(w: Writer) -> None:
 
 @expansion("GlobalLpPool")
 def global_norm(w: Writer) -> None:
-    """The norm of each channel."""
+    """GlobalLpPool: the norm of each channel."""
     source, p = w.call.operand(), w.call.integer("p", 2)
     if source.rank < 3 or p not in (1, 2):
-        raise w.call.refuse(f"a norm of order {p} of {list(source.shape)}", "use p 1 or 2, and at least one axis")
+        raise w.call.refuse(
+            f"a norm of order {p} over {list(source.shape)} is not computed", "use p 1 or 2, and at least one axis"
+        )
     w.result(f"ReduceL{p}", [source.name, w.integers(range(2, source.rank))])

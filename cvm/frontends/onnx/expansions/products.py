@@ -1,4 +1,4 @@
-"""Einsum as products of matrices. Source: ONNX, Einsum, and NumPy, `einsum`, whose notation it is."""
+"""Einsum as matrix products. Source: ONNX, Einsum, and the notation of NumPy's `einsum`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 
 class _Term:
-    """A tensor whose axes have letters; those of an ellipsis are negative numbers, as strings."""
+    """A tensor with a letter for each axis; the axes of an ellipsis have negative numbers, as strings, for letters."""
 
     def __init__(self, name: str, letters: Sequence[str], sizes: dict[str, int]) -> None:
         self.name, self.letters, self.sizes = name, list(letters), sizes
@@ -23,7 +23,7 @@ class _Term:
 
 
 def _letters(w: Writer, text: str, rank: int) -> list[str]:
-    """The letters of the axes of an operand, an ellipsis spelled out."""
+    """The letters of the axes of an operand, with an ellipsis replaced by one letter per axis that it covers."""
     head, dots, tail = text.partition("...")
     if not all(c.isascii() and c.isalpha() for c in head + tail):
         raise w.call.invalid("attribute", f"the term {text!r} of the equation holds something else than letters")
@@ -35,7 +35,7 @@ def _letters(w: Writer, text: str, rank: int) -> list[str]:
 
 @expansion("Einsum")
 def einsum(w: Writer) -> None:
-    """Terms are multiplied one after the other; what no later term and no result has is summed at once."""
+    """Einsum: multiply the terms one after another; sum over a letter as soon as no later term and no result has it."""
     equation = w.call.text("equation", "").replace(" ", "")
     left, arrow, right = equation.partition("->")
     texts, operands = left.split(","), w.call.every()
@@ -65,7 +65,7 @@ def einsum(w: Writer) -> None:
 
 
 def _single(w: Writer, name: str, letters: list[str], shape: Sequence[int]) -> _Term:
-    """An operand; of a letter that it has twice, the diagonal is taken."""
+    """An operand as a term; where a letter occurs twice, its diagonal is taken."""
     sizes: dict[str, int] = {}
     for letter, extent in zip(letters, shape, strict=True):
         if sizes.setdefault(letter, extent) != extent and letter in sizes:
@@ -84,7 +84,7 @@ def _single(w: Writer, name: str, letters: list[str], shape: Sequence[int]) -> _
 
 
 def _summed(w: Writer, term: _Term, wanted: set[str]) -> _Term:
-    """The sum over the axes whose letters are not wanted."""
+    """The sum of a term over the axes whose letters are not in ``wanted``."""
     axes = [i for i, letter in enumerate(term.letters) if letter not in wanted]
     if not axes:
         return term
@@ -93,7 +93,7 @@ def _summed(w: Writer, term: _Term, wanted: set[str]) -> _Term:
 
 
 def _product(w: Writer, first: _Term, second: _Term, wanted: set[str]) -> _Term:
-    """The product of two terms: letters of both are batches or are summed, those of one are rows or columns."""
+    """The product of two terms: a letter of both is a batch axis or is summed, a letter of one is a row or a column."""
     first = _summed(w, first, wanted | set(second.letters))
     second = _summed(w, second, wanted | set(first.letters))
     sizes = dict(first.sizes)
@@ -117,7 +117,9 @@ def _product(w: Writer, first: _Term, second: _Term, wanted: set[str]) -> _Term:
 def _matrix(
     w: Writer, term: _Term, sizes: dict[str, int], batch: list[str], rows: list[str], columns: list[str]
 ) -> str:
-    """A term as matrices: an axis per batch, rows as one and columns as one; extents of 1 are repeated where summed."""
+    """A term as a stack of matrices [batch.., rows, columns], with a summed axis of extent 1 repeated to its full
+    extent.
+    """
     name = term.name
     wider = [letter for letter in columns + rows if term.sizes[letter] != sizes[letter]]
     if wider:

@@ -1,4 +1,4 @@
-"""Operators on quantised tensors as what they mean: DequantizeLinear, the operator on real numbers, QuantizeLinear.
+"""Operators on quantised tensors, expanded to DequantizeLinear, the operator on real numbers and QuantizeLinear.
 
 Source: ONNX, QLinearConv and QLinearMatMul; ONNX Runtime, "Contrib operators" (com.microsoft).
 """
@@ -19,7 +19,7 @@ __all__ = ["of_numbers"]
 
 @expansion("QLinearConv")
 def conv(w: Writer) -> None:
-    """A convolution; its bias has the product of the scales of input and filter."""
+    """QLinearConv: a convolution; the scale of its bias is the product of the scales of input and filter."""
     parts = [w.real(0, 1, 2), w.real(3, 4, 5, axis=0)]
     if w.input(8):
         parts.append(w.add(BIAS, [w.input(8), w.input(1), w.input(4)], axis=0))
@@ -28,14 +28,14 @@ def conv(w: Writer) -> None:
 
 @expansion("QLinearMatMul")
 def matmul(w: Writer) -> None:
-    """A product of matrices, with scales per row of A and per column of B."""
+    """QLinearMatMul: a matrix product with scales per row of A and per column of B."""
     parts = [w.real(0, 1, 2, axis=-2), w.real(3, 4, 5, axis=-1)]
     w.codes(w.add("MatMul", parts), 6, 7)
 
 
 @expansion("QGemm", domain=MICROSOFT)
 def gemm(w: Writer) -> None:
-    """As Gemm; without a quantiser of the result it is a real number."""
+    """QGemm: a Gemm of dequantised operands; without a quantiser for the result, the result is a real number."""
     if w.node.attributes.get("alpha", 1.0) != 1.0 and w.input(6):
         raise refusal(
             w.node, "it has a bias and an alpha other than 1, which is not computed", "fold alpha into the scale of A"
@@ -57,19 +57,21 @@ _POOLS = {"QLinearAveragePool": "AveragePool", "QLinearGlobalAveragePool": "Glob
 
 @expansion(*_BINARY, domain=MICROSOFT)
 def binary(w: Writer) -> None:
-    """Sums and products."""
+    """QLinearAdd and QLinearMul: a sum or product of dequantised operands."""
     w.codes(w.add(_BINARY[w.node.op], [w.real(0, 1, 2), w.real(3, 4, 5)], given=w.attributes()), 6, 7)
 
 
 @expansion(*_UNARY, domain=MICROSOFT)
 def unary(w: Writer) -> None:
-    """Functions and means."""
+    """QLinear functions and means of one dequantised operand."""
     w.codes(w.add(_UNARY[w.node.op], [w.real(0, 1, 2)], given=w.attributes("opset")), 3, 4)
 
 
 @expansion(*_POOLS, domain=MICROSOFT)
 def pool(w: Writer) -> None:
-    """Means of windows; with ``channels_last``, of a tensor whose channels are put first and back."""
+    """QLinear average pooling; with ``channels_last``, the channels are transposed to axis 1 before
+    and back after it.
+    """
     op, last = _POOLS[w.node.op], w.call.flag("channels_last", False)
     real = w.real(0, 1, 2)
     rank = w.call.operand(0).rank
@@ -85,14 +87,14 @@ def pool(w: Writer) -> None:
 
 @expansion("QLinearSoftmax", domain=MICROSOFT)
 def softmax(w: Writer) -> None:
-    """By the meaning that Softmax has in the version ``opset``."""
+    """QLinearSoftmax: Softmax as the version ``opset`` defines it."""
     opset = w.call.integer("opset", 13)
     w.codes(w.add("Softmax", [w.real(0, 1, 2)], given=w.attributes("opset"), opset=opset), 3, 4)
 
 
 @expansion("QLinearConcat", domain=MICROSOFT)
 def concat(w: Writer) -> None:
-    """Parts of quantisers of their own."""
+    """QLinearConcat: parts, each with its own quantiser."""
     parts = [w.real(index, index + 1, index + 2) for index in range(2, len(w.node.inputs), 3)]
     if not parts:
         raise invalid(w.node, "inputs", "there is nothing to concatenate")
@@ -101,9 +103,10 @@ def concat(w: Writer) -> None:
 
 @expansion("DynamicQuantizeLinear")
 def dynamic(w: Writer) -> None:
-    """The numbers themselves, of scale 1: they are rounded where they are read, on the fixed grid of calibration.
+    """DynamicQuantizeLinear as the real numbers themselves, with scale 1.
 
-    What multiplies them as codes multiplies the numbers (`of_numbers`), and the factor of the scale is 1.
+    They are rounded where they are read, on the fixed grid that calibration finds. An operator that would multiply the
+    codes multiplies the real numbers instead (`of_numbers`), and the scale contributes the factor 1.
     """
     if not w.floats:
         raise w.call.refuse("its scales depend on the data", OPERATORS["", "DynamicQuantizeLinear"].note.split(": ")[1])
@@ -115,7 +118,9 @@ def dynamic(w: Writer) -> None:
 
 
 def of_numbers(call: OnnxCall) -> Expansion | None:
-    """How a product of integers is written whose first operand are the numbers of a DynamicQuantizeLinear."""
+    """The expansion of an integer product whose first operand comes from a DynamicQuantizeLinear;
+    None for other nodes.
+    """
     integers = call.node.op in ("MatMulInteger", "ConvInteger") and not call.node.domain
     first = call.optional(0)
     return _product_of_numbers if integers and first is not None and first.real else None
@@ -133,5 +138,5 @@ def _product_of_numbers(w: Writer) -> None:
 
 @expansion("QLinearWhere", domain=MICROSOFT)
 def where(w: Writer) -> None:
-    """A choice."""
+    """QLinearWhere: a choice between dequantised operands."""
     w.codes(w.add("Where", [*w.required(0), w.real(1, 2, 3), w.real(4, 5, 6)]), 7, 8)

@@ -1,7 +1,7 @@
-"""LSTM, GRU and RNN step by step: products, sums and functions of gates, in the order of time.
+"""LSTM, GRU and RNN step by step: products, sums and activations of gates, in the order of time.
 
-Source: ONNX, LSTM, GRU and RNN. The products of all items of the sequence with the weights are one; each step has one
-product of the state more.
+Source: ONNX, LSTM, GRU and RNN. One product computes the weights times all elements of the sequence; each step adds
+one product with the state.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _TAKES = {
     "Affine": "alpha beta", "ScaledTanh": "alpha beta", "HardSigmoid": "alpha beta", "LeakyRelu": "alpha",
     "ThresholdedRelu": "alpha", "Elu": "alpha",
 }  # fmt: skip
-"""The numbers that activations take, in order."""
+"""The parameters that each activation takes, in order."""
 _PLAIN = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """An activation and its numbers, those that are given."""
+    """An activation and those of its parameters that the node gives."""
 
     name: str
     numbers: dict[str, float]
@@ -36,11 +36,11 @@ class _Function:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """What one direction computes with: names of tensors, "" for those that are left out."""
+    """The parameters of one direction: names of tensors, "" for a tensor that is left out."""
 
     w: Writer
     source: Operand
-    """Any real operand: of its data type are constants."""
+    """A real operand; constants get its data type."""
     hidden: int
     functions: tuple[_Function, ...]
     clip: float | None
@@ -50,7 +50,7 @@ class _Layer:
     peepholes: tuple[str, str, str]
 
     def activated(self, name: str, index: int) -> str:
-        """A function of a tensor, which is clipped before where the node says so."""
+        """Activation ``index`` of a tensor, which is first clipped where the node has the attribute ``clip``."""
         if self.clip is not None:
             bounds = [self.w.number(sign * self.clip, self.source) for sign in (-1, 1)]
             name = self.w.add("Clip", [name, *bounds])
@@ -67,33 +67,33 @@ class _Layer:
         return self.w.add(function.name, [name], given=given)
 
     def product(self, state: str, matrix: str, added: str) -> str:
-        """A matrix of weights times a state, which is 0 where it has no name, and something added."""
+        """A weight matrix times a state, plus ``added``; just ``added`` where the state is 0 (its name is "")."""
         if not state:
             return added
         return self.w.add("Gemm", [state, matrix, *filter(None, [added])], transB=1)
 
     def parts(self, name: str, axis: int, count: int) -> list[str]:
-        """Equal parts along an axis."""
+        """A tensor split into ``count`` equal parts along an axis."""
         if count == 1:
             return [name]
         sizes = self.w.integers([self.hidden] * count)
         return self.w.add_many("Split", [name, sizes], count, {"axis": axis})
 
     def sum(self, *names: str) -> str:
-        """The sum of what has a name; "" if nothing has."""
+        """The sum of the tensors whose names are not ""; "" where all are."""
         found = ""
         for name in filter(None, names):
             found = self.w.add("Add", [found, name]) if found else name
         return found
 
     def scaled(self, factor: str, name: str) -> str:
-        """A product; "" where a factor is 0 or left out."""
+        """The product of two tensors; "" where one of them is left out (""), which stands for 0."""
         return self.w.add("Mul", [factor, name]) if factor and name else ""
 
 
 @expansion("LSTM", "GRU", "RNN")
 def recurrent(w: Writer) -> None:
-    """Each direction by itself; what they give side by side."""
+    """LSTM, GRU and RNN: expand each direction by itself, and concatenate their results."""
     call, op = w.call, w.node.op
     source, weights, recurrence = (call.operand(index) for index in range(3))
     if source.rank != 3 or weights.rank != 3 or recurrence.rank != 3:
@@ -128,7 +128,7 @@ def _require_whole(call: OnnxCall, length: int) -> None:
     lengths = call.constant(4, "sequence_lens")
     if (lengths != length).any():
         message = f"sequences of the lengths {lengths.ravel().tolist()[:8]} in {length} steps are not computed"
-        raise call.refuse(message, "cut the input to one length, or leave sequence_lens out")
+        raise call.refuse(message, "slice the input to one length, or leave sequence_lens out")
 
 
 def _layer(w: Writer, index: int, count: int, hidden: int) -> _Layer:
@@ -136,7 +136,7 @@ def _layer(w: Writer, index: int, count: int, hidden: int) -> _Layer:
     rows = hidden * _GATES[op]
 
     def own(at: int, parts: int, sizes: int) -> list[str]:
-        """The part of an operand that a direction has, split."""
+        """The part of an operand that belongs to this direction, split into ``parts``."""
         operand = call.optional(at)
         if operand is None:
             return [""] * parts
@@ -156,7 +156,7 @@ def _layer(w: Writer, index: int, count: int, hidden: int) -> _Layer:
 
 
 def _taken(w: Writer, operand: Operand, index: int) -> str:
-    """What one direction has of an operand."""
+    """The slice of an operand that belongs to direction ``index``."""
     if operand.shape[0] == 1:
         return w.reshape(operand.name, operand.shape[1:])
     at = w.add("Gather", [operand.name, w.integers([index])], axis=0)
@@ -164,7 +164,9 @@ def _taken(w: Writer, operand: Operand, index: int) -> str:
 
 
 def _functions(call: OnnxCall, index: int, count: int) -> tuple[_Function, ...]:
-    """The activations of a direction; their numbers are lists, read by those that take such, in order."""
+    """The activations of a direction; alpha and beta are lists that the activations which have them
+    consume in order.
+    """
     defaults = _DEFAULTS[call.node.op]
     names = call.texts("activations") or defaults * count
     given = {key: list(call.numbers(f"activation_{key}") or ()) for key in ("alpha", "beta")}
@@ -184,7 +186,7 @@ def _functions(call: OnnxCall, index: int, count: int) -> tuple[_Function, ...]:
 def _direction(
     layer: _Layer, flat: str, index: int, extents: tuple[int, int], back: bool, batch_first: bool
 ) -> tuple[list[str], str, str]:
-    """The states after each step, in the order of time, the last one, and the last cell of an LSTM."""
+    """The states after each step in the order of time, the last state, and the last cell of an LSTM."""
     w, op = layer.w, layer.w.node.op
     length, batch = extents
     ahead = layer.biases[0] if op == "GRU" else layer.sum(*layer.biases)
@@ -202,7 +204,7 @@ def _direction(
 
 
 def _initial(layer: _Layer, at: int, index: int, batch: int, batch_first: bool) -> str:
-    """The first state of a direction, "" where it is 0."""
+    """The initial state of a direction; "" where it is 0."""
     operand = layer.w.call.optional(at) if at == 5 or layer.w.node.op == "LSTM" else None
     if operand is None or (operand.values is not None and not operand.values.any()):
         return ""
@@ -217,11 +219,11 @@ def _initial(layer: _Layer, at: int, index: int, batch: int, batch_first: bool) 
     return layer.w.reshape(name, (batch, layer.hidden))
 
 
-_Step = Callable[[str, str, str], tuple[str, str]]
-"""From the products of an item, the state and the cell to the next state and cell."""
+_StepFunction = Callable[[str, str, str], tuple[str, str]]
+"""A step function: from the product of an element, the state and the cell to the next state and the next cell."""
 
 
-def _lstm(layer: _Layer) -> _Step:
+def _lstm(layer: _Layer) -> _StepFunction:
     coupled = layer.w.call.flag("input_forget", False)
     for_input, for_output, for_forget = layer.peepholes
 
@@ -246,7 +248,7 @@ def _rest(layer: _Layer, name: str) -> str:
     return layer.w.add("Sub", [layer.w.number(1.0, layer.source), name])
 
 
-def _gru(layer: _Layer) -> _Step:
+def _gru(layer: _Layer) -> _StepFunction:
     after = layer.w.call.flag("linear_before_reset", False)
     *matrices, last = layer.parts(layer.recurrence, 0, 3)
     *biases, bias = layer.parts(layer.biases[1], 0, 3) if layer.biases[1] else ["", "", ""]
@@ -267,20 +269,20 @@ def _gru(layer: _Layer) -> _Step:
     return step
 
 
-def _rnn(layer: _Layer) -> _Step:
+def _rnn(layer: _Layer) -> _StepFunction:
     def step(item: str, state: str, _: str) -> tuple[str, str]:
         return layer.activated(layer.product(state, layer.recurrence, item), 0), ""
 
     return step
 
 
-_STEPS: dict[str, Callable[[_Layer], _Step]] = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+_STEPS: dict[str, Callable[[_Layer], _StepFunction]] = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
 
 
 def _results(
     w: Writer, found: list[tuple[list[str], str, str]], extents: tuple[int, int, int], batch_first: bool
 ) -> None:
-    """All states, the last ones and the last cells, the directions side by side."""
+    """Write the results: all states, the last states and the last cells, with the directions concatenated."""
     length, batch, hidden = extents
     count = len(found)
     if w.node.outputs[0]:
@@ -295,5 +297,5 @@ def _results(
 
 
 def _beside(w: Writer, names: list[str]) -> str:
-    """Matrices concatenated along their first axis."""
+    """Matrices concatenated along axis 0."""
     return w.add("Concat", names, axis=0) if len(names) > 1 else names[0]

@@ -1,4 +1,4 @@
-"""The table of operators that are written out as others, and the type of what writes them."""
+"""The table of expansions, and their type."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cvm.frontends.onnx.writing import Writer
 __all__ = ["EXPANDED", "Expansion", "expansion"]
 
 Expansion: TypeAlias = Callable[[Writer], None]
-"""Adds the nodes that one node consists of; they give its results by the names that it has for them."""
+"""A function that adds the nodes of an expansion; they give the results of the node under the names of the node."""
 
 EXPANDED: dict[tuple[str, str], Expansion] = {}
-"""How each operator is written out, by domain and name."""
+"""The expansion of each operator that has one, by domain and name."""
 
 
 def expansion(*names: str, domain: str = STANDARD) -> Callable[[Expansion], Expansion]:
-    """Enter how the named operators of a domain are written out."""
+    """Register a function as the expansion of the named operators of a domain."""
 
     def enter(function: Expansion) -> Expansion:
         EXPANDED.update(dict.fromkeys(((domain, name) for name in names), function))

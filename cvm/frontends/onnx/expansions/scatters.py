@@ -1,4 +1,4 @@
-"""Scatters whose indices are computed: for each element, the last update that names it, if one does."""
+"""Scatters with computed indices: for each element, find the last update that writes it, if any."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cvm.frontends.onnx.writing import Writer
 __all__ = ["of_computed_indices"]
 
 _MOST_PAIRS = 2**22
-"""Elements times updates that are compared."""
+"""The greatest number of comparisons: elements times updates."""
 
 
 def of_computed_indices(call: OnnxCall) -> Expansion | None:
-    """How a scatter is written whose indices are no constant; None for any other node."""
+    """The expansion of a scatter whose indices are not constant; None for any other node."""
     scatters = {"ScatterElements": _elements, "ScatterND": _slices}
     indices = call.optional(1)
     if call.node.domain or call.node.op not in scatters or indices is None or indices.values is not None:
@@ -38,9 +38,11 @@ def _checked(w: Writer) -> None:
 
 
 def _last(w: Writer, numbers: str, lead: Sequence[int], extent: int, updates: int) -> tuple[str, str]:
-    """Whether an update names each of ``extent`` elements, and the last that does: [*lead, extent] of both.
+    """For each of ``extent`` elements, whether an update writes it and the index of the last such update: [*lead,
+    extent].
 
-    ``numbers`` are those of the elements that updates name: [*lead, updates]. One that does not exist names none.
+    ``numbers`` holds the index of the element that each update writes: [*lead, updates]. An index that does not exist
+    writes nothing.
     """
     if math.prod(lead) * extent * updates > _MOST_PAIRS:
         raise w.call.refuse(f"{extent} elements and {updates} updates are compared with each other", "use fewer")
@@ -54,7 +56,7 @@ def _last(w: Writer, numbers: str, lead: Sequence[int], extent: int, updates: in
 
 
 def _nonnegative(w: Writer, indices: str, extent: int) -> str:
-    """Indices as int64, negative ones counted from the end."""
+    """Indices as int64, with negative ones counted from the end."""
     indices = w.add("Cast", [indices], to=7)
     below = w.add("Cast", [w.add("Less", [indices, w.integers([0])])], to=7)
     return w.add("Add", [indices, w.add("Mul", [below, w.integers([extent])])])

@@ -1,7 +1,8 @@
-"""NonMaxSuppression with a result of fixed size: rows that are left are -1.
+"""NonMaxSuppression with a result of fixed size: unused rows are -1.
 
-Boxes are integers of their quantiser, whose intersections and unions are exact; whether their ratio is above the
-threshold is compared exactly. Of equal scores the first box counts as the greater. Source: ONNX, NonMaxSuppression.
+Boxes are integers on the grid of their quantiser, so intersections and unions are exact integers; whether their ratio
+is above the threshold is decided exactly. Of equal scores the first box counts as greater. Source: ONNX,
+NonMaxSuppression.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MOST_BOXES = 256
 
 @expansion("NonMaxSuppression")
 def suppression(w: Writer) -> None:
-    """For each batch and class, box after box by falling score; those that overlap one that is kept are left out."""
+    """Take box after box by falling score for each batch and class; drop the boxes that overlap a box that is kept."""
     boxes, scores = w.call.operand(0), w.call.operand(1)
     if boxes.rank != 3 or scores.rank != 3 or boxes.shape[2] != 4 or scores.shape[0] != boxes.shape[0]:
         raise w.call.invalid("shape", f"boxes have shape {list(boxes.shape)}, scores {list(scores.shape)}")
@@ -52,7 +53,9 @@ def suppression(w: Writer) -> None:
 
 
 def _ranked(w: Writer, count: int) -> str:
-    """From the greatest score down, ``count`` to 1; 0 where a score is not above the threshold: [B, C, N]."""
+    """The rank of each box: ``count`` for the greatest score down to 1; 0 where a score is not above the threshold [B,
+    C, N].
+    """
     scores = w.required(1)[0]
     batches, classes, _ = w.call.operand(1).shape
     row = w.reshape(scores, (batches, classes, 1, count))
@@ -71,7 +74,7 @@ def _ranked(w: Writer, count: int) -> str:
 
 
 def _overlaps(w: Writer, count: int) -> str:
-    """Whether boxes overlap by more than the threshold, as integers 0 and 1: [B, N, N]."""
+    """Whether two boxes overlap by more than the threshold, as integers 0 and 1: [B, N, N]."""
     grid = w.grid(w.required(0)[0])
     if grid is None or not grid.uniform:
         advice = "put QuantizeLinear and DequantizeLinear of one scale before it"
@@ -83,7 +86,7 @@ def _overlaps(w: Writer, count: int) -> str:
     codes = w.add("Cast", [w.add("QuantizeLinear", [w.required(0)[0], scale, zero])], to=6)
     codes = w.add("Sub", [codes, w.constant(np.int32(int(grid.zero_point.ravel()[0])), "int32")])
     parts = [w.add("Gather", [codes, w.constant(np.array(i), "int64")], axis=2) for i in range(4)]
-    if w.call.flag("center_point_box", False):  # twice the corners, so that halves are whole
+    if w.call.flag("center_point_box", False):  # twice the corners, so that halves become integers
         x, y, width, height = (w.add("Add", [part, part]) if i < 2 else part for i, part in enumerate(parts))
         parts = [w.add(op, pair) for op in ("Sub", "Add") for pair in ([y, height], [x, width])]
     batches = w.call.operand(0).shape[0]

@@ -1,7 +1,7 @@
-"""Operators as older versions had them, written as the newest version has them.
+"""Operators in the form of older opset versions, rewritten in the form of the newest version.
 
-Source: ONNX, "Operator Changelog". A form is entered with the version before which it was in force; of several, the
-first that a node's version is below is written.
+Source: ONNX, "Operator Changelog". A form is registered with the first version in which it no longer holds; for a node
+of some version, the first form whose limit is above that version applies.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from cvm.frontends.onnx.writing import Writer
 __all__ = ["OLDER", "older_form"]
 
 OLDER: dict[str, list[tuple[int, Expansion]]] = {}
-"""Per operator of ONNX, forms and the versions before which they were in force, oldest first."""
+"""Per operator of ONNX: its older forms, each with the first version in which it no longer holds, oldest first."""
 
 
 def older_form(op: str, version: int) -> Expansion | None:
-    """How a node of a version is written as the newest version has it; None where that is the same."""
+    """The rewriting of a node of a version in the form of the newest version; None where the forms agree."""
     return next((write for before, write in OLDER.get(op, ()) if version < before), None)
 
 
@@ -37,7 +37,7 @@ def _before(version: int, *ops: str) -> Callable[[Expansion], Expansion]:
 
 @_before(13, "LogSoftmax", "Hardmax")
 def flattened(w: Writer) -> None:
-    """Over all axes from ``axis`` on, 1 by default, as one. (Softmax is written by its rule.)"""
+    """Flatten all axes from ``axis`` (default 1) on to one axis. (The rule of Softmax handles Softmax.)"""
     source = w.call.operand()
     axis = w.call.integer("axis", 1)
     axis = axis if axis == source.rank else w.call.axis(axis, source.rank)
@@ -49,14 +49,14 @@ def flattened(w: Writer) -> None:
 
 
 def _moved(w: Writer, *names: str) -> list[str]:
-    """Attributes of integers as constant operands; "" for one that is left out."""
+    """Integer attributes as constant operands; "" for an attribute that is left out."""
     found = [w.call.integers(name) for name in names]
     return ["" if items is None else w.integers(items) for items in found]
 
 
 @_before(13, "Squeeze", "Unsqueeze", "Split")
 def along(w: Writer) -> None:
-    """Axes, or extents of parts, are an attribute."""
+    """Rewrite axes, or the extents of parts, from an attribute to an operand."""
     name = "split" if w.node.op == "Split" else "axes"
     if w.node.op == "Split" and not w.call.has(name):
         source = w.call.operand()
@@ -70,7 +70,7 @@ def along(w: Writer) -> None:
 
 @_before(11, "Clip")
 def clip(w: Writer) -> None:
-    """Bounds are attributes; where they are left out, the largest floats."""
+    """Rewrite the bounds of Clip from attributes to operands; a missing bound stays missing."""
     source = w.call.operand()
     bounds = [w.number(float(w.call.number(name, None)), source) if w.call.has(name) else "" for name in ("min", "max")]
     w.result("Clip", [*w.required(0), *bounds])
@@ -78,7 +78,7 @@ def clip(w: Writer) -> None:
 
 @_before(11, "Pad")
 def pad(w: Writer) -> None:
-    """Widths and the padding value are attributes."""
+    """Rewrite the widths and the value of Pad from attributes to operands."""
     value = w.number(float(w.call.number("value", Fraction(0))), w.call.operand())
     if not w.call.has("pads"):
         raise w.call.invalid("attribute", "attribute pads is missing")
@@ -87,7 +87,7 @@ def pad(w: Writer) -> None:
 
 @_before(10, "Slice")
 def slice_(w: Writer) -> None:
-    """Bounds and axes are attributes."""
+    """Rewrite the bounds and axes of Slice from attributes to operands."""
     names = ("starts", "ends", "axes")
     parts = _moved(w, *names)
     if not parts[0] or not parts[1]:
@@ -97,21 +97,21 @@ def slice_(w: Writer) -> None:
 
 @_before(10, "TopK")
 def top_k(w: Writer) -> None:
-    """The count is an attribute."""
+    """Rewrite the count of TopK from an attribute to an operand."""
     k = w.call.integer("k", 0)
     w.alike("TopK", [*w.required(0), w.integers([k])], "k")
 
 
 @_before(12, "Dropout")
 def dropout(w: Writer) -> None:
-    """The ratio is an attribute, which means nothing when the model infers."""
+    """Drop the ratio of Dropout, which has no meaning at inference."""
     w.call.ignore("ratio", "is_test")
     w.alike("Dropout", w.required(0), "ratio", "is_test")
 
 
 @_before(9, "BatchNormalization")
 def batch_normalization(w: Writer) -> None:
-    """Parameters may be per channel or, with ``spatial`` 0, per item, which is not computed."""
+    """BatchNormalization with parameters per channel; ``spatial`` 0, parameters per element, is refused."""
     if not w.call.flag("spatial", True):
         raise w.call.refuse("it has parameters per item (spatial is 0)", "write it as Mul and Add")
     w.call.ignore("is_test", "consumed_inputs")
@@ -120,7 +120,7 @@ def batch_normalization(w: Writer) -> None:
 
 @_before(6, "Cast")
 def cast(w: Writer) -> None:
-    """The data type is a name."""
+    """Rewrite the target data type of Cast from its name to its number."""
     name = w.call.text("to", "").lower()
     numbers = {text: number for number, text in DATA_TYPES.items()} | {"float": 1, "double": 11}
     if name not in numbers:
@@ -130,25 +130,25 @@ def cast(w: Writer) -> None:
 
 @expansion("Scatter")
 def scatter(w: Writer) -> None:
-    """The old name of ScatterElements."""
+    """Scatter, the old name of ScatterElements."""
     w.alike("ScatterElements", w.required(0, 1, 2))
 
 
 @_before(11, "Resize")
 def resize(w: Writer) -> None:
-    """Scales alone; item x of the result lies at x / scale, and the nearest item is the one at or before it."""
+    """Resize of version 10 has scales alone: output x lies at x / scale, and the nearest element is at or before it."""
     _resampled(w, _scales(w))
 
 
 @expansion("Upsample")
 def upsample(w: Writer) -> None:
-    """As Resize of version 10; scales were an attribute before version 9."""
+    """Upsample of version 9, which means what Resize of version 10 means."""
     _resampled(w, _scales(w))
 
 
 @_before(9, "Upsample")
 def upsample_by_attribute(w: Writer) -> None:
-    """As `upsample`, with the scales as an attribute."""
+    """Upsample before version 9: as `upsample`, with the scales as an attribute."""
     found = w.call.numbers("scales")
     if not found:
         raise w.call.invalid("attribute", "attribute scales is missing")

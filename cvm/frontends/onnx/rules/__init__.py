@@ -1,4 +1,4 @@
-"""What each operator becomes in a `QuantizedGraph`: one function per operator, by its name in ONNX."""
+"""The rules of the operators: one function per operator of ONNX emits its operations to a `QuantizedGraph`."""
 
 from cvm.frontends.onnx.rules import (  # noqa: F401  (enter the rules)
     arithmetic,

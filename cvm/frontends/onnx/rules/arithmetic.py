@@ -1,4 +1,4 @@
-"""Element-wise operators: on integers as the machine has them, on real numbers as exact arithmetic."""
+"""Element-wise operators: integers with the wrap-around of their data type, real numbers exactly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["pair", "result"]
 
 
 def pair(translation: OnnxTranslation, call: OnnxCall) -> tuple[tuple[str, str], Shape, str]:
-    """Two operands in the rank of the result, its shape, and the data type that they have."""
+    """The two operands reshaped to the rank of the result, the shape of the result, and the common data type."""
     first, second = call.operand(0), call.operand(1)
     data_type, shape = call.same_type(first, second), call.broadcast(first, second)
     rank = len(shape)
@@ -37,34 +37,34 @@ def pair(translation: OnnxTranslation, call: OnnxCall) -> tuple[tuple[str, str],
 
 
 def result(translation: OnnxTranslation, name: str, shape: Shape, data_type: str) -> Made:
-    """Real numbers as they are, integers wrapped to their data type."""
+    """The result: a real tensor as it is, an integer tensor wrapped to its data type."""
     return Made(translation.result(name, data_type), shape, data_type)
 
 
 @rule("Add", "Sub", "Mul")
 def arithmetic(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Add, subtract or multiply exactly; integers are wrapped to their data type."""
+    """Add, Sub and Mul: exact; integers are wrapped to their data type."""
     operands, shape, data_type = pair(translation, call)
     return result(translation, translation.emit(call.node.op.lower(), *operands), shape, data_type)
 
 
 @rule("Div")
 def div(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Divide exactly; quotients of integers are truncated toward zero."""
+    """Div: exact; quotients of integers are truncated toward zero."""
     operands, shape, data_type = pair(translation, call)
     return Made(quotient(translation, *operands, data_type), shape, data_type)
 
 
 @rule("Mod")
 def mod(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The remainder of a division, which is truncated with ``fmod`` and rounded down without."""
+    """Mod: the remainder of a division that is truncated with ``fmod`` and rounded down without."""
     (x, y), shape, data_type = pair(translation, call)
     truncated = call.flag("fmod", False)
     product = translation.emit("mul", translation.emit("truncated_div", x, y), y)
     rest = translation.emit("sub", x, product, quantizer=EVERYTHING)
     if truncated or data_type.startswith("u"):
         return Made(rest, shape, data_type)
-    # Where the rest is not 0 and of another sign than the divisor, a floor is one less than what was truncated to.
+    # Where the remainder is not 0 and its sign differs from the divisor's, the floor is the truncated quotient - 1.
     signs = [translation.clamped(name, -1, 1) for name in (rest, y)]
     apart = translation.emit("lt", translation.emit("mul", *signs), Fraction(0))
     more = translation.emit("mul", apart, y)
@@ -73,7 +73,7 @@ def mod(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Sum", "Mean", "Max", "Min")
 def several(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Apply an operator of two operands to any number of them, one after the other."""
+    """Sum, Mean, Max and Min: apply an operator of two operands to any number of operands, one after another."""
     operands = call.every()
     data_type, shape = call.same_type(*operands), call.broadcast(*operands)
     op = {"Sum": "add", "Mean": "add", "Max": "max", "Min": "min"}[call.node.op]
@@ -84,13 +84,13 @@ def several(translation: OnnxTranslation, call: OnnxCall) -> Made:
         name = translation.emit(op, name, translation.aligned_operand(operand, len(shape)), quantizer=quantizer)
     if call.node.op == "Mean":
         name = translation.emit("mul", name, Fraction(1, len(operands)))
-    if translation.shape(name) != (shape or (1,)):  # an end that was left out had the extents
+    if translation.shape(name) != (shape or (1,)):  # an infinite operand that was dropped had larger extents
         name = tiled(translation, name, shape)
     return result(translation, name, shape, data_type) if op == "add" else Made(name, shape, data_type)
 
 
 def _without_ends(operands: list[Operand], op: str) -> list[Operand]:
-    """The operands without those constant infinities that never are the maximum, or the minimum."""
+    """The operands without constant infinities that can never be the maximum (-inf) or the minimum (inf)."""
     end = {"max": -math.inf, "min": math.inf}.get(op)
     kept = [item for item in operands if item.values is None or not item.real or not (item.values == end).all()]
     return kept or operands
@@ -98,7 +98,7 @@ def _without_ends(operands: list[Operand], op: str) -> list[Operand]:
 
 @rule("Pow")
 def pow_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """x^y by a table of both operands; with one small constant exponent a product of factors."""
+    """Pow: x^y by a table over both operands; a small constant exponent gives a product of factors."""
     base, exponent = call.operand(0), call.operand(1)
     shape, data_type = call.broadcast(base, exponent), base.data_type
     if not base.real and exponent.real:
@@ -111,7 +111,7 @@ def pow_(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Neg")
 def neg(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """-x."""
+    """Neg: -x."""
     source = call.operand()
     return result(translation, translation.emit("neg", translation.name(source)), source.shape, source.data_type)
 
@@ -121,7 +121,7 @@ _UNARY = {"Abs": absolute, "Sign": sign, "Relu": rectified}
 
 @rule(*_UNARY)
 def unary(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """|x|, the sign of x, or max(x, 0)."""
+    """Abs, Sign and Relu: |x|, the sign of x, or max(x, 0)."""
     source = call.operand()
     name = _UNARY[call.node.op](translation, translation.name(source), source.data_type)
     return Made(name, source.shape, source.data_type)
@@ -129,10 +129,10 @@ def unary(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Clip")
 def clip(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """min(max(x, least), most), where each bound is one constant or left out."""
+    """Clip: min(max(x, least), most), where each bound is a single constant or left out."""
     source = call.operand()
     least, most = (_bound(call, index, default) for index, default in ((1, -UNBOUNDED), (2, UNBOUNDED)))
-    least = min(least, most)  # the greatest that is allowed is taken last
+    least = min(least, most)  # Clip takes the minimum with ``most`` last, so ``most`` wins where the bounds cross
     name = translation.clamped(translation.name(source), least, most, not source.real)
     return Made(name, source.shape, source.data_type)
 
@@ -153,7 +153,7 @@ def _bound(call: OnnxCall, index: int, default: Fraction) -> Fraction:
 
 @rule("PRelu")
 def prelu_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """X where it is not negative, else slope * x."""
+    """PRelu: x where it is not negative, else slope * x."""
     operands, shape, data_type = pair(translation, call)
     return Made(prelu(translation, *operands, data_type), shape, data_type)
 
@@ -166,7 +166,7 @@ _COMPARISONS = {"Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge", "Less": 
 
 @rule(*_COMPARISONS)
 def comparison(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Compare two operands, item by item: 1 where the comparison holds, else 0."""
+    """Comparisons, element by element: 1 where the comparison holds, else 0."""
     operands, shape, _ = pair(translation, call)
     return Made(translation.emit(_COMPARISONS[call.node.op], *operands), shape, "bool")
 
@@ -181,14 +181,14 @@ def logic(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Not")
 def not_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """1 - x."""
+    """Not: 1 - x."""
     source = call.operand()
     return Made(translation.emit("not", translation.name(source)), source.shape, "bool")
 
 
 @rule("Where")
 def where(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Take each item from the second operand where the condition holds, else from the third."""
+    """Where: each element from the second operand where the condition holds, else from the third."""
     condition, first, second = (call.operand(index) for index in range(3))
     data_type, shape = call.same_type(first, second), call.broadcast(condition, first, second)
     test, yes, no = (translation.aligned_operand(operand, len(shape)) for operand in (condition, first, second))
@@ -200,7 +200,7 @@ def where(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Cast", "CastLike")
 def cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """To integers the low bits, of floats what is before the point; to floats and truth values without rounding."""
+    """Cast: to integers the low bits (floats are truncated first); to floats and truth values without rounding."""
     source = call.operand()
     if call.node.op == "CastLike":
         data_type = call.operand(1).data_type
@@ -219,7 +219,7 @@ def cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("BitCast")
 def bit_cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The bits of integers as those of others of the same width."""
+    """BitCast: the bits of an integer type read as another integer type of the same width."""
     source, data_type = call.operand(), data_type_of(call.integer("to", 0), "the result")
     if is_float(data_type) or is_float(source.data_type):
         raise call.refuse("the bits of floats are not computed", "cast between integers only")

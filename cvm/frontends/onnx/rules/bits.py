@@ -13,12 +13,12 @@ from cvm.frontends.onnx.translation import OnnxTranslation
 __all__: list[str] = []
 
 _MOST = 30
-"""A shift that the machine's powers of two have."""
+"""The greatest shift for which the machine has the power of two."""
 
 
 @rule("BitwiseAnd", "BitwiseOr", "BitwiseXor")
 def bitwise(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """And, or and xor of the bits of integers."""
+    """BitwiseAnd, BitwiseOr and BitwiseXor of integers."""
     operands, shape, data_type = pair(translation, call)
     kind = call.node.op.removeprefix("Bitwise").lower()
     return Made(translation.emit("bitwise", *operands, quantizer=unit(*bounds(data_type)), kind=kind), shape, data_type)
@@ -26,7 +26,7 @@ def bitwise(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("BitwiseNot")
 def bitwise_not(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Flip all bits: the largest integer minus x for unsigned types, -1 - x for signed ones."""
+    """BitwiseNot: the largest integer minus x for unsigned types, -1 - x for signed types."""
     source = call.operand()
     lo, hi = bounds(source.data_type)
     negative = translation.emit("neg", translation.name(source))
@@ -36,7 +36,9 @@ def bitwise_not(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("BitShift")
 def bit_shift(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Multiply by a power of two, or divide by one and round down. A shift beyond the width leaves only the sign."""
+    """BitShift: multiply by a power of two, or divide by it and round down. A shift beyond the width leaves only the
+    sign.
+    """
     (name, by), shape, data_type = pair(translation, call)
     left = call.text("direction", "", "LEFT", "RIGHT") == "LEFT"
     lo, hi = bounds(data_type)
@@ -44,7 +46,7 @@ def bit_shift(translation: OnnxTranslation, call: OnnxCall) -> Made:
     by = _within(translation, by, width, lo < 0)
     if left:
         return result(translation, translation.emit("mul", name, _power(translation, by)), shape, data_type)
-    if lo < 0:  # floor(x / d) is -1 - floor((-1 - x) / d): of numbers that are not negative, division truncates down
+    if lo < 0:  # floor(x / d) is -1 - floor((-1 - x) / d): for numbers that are not negative, division truncates down
         below = translation.emit("lt", name, Fraction(0))
         name = _flipped(translation, name, below)
     for part in _parts(translation, by, width):
@@ -55,12 +57,12 @@ def bit_shift(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 
 def _flipped(translation: OnnxTranslation, name: str, where: str) -> str:
-    """All bits flipped where a condition holds: -1 - x."""
+    """All bits flipped (-1 - x) where a condition holds, else x."""
     return translation.selected(where, translation.emit("sub", Fraction(-1), name), name)
 
 
 def _within(translation: OnnxTranslation, name: str, width: int, signed: bool) -> str:
-    """A shift from 0 to the width; a negative one counts as the width (ONNX 28)."""
+    """A shift clamped to 0 .. width; a negative shift counts as the width (ONNX 28)."""
     if signed:
         negative = translation.emit("lt", name, Fraction(0))
         name = translation.selected(negative, Fraction(width), name)
@@ -68,12 +70,12 @@ def _within(translation: OnnxTranslation, name: str, width: int, signed: bool) -
 
 
 def _power(translation: OnnxTranslation, by: str) -> str:
-    """2^by as a tensor; by is at most 32."""
+    """The tensor 2^by; ``by`` is at most 32."""
     return translation.emit("integer_pow", Fraction(2), by, lo=0, hi=2**40)
 
 
 def _parts(translation: OnnxTranslation, by: str, width: int) -> list[str]:
-    """Shifts of at most 30 bits that are the whole one together."""
+    """Shifts of at most 30 bits each that together make the whole shift."""
     if width <= _MOST:
         return [by]
     first = translation.clamped(by, 0, _MOST)

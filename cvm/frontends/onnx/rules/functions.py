@@ -1,4 +1,4 @@
-"""Functions of real numbers: tables over the codes of their operand."""
+"""Functions of real numbers, lowered to tables over the codes of their operand."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__: list[str] = []
 
 
 def _float32(numerator: int, exponent: int) -> Fraction:
-    """A float32 number, by its integer mantissa and its exponent."""
+    """The float32 number numerator * 2^exponent."""
     return Fraction(numerator) * Fraction(2) ** exponent
 
 
 _DEFAULTS = {
     "LeakyRelu": _float32(10737418, -30), "Elu": Fraction(1), "Celu": Fraction(1), "ThresholdedRelu": Fraction(1),
 }  # fmt: skip
-"""The default values of alpha in the schemas, as float32 numbers; 0.01 for LeakyRelu."""
+"""The default values of alpha in the schemas, as exact float32 numbers (0.01 for LeakyRelu)."""
 _SELU = {"alpha": _float32(14036349, -23), "gamma": _float32(8813919, -23)}
 _HARD = {"alpha": _float32(13421773, -26), "beta": Fraction(1, 2)}
 
 
 def _like(call: OnnxCall, name: str) -> Made:
-    """A result of the shape and the data type of the operand."""
+    """A result with the shape and the data type of the operand."""
     source = call.operand()
     return Made(name, source.shape, source.data_type)
 
@@ -39,19 +39,19 @@ def _operand(translation: OnnxTranslation, call: OnnxCall) -> str:
 
 @rule(*functions())
 def function(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """A function of one number, by a table over the codes of its operand."""
+    """A function of one number without attributes."""
     return _like(call, translation.emit(functions()[call.node.op], _operand(translation, call)))
 
 
 @rule("Round")
 def round_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Round half to even: the integers of a quantiser of scale 1."""
+    """Round: half to even, by a quantiser of scale 1."""
     return _like(call, translation.emit("copy", _operand(translation, call), quantizer=EVERYTHING))
 
 
 @rule("Elu", "LeakyRelu")
 def with_alpha(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """A function of one number, by a table over the codes of its operand."""
+    """Elu and LeakyRelu, with alpha."""
     alpha = call.number("alpha", _DEFAULTS[call.node.op])
     op = {"Elu": "elu", "LeakyRelu": "leaky_relu"}[call.node.op]
     return _like(call, translation.emit(op, _operand(translation, call), alpha=alpha))
@@ -59,14 +59,14 @@ def with_alpha(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Gelu")
 def gelu(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """By a table over the codes: x times the normal distribution of x, or its approximation by tanh."""
+    """Gelu: x times the normal distribution function of x, or its approximation by tanh."""
     approximate = call.text("approximate", "none", "none", "tanh")
     return _like(call, translation.emit("gelu", _operand(translation, call), approximate=approximate))
 
 
 @rule("Celu")
 def celu(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """max(x, 0) + min(0, alpha * (e^(x / alpha) - 1)) is alpha times elu of x / alpha."""
+    """Celu: max(x, 0) + min(0, alpha * (e^(x / alpha) - 1)), which is alpha times elu of x / alpha."""
     alpha = call.number("alpha", _DEFAULTS["Celu"])
     if alpha == 0:
         raise call.invalid("attribute", "alpha must not be 0, since x is divided by it")
@@ -78,7 +78,7 @@ def celu(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Selu")
 def selu(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Gamma times elu with alpha."""
+    """Selu: gamma times elu with alpha."""
     alpha, gamma = (call.number(name, default) for name, default in _SELU.items())
     part = translation.emit("elu", _operand(translation, call), alpha=alpha)
     return _like(call, translation.emit("mul", part, gamma))
@@ -86,7 +86,7 @@ def selu(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("ThresholdedRelu", "Shrink")
 def thresholds(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """X where it is beyond a threshold, moved by a bias for Shrink, else 0."""
+    """ThresholdedRelu and Shrink: x where it is beyond a threshold (Shrink shifts it by a bias), else 0."""
     x, emit = _operand(translation, call), translation.emit
     if call.node.op == "ThresholdedRelu":
         beyond = emit("gt", x, call.number("alpha", _DEFAULTS["ThresholdedRelu"]))
@@ -94,14 +94,14 @@ def thresholds(translation: OnnxTranslation, call: OnnxCall) -> Made:
     bias, lambd = call.number("bias", Fraction(0)), call.number("lambd", Fraction(1, 2))
     above, below = emit("gt", x, lambd), emit("lt", x, -lambd)
     parts = [emit("mul", above, emit("sub", x, bias)), emit("mul", below, emit("add", x, bias))]
-    if lambd < 0:  # both may hold: the first that does is taken
+    if lambd < 0:  # with a negative lambd both conditions may hold; the specification takes the first
         raise call.refuse("a negative lambd is not computed", "use a lambd of at least 0")
     return _like(call, emit("add", *parts))
 
 
 @rule("HardSigmoid", "HardSwish")
 def hard(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Alpha * x + beta clipped to [0, 1]; HardSwish is x times that with 1/6 and 1/2."""
+    """HardSigmoid: alpha * x + beta clipped to [0, 1]. HardSwish: x times HardSigmoid with alpha 1/6 and beta 1/2."""
     x = _operand(translation, call)
     if call.node.op == "HardSwish":
         return _like(call, translation.emit("hard_swish", x))
@@ -111,7 +111,7 @@ def hard(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Softsign", "Mish", "Swish")
 def composed(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """X / (1 + |x|), x * tanh(softplus(x)), or x * sigmoid(alpha * x)."""
+    """Softsign, Mish and Swish: x / (1 + |x|), x * tanh(softplus(x)), x * sigmoid(alpha * x)."""
     x, emit = _operand(translation, call), translation.emit
     if call.node.op == "Softsign":
         name = emit("div", x, emit("add", emit("abs", x), Fraction(1)))

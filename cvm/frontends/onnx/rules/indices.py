@@ -1,4 +1,6 @@
-"""Operators that move elements by indices that operands give: constant ones, or computed ones where they read."""
+"""Operators that move elements by indices in an operand: gathers take constant or computed indices, scatters constant
+ones.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def _indices(call: OnnxCall, index: int) -> Operand:
 
 @rule("Gather")
 def gather(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The slices at indices along an axis."""
+    """Gather: the slices at the given indices of an axis."""
     source, indices = call.operand(), _indices(call, 1)
     axis = call.axis(call.integer("axis", 0), source.rank)
     shape = (*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :])
@@ -50,7 +52,9 @@ def gather(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("GatherElements", "GatherND")
 def gather_elements(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Elements or slices: their numbers in the flattened tensor are a sum over axes of index times stride."""
+    """GatherElements and GatherND: compute each element's index in the flattened tensor, the sum of index * stride per
+    axis.
+    """
     source, indices = call.operand(), _indices(call, 1)
     elements = call.node.op == "GatherElements"
     shape = (_shape_of_elements if elements else _shape_of_slices)(call, source, indices)
@@ -91,7 +95,9 @@ def _shape_of_slices(call: OnnxCall, source: Operand, indices: Operand) -> Shape
 
 
 def _elements(call: OnnxCall, at: Indices, shape: Shape) -> Indices:
-    """Per element of the indices, the number of an element; its other indices are those of the element of indices."""
+    """For each element of ``at``, the flat index that GatherElements reads: ``at`` along the axis, its own index
+    elsewhere.
+    """
     axis = call.axis(call.integer("axis", 0), len(shape))
     grid: list[Any] = list(np.indices(at.shape))
     grid[axis] = clipped_indices(at, shape[axis])
@@ -99,7 +105,7 @@ def _elements(call: OnnxCall, at: Indices, shape: Shape) -> Indices:
 
 
 def _slices(call: OnnxCall, at: Indices, shape: Shape) -> Indices:
-    """Per coordinate, the numbers of the elements of its slice."""
+    """For each index tuple in ``at``, the flat indices of the slice that GatherND reads."""
     batch = call.integer("batch_dims", 0)
     columns = [clipped_indices(at[..., i], shape[batch + i]) for i in range(at.shape[-1])]
     before = [np.indices(at.shape[:-1])[i] for i in range(batch)]
@@ -113,7 +119,9 @@ def _from_start(translation: OnnxTranslation, name: str, extent: int) -> str:
 def _computed_elements(
     translation: OnnxTranslation, call: OnnxCall, source: Operand, indices: Operand, _: Shape
 ) -> str:
-    """As `_elements`, of computed indices: the numbers for indices 0, and what each index adds."""
+    """The flat indices of `_elements` for computed indices: those for index 0, plus each computed index times its
+    stride.
+    """
     name = translation.name(indices)
     axis = call.axis(call.integer("axis", 0), source.rank)
     first = _elements(call, np.zeros(indices.shape, np.int64), source.shape)
@@ -125,7 +133,9 @@ def _computed_elements(
 def _computed_slices(
     translation: OnnxTranslation, call: OnnxCall, source: Operand, indices: Operand, shape: Shape
 ) -> str:
-    """As `_slices`, of computed indices: the numbers for indices 0, and what each index adds."""
+    """The flat indices of `_slices` for computed indices: those for index 0, plus each computed
+    index times its stride.
+    """
     name = translation.name(indices)
     batch, depth = call.integer("batch_dims", 0), indices.shape[-1]
     first = _slices(call, np.zeros(indices.shape, np.int64), source.shape)
@@ -141,7 +151,7 @@ def _computed_slices(
 
 @rule("ScatterElements", "ScatterND")
 def scatter(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Input and updates side by side, and for each element the last that was written, in row-major order."""
+    """Scatters: concatenate input and updates, and take for each element the last value written, in row-major order."""
     source, indices, updates = call.operand(), _indices(call, 1), call.operand(2)
     data_type = call.same_type(source, updates)
     if call.text("reduction", "none") != "none":
@@ -171,7 +181,7 @@ def scatter(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("OneHot")
 def one_hot(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """One value where the index is that along a new axis, another value elsewhere."""
+    """OneHot: one value where the index equals the position along a new axis, another value elsewhere."""
     indices, values = call.operand(), call.operand(2)
     depth = call.constant_integer(1, "the depth")
     axis = call.axis(call.integer("axis", -1), indices.rank + 1)
@@ -183,7 +193,7 @@ def one_hot(translation: OnnxTranslation, call: OnnxCall) -> Made:
     shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
     elements(shape, translation.limits, call.node.label)
     name = translation.reshape(translation.name(indices), (*indices.shape[:axis], 1, *indices.shape[axis:]))
-    # An index below 0 counts from the end, and one out of range is nowhere.
+    # A negative index counts from the end; an index out of range gives no one.
     negative = translation.emit("lt", name, Fraction(0))
     wrapped = translation.emit("mul", negative, Fraction(depth))
     name = translation.emit("add", name, wrapped, quantizer=EVERYTHING)

@@ -18,12 +18,12 @@ from cvm.frontends.onnx.translation import OnnxTranslation
 __all__: list[str] = []
 
 
-# The same elements
+# Operators that keep the elements in order
 
 
 @rule("Identity", "Dropout")
 def identity(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The same tensor. A Dropout drops nothing when it infers."""
+    """Identity, and Dropout, which drops nothing at inference."""
     source = call.operand()
     call.ignore("seed")
     if call.node.op == "Dropout" and call.optional(2) is not None and call.constant(2, "training_mode").any():
@@ -33,7 +33,7 @@ def identity(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 def reshape(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The same elements in row-major order."""
+    """Reshape, Squeeze, Unsqueeze and Flatten: the same elements in row-major order under another shape."""
     source, shape = call.operand(), shape_of_reshape(call)
     return Made(translation.reshape(translation.name(source), shape), shape, source.data_type)
 
@@ -85,7 +85,7 @@ def depth_and_space(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Concat")
 def concat(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Concat: join tensors along an axis; those without items are left out."""
+    """Concat: join tensors along an axis; tensors without elements are left out."""
     parts = call.every()
     data_type, rank = call.same_type(*parts), parts[0].rank
     axis = call.axis(call.integer("axis", 0), rank)
@@ -159,12 +159,14 @@ def _tiled(translation: OnnxTranslation, source: Operand, before: Shape, shape: 
     return Made(name if before == shape else tiled(translation, name, shape), shape, source.data_type)
 
 
-# Around
+# Padding and triangles
 
 
 @rule("Pad")
 def pad(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Pad with a value, the edge, the reflection, or the items of the other end; negative widths remove items."""
+    """Pad with a value, the edge, the reflection, or the elements of the opposite end; negative
+    widths remove elements.
+    """
     source = call.operand()
     given, axes = call.constant_integers(1, "pads") or (), call.constant_integers(3, "axes")
     mode = call.text("mode", "constant", "constant", "edge", "reflect", "wrap")
@@ -213,7 +215,7 @@ def _padding_value(call: OnnxCall, source: Operand) -> Fraction:
 
 @rule("Trilu")
 def trilu(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Trilu: multiply by one inside of the triangle, and by zero outside."""
+    """Trilu: multiply by 1 inside of the triangle, and by 0 outside."""
     source, upper = call.operand(), call.flag("upper", True)
     if source.rank < 2:
         raise call.invalid("shape", f"the input must have at least two axes, found {list(source.shape)}")

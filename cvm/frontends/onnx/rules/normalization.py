@@ -1,4 +1,4 @@
-"""Normalisation by mean and variance: of constants, or of the data."""
+"""Normalisation by mean and variance, which are constants or computed from the data, and by norms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EPSILON = Fraction(10995116, 2**40)
 
 @rule("BatchNormalization")
 def batch_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Constant parameters per channel."""
+    """BatchNormalization with constant parameters per channel."""
     source = call.operand()
     if call.flag("training_mode", False):
         raise call.refuse("it computes its statistics when it trains", "export the model for inference")
@@ -35,7 +35,7 @@ def batch_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 
 def _per_channel(translation: OnnxTranslation, call: OnnxCall, index: int) -> str:
-    """A vector operand along the channels, axis 1, in the rank of the first operand."""
+    """A vector operand laid along the channels (axis 1), in the rank of the first operand."""
     source, operand = call.operand(), call.operand(index)
     if operand.shape != (source.shape[1],):
         raise call.invalid("shape", f"{operand.name!r} has shape {list(operand.shape)}, not [{source.shape[1]}]")
@@ -45,7 +45,7 @@ def _per_channel(translation: OnnxTranslation, call: OnnxCall, index: int) -> st
 
 @rule("LayerNormalization")
 def layer_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Over the axes from ``axis`` on; the mean and the deviation are no results here."""
+    """LayerNormalization over the axes from ``axis`` on; the mean and the deviation are not available as results."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)
     call.ignore("stash_type")
@@ -58,7 +58,7 @@ def layer_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("InstanceNormalization")
 def instance_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Over the axes of space, of every channel of every item of the batch."""
+    """InstanceNormalization over the spatial axes, for each channel of each batch index."""
     source = call.operand()
     if source.rank < 3:
         raise call.invalid(
@@ -72,7 +72,9 @@ def instance_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made
 
 @rule("GroupNormalization")
 def group_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Over groups of channels and the axes of space; scale and bias are per channel, before version 21 per group."""
+    """GroupNormalization over groups of channels and the spatial axes; scale and bias are per channel (per group before
+    21).
+    """
     source, groups = call.operand(), call.integer("num_groups", 0)
     call.ignore("stash_type")
     if source.rank < 3 or groups < 1 or source.shape[1] % groups:
@@ -93,7 +95,9 @@ def group_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("RMSNormalization", "SimplifiedLayerNormalization")
 def root_mean_square(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """X divided by the root of the mean of its squares: half of the normalisation of x and -x, whose mean is 0."""
+    """RMSNormalization: x / sqrt(mean(x^2)), as one half of the layer normalisation of x and -x together, whose mean is
+    0.
+    """
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)
     call.ignore("stash_type")
@@ -113,7 +117,7 @@ def root_mean_square(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("LRN")
 def local_response(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """X / (bias + alpha / size * sum of the squares of neighbouring channels) ^ beta."""
+    """LRN: x / (bias + alpha / size * sum of the squares of neighbouring channels) ^ beta."""
     source, size = call.operand(), call.integer("size", 0)
     alpha, beta, bias = (call.number(name, default) for name, default in _RESPONSE.items())
     if source.rank < 2 or size < 1:
@@ -128,17 +132,17 @@ def local_response(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 
 _RESPONSE = {"alpha": Fraction(13743895, 2**37), "beta": Fraction(3, 4), "bias": Fraction(1)}
-"""The float32 number 1e-4, and others."""
+"""The default alpha (the float32 number 1e-4), beta and bias."""
 
 
 @rule("LpNormalization")
 def norm(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """X divided by its norm along an axis; 0 where that is 0."""
+    """LpNormalization: x divided by its norm along an axis; 0 where the norm is 0."""
     source, p = call.operand(), call.integer("p", 2)
     axis = call.axis(call.integer("axis", -1), source.rank)
     if p not in (1, 2):
         raise call.invalid("attribute", f"p must be 1 or 2, found {p}")
-    least = Fraction(1, 2**100)  # below every norm of codes, so that 0 is divided by something
+    least = Fraction(1, 2**100)  # smaller than every nonzero norm of codes, so that 0 / 0 becomes 0 / least
     name = translation.emit(
         f"l{p}_normalization", translation.name(source), axes=(axis,), bias=Fraction(0), epsilon=least
     )
@@ -146,7 +150,9 @@ def norm(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 
 def _broadcast_behind(translation: OnnxTranslation, call: OnnxCall, index: int, axis: int) -> str:
-    """An operand that broadcasts to the axes from ``axis`` on of the first operand, in its rank."""
+    """An operand that broadcasts to the axes from ``axis`` on of the first operand, in the rank of
+    the first operand.
+    """
     source, operand = call.operand(), call.operand(index)
     along = (1,) * (source.rank - operand.rank) + operand.shape
     behind = zip(along[axis:], source.shape[axis:], strict=False)

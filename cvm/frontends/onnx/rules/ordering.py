@@ -1,4 +1,4 @@
-"""Indices of the greatest: ArgMax, ArgMin and TopK."""
+"""Indices of the greatest elements: ArgMax, ArgMin and TopK."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cvm.frontends.onnx.translation import OnnxTranslation
 __all__: list[str] = []
 
 _MOST_RANKED = 256
-"""Items among which ranks are found: each is compared with each."""
+"""The most elements that TopK ranks: it compares each with each."""
 
 
 @rule("ArgMax", "ArgMin")
 def position(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The first index of the greatest or the least, or the last one."""
+    """ArgMax and ArgMin: the first index of the greatest or the least element, or the last one."""
     source = call.operand()
     axis = call.axis(call.integer("axis", 0), source.rank)
     keep, last = call.flag("keepdims", True), call.flag("select_last_index", False)
@@ -37,16 +37,16 @@ def position(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("TopK")
 def top_k(translation: OnnxTranslation, call: OnnxCall) -> list[Made]:
-    """Each item is compared with each: its rank is how many are greater, or equal and before it."""
+    """TopK: the rank of an element is the number of elements that are greater, or equal and before it."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)
     largest = call.flag("largest", True)
-    call.flag("sorted", True)  # any order is one of those that are allowed without it
+    call.flag("sorted", True)  # where sorted is 0, any order is allowed, so the sorted one is
     k, n = call.constant_integer(1, "k"), source.shape[axis]
     if not 1 <= k <= n:
         raise call.invalid("shape", f"k is {k}, and axis {axis} has {n} items")
     if n > _MOST_RANKED:
-        raise call.refuse(f"{n} items", f"take the top of at most {_MOST_RANKED}")
+        raise call.refuse(f"it ranks {n} items", f"take the top of at most {_MOST_RANKED}")
     order = (*(i for i in range(source.rank) if i != axis), axis)
     name = translation.transposed(translation.name(source), order)
     lead = tuple(source.shape[i] for i in order[:-1])

@@ -12,7 +12,9 @@ __all__: list[str] = []
 
 @rule("QuantizeLinear")
 def quantize_linear(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Rounded once: at the tensor that is read where nothing else reads it, else at a copy; then integers."""
+    """QuantizeLinear: round once, at the operand where no other node reads it, else at a copy of it; then give the
+    codes.
+    """
     source = call.operand()
     grid = grid_of(call, source, data_type_of_codes(call))
     name, rounded = translation.name(source), translation.is_quantised(source)
@@ -21,11 +23,13 @@ def quantize_linear(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("DequantizeLinear", BIAS)
 def dequantize_linear(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """(q - zero point) * scale: a constant under its quantiser, or a sum that lowering merges with its neighbours."""
+    """DequantizeLinear: (q - zero point) * scale, as a constant with its quantiser or as a scaling
+    that lowering fuses.
+    """
     source = call.operand()
     grid, shape = grid_of(call, source, source.data_type), source.shape
     if source.real:
-        raise call.invalid("type", f"{source.name!r} is of {source.data_type}, which are no codes")
+        raise call.invalid("type", f"{source.name!r} is of {source.data_type}, which is no type of codes")
     real = "float32" if call.node.op == BIAS else call.operand(1).data_type
     if source.values is not None and source.values.size:
         stored = grid.stored(source.rank or 1)

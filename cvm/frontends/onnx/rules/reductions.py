@@ -34,7 +34,7 @@ __all__ = ["centred"]
 
 @rule("MatMul")
 def matmul(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The product of matrices, in batches; a vector is a row at the left, a column at the right."""
+    """MatMul: the batched matrix product; a vector is a row on the left and a column on the right."""
     first, second = call.operand(0), call.operand(1)
     data_type = call.same_type(first, second)
     name, shape = _product(translation, call, first, translation.name(first), second, translation.name(second))
@@ -44,7 +44,7 @@ def matmul(translation: OnnxTranslation, call: OnnxCall) -> Made:
 def _product(
     translation: OnnxTranslation, call: OnnxCall, first: Operand, a: str, second: Operand, b: str
 ) -> tuple[str, Shape]:
-    """The product of the tensors ``a`` and ``b``, which have the shapes of the operands."""
+    """The product of the tensors ``a`` and ``b``, which have the shapes of the operands; its name and its shape."""
     if not first.rank or not second.rank:
         raise call.invalid("shape", "an operand is a single number; it must have at least one axis")
     left = first.shape if first.rank > 1 else (1, *first.shape)
@@ -54,7 +54,7 @@ def _product(
         raise call.invalid(
             "shape", f"matrices of the shapes {list(first.shape)} and {list(second.shape)} cannot be multiplied"
         )
-    if second.rank == 2 and first.rank > 2:  # one product of all rows: a constant keeps its scales per column
+    if second.rank == 2 and first.rank > 2:  # one product with all rows, so that a constant keeps its scales per column
         a = translation.reshape(a, (math.prod(left[:-1]), left[-1]))
         shape = (*left[:-1], right[1])
         return translation.reshape(translation.emit("matmul", a, b, transposeA=False, transposeB=False), shape), shape
@@ -70,7 +70,7 @@ def _product(
 
 @rule("Gemm")
 def gemm_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Alpha * A * B + beta * C."""
+    """Gemm: alpha * A * B + beta * C."""
     a, b, c = call.operand(0), call.operand(1), call.optional(2)
     data_type = call.same_type(a, b, *([] if c is None else [c]))
     transposes = call.flag("transA", False), call.flag("transB", False)
@@ -100,7 +100,9 @@ def _require_whole(call: OnnxCall, factor: Fraction, data_type: str) -> None:
 
 @rule("MatMulInteger")
 def matmul_integer(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The product of integers less their zero points, which are one, or one per row of A or column of B."""
+    """MatMulInteger: the product of (A - zero point) and (B - zero point), with zero points per
+    tensor, row or column.
+    """
     sides = []
     for index, axis in ((0, -2), (1, -1)):
         operand, zero = call.operand(index), call.optional(index + 2)
@@ -115,7 +117,7 @@ def matmul_integer(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 
 def centred(translation: OnnxTranslation, call: OnnxCall, operand: Operand, zero: Operand, axis: int) -> str:
-    """An operand less its zero point, which is a number, a vector along an axis, or of the operand's rank."""
+    """An operand minus its zero point, which is a number, a vector along an axis, or a tensor of the operand's rank."""
     along = list(zero.shape)
     if math.prod(along) == 1:
         along = [1] * operand.rank
@@ -133,7 +135,7 @@ def centred(translation: OnnxTranslation, call: OnnxCall, operand: Operand, zero
 
 
 def _axes(call: OnnxCall, source: Operand) -> tuple[int, ...]:
-    """The axes that are reduced: an attribute or an input; all of them by default."""
+    """The axes of a reduction, from an attribute or an input; all axes by default."""
     given = call.integers("axes")
     if given is None:
         given = call.constant_integers(1, "axes")
@@ -144,7 +146,7 @@ def _axes(call: OnnxCall, source: Operand) -> tuple[int, ...]:
 
 
 def _reduced(translation: OnnxTranslation, call: OnnxCall, op: str, name: str, source: Operand) -> tuple[str, Shape]:
-    """One reduction, with the extents that are asked for."""
+    """Emit one reduction; its name, and its shape with or without the reduced axes as the node asks."""
     axes, keep = _axes(call, source), call.flag("keepdims", True)
     kept = tuple(1 if i in axes else n for i, n in enumerate(source.shape))
     shape = kept if keep else tuple(n for i, n in enumerate(source.shape) if i not in axes)
@@ -157,7 +159,7 @@ def _reduced(translation: OnnxTranslation, call: OnnxCall, op: str, name: str, s
 
 @rule("ReduceMax", "ReduceMin", "ReduceMean", "ReduceSum")
 def reduction(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Of real numbers exact; sums of integers must be proven to fit."""
+    """ReduceSum, ReduceMean, ReduceMax and ReduceMin; sums of integers must be proven to fit."""
     op = {"ReduceMax": "max_reduce", "ReduceMin": "min_reduce", "ReduceMean": "mean_reduce", "ReduceSum": "sum_reduce"}
     source = call.operand()
     name, shape = _reduced(translation, call, op[call.node.op], translation.name(source), source)
@@ -168,7 +170,7 @@ def reduction(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("ReduceL1", "ReduceSumSquare")
 def sums_of(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The sum of magnitudes or squares."""
+    """ReduceL1 and ReduceSumSquare: the sum of magnitudes or of squares."""
     source = call.operand()
     squares = call.node.op == "ReduceSumSquare"
     name = magnitudes_or_squares(translation, translation.name(source), source.data_type, squares)
@@ -178,7 +180,7 @@ def sums_of(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 def functions_of_sums(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The root of a sum of squares, the logarithm of a sum, or the logarithm of a sum of exponentials."""
+    """ReduceL2, ReduceLogSum and ReduceLogSumExp: the root or the logarithm of a sum."""
     op = {"ReduceL2": "l2_reduce", "ReduceLogSum": "log_sum_reduce", "ReduceLogSumExp": "log_sum_exp_reduce"}
     source = call.operand()
     if not _axes(call, source):
@@ -190,12 +192,12 @@ def functions_of_sums(translation: OnnxTranslation, call: OnnxCall) -> Made:
 def _require_few_factors(call: OnnxCall, source: Operand, axes: Sequence[int]) -> None:
     count = math.prod(source.shape[axis] for axis in axes)
     if count > MOST_FACTORS:
-        raise call.refuse(f"a product of {count} factors", f"multiply at most {MOST_FACTORS} at a time")
+        raise call.refuse(f"it is a product of {count} factors", f"multiply at most {MOST_FACTORS} at a time")
 
 
 @rule("ReduceProd")
 def reduce_product(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """One factor after the other."""
+    """ReduceProd: multiply one factor after another."""
     source = call.operand()
     axes, keep = _axes(call, source), call.flag("keepdims", True)
     if not axes:
@@ -208,7 +210,7 @@ def reduce_product(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("CumProd")
 def cumulative_product(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """One factor after the other, each product kept."""
+    """CumProd: multiply one factor after another, and keep each product."""
     source = call.operand()
     axis = _constant_axis(call, source)
     exclusive, reverse = call.flag("exclusive", False), call.flag("reverse", False)
@@ -237,7 +239,7 @@ def _constant_axis(call: OnnxCall, source: Operand) -> int:
 
 @rule("CumSum")
 def cumulative_sum(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The product with a triangle of ones."""
+    """CumSum: the product with a triangle of ones."""
     source = call.operand()
     axis = _constant_axis(call, source)
     exclusive, reverse = call.flag("exclusive", False), call.flag("reverse", False)
@@ -250,7 +252,7 @@ def cumulative_sum(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("Softmax")
 def softmax(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """E^x divided by the sum of all e^x along an axis; before version 13, of all axes from ``axis`` on as one."""
+    """Softmax: e^x / sum of e^x along an axis; before version 13, over all axes from ``axis`` on together."""
     source, flat = call.operand(), call.version < 13
     axis = call.integer("axis", 1 if flat else -1)
     axis = source.rank if flat and axis == source.rank else call.axis(axis, source.rank)

@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 _HALF = Fraction(1, 2)
 _MOST_COORDINATES = 2**20
-"""Items along an axis whose coordinates are computed, one by one."""
+"""The largest extent that Resize gives: it computes the coordinate of each index."""
 
 _COORDINATES: dict[str, Callable[[int, Fraction, int, int], Fraction]] = {
     "half_pixel": lambda x, scale, n, m: (x + _HALF) / scale - _HALF,
@@ -29,7 +29,7 @@ _COORDINATES: dict[str, Callable[[int, Fraction, int, int], Fraction]] = {
     "asymmetric": lambda x, scale, n, m: x / scale,
     "tf_half_pixel_for_nn": lambda x, scale, n, m: (x + _HALF) / scale,
 }
-"""Where in the input item x of the output lies; n and m are the extents of both."""
+"""For each mode, the coordinate in the input of output index x; n and m are the extents of input and output."""
 
 _NEAREST: dict[str, Callable[[Fraction], int]] = {
     "round_prefer_floor": lambda x: math.ceil(x - _HALF),
@@ -41,7 +41,7 @@ _NEAREST: dict[str, Callable[[Fraction], int]] = {
 
 @rule("Resize")
 def resize(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Axis by axis; coordinates are exact, also where scales are floats."""
+    """Resize axis by axis; coordinates are exact rationals, also where scales are floats."""
     source = call.operand()
     mode = call.text("mode", "nearest", "nearest", "linear", "cubic")
     if mode == "cubic" and not source.real:
@@ -53,7 +53,7 @@ def resize(translation: OnnxTranslation, call: OnnxCall) -> Made:
     kind = call.text("coordinate_transformation_mode", "half_pixel", *words)
     nearest = _NEAREST[call.text("nearest_mode", "round_prefer_floor", *_NEAREST)]
     if kind == "tf_crop_and_resize":
-        raise call.refuse("tf_crop_and_resize takes a region", "slice the region out with Slice first")
+        raise call.refuse("the mode tf_crop_and_resize is not computed", "slice the region out with Slice first")
     for name in ("antialias", "exclude_outside"):
         if call.flag(name, False):
             raise call.refuse(f"{name} is not computed", "leave it out")
@@ -76,7 +76,7 @@ def resize(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 
 def _sizes(call: OnnxCall, source: Operand) -> list[tuple[int, int, Fraction]]:
-    """Axis, new extent and scale, of each axis that is named."""
+    """The axis, the new extent and the scale of each axis that is resized."""
     given = call.integers("axes")
     axes = call.axes(tuple(range(source.rank)) if given is None else given, source.rank)
     sizes = call.constant_integers(3, "sizes")

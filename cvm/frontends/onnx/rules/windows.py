@@ -28,7 +28,7 @@ def _require_plane(call: OnnxCall, source: Operand) -> None:
 
 
 def _steps(call: OnnxCall, kernel: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Kernel, strides and dilations, all above 0."""
+    """Kernel, strides and dilations. Raises `Invalid` where one is not above 0."""
     count = len(kernel)
     strides, dilations = (call.sized(name, call.integers(name), count, 1) for name in ("strides", "dilations"))
     if any(item < 1 for item in (*kernel, *strides, *dilations)):
@@ -46,7 +46,7 @@ def _pads(call: OnnxCall, count: int) -> Padding:
 def _geometry(
     call: OnnxCall, source: Operand, kernel: Sequence[int], ceil: bool = False
 ) -> tuple[Windows, tuple[int, ...]]:
-    """Where the windows of a convolution or of pooling are, and how many there are per axis."""
+    """The windows of a convolution or a pooling, and the number of windows along each axis."""
     extents = source.shape[2:]
     kernel, strides, dilations = _steps(call, kernel)
     auto = call.text("auto_pad", "NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
@@ -66,13 +66,13 @@ def _geometry(
             )
         count = -(-free // step) + 1 if ceil else free // step + 1
         if ceil and (count - 1) * step >= extent + before:
-            count -= 1  # a window that would begin behind the last item
+            count -= 1  # a window must not begin after the last element
         outputs.append(count)
     return Windows(padding, strides, dilations), tuple(outputs)
 
 
 def _halves(total: int, auto: str) -> tuple[int, int]:
-    """Padding before and after an axis; of an odd total the greater half is at the end for SAME_UPPER."""
+    """The padding before and after an axis; SAME_UPPER puts the greater half of an odd total at the end."""
     less, more = total // 2, total - total // 2
     return (less, more) if auto == "SAME_UPPER" else (more, less)
 
@@ -122,7 +122,7 @@ def _convolved(
 
 @rule("Conv")
 def conv(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """A convolution with zero padding."""
+    """Conv: a convolution with zero padding."""
     source, weights = call.operand(0), call.operand(1)
     data_type, group = call.same_type(source, weights), call.integer("group", 1)
     _require_filter(call, source, weights, group)
@@ -134,7 +134,7 @@ def conv(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("ConvInteger")
 def conv_integer(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Of integers less their zero points; padding is the zero point."""
+    """ConvInteger: a convolution of integers minus their zero points; the padding is the zero point."""
     source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
     _require_filter(call, source, weights, group)
     names = []
@@ -149,7 +149,7 @@ def conv_integer(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("ConvTranspose")
 def conv_transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The transpose of a convolution; the filter is (channels, results per group, ..)."""
+    """ConvTranspose: the transpose of a convolution; the filter is (channels, results per group, ..)."""
     source, weights, group = call.operand(0), call.operand(1), call.integer("group", 1)
     data_type = call.same_type(source, weights)
     _require_plane(call, source)
@@ -209,10 +209,10 @@ def _transposed_geometry(call: OnnxCall, source: Operand, kernel: Shape, count: 
 
 @rule("MaxPool", "AveragePool")
 def pooling_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The greatest, or the mean, of each window; what reaches beyond padding at the end does not count."""
+    """MaxPool and AveragePool: the maximum or the mean of each window; elements beyond the end padding do not count."""
     source = call.operand()
     _require_plane(call, source)
-    call.integer("storage_order", 0)  # of the indices
+    call.integer("storage_order", 0)  # it concerns indices, which are not computed
     kernel = call.integers("kernel_shape")
     if kernel is None or len(kernel) != source.rank - 2:
         raise call.invalid("attribute", f"kernel_shape is {kernel}, which does not fit the input {list(source.shape)}")
@@ -235,7 +235,7 @@ def pooling_(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("LpPool")
 def norm_pooling(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The norm of each window: the root of the sum of squares, or the sum of magnitudes."""
+    """LpPool: the norm of each window, the root of its sum of squares or its sum of magnitudes."""
     source, p = call.operand(), call.integer("p", 2)
     _require_plane(call, source)
     kernel = call.integers("kernel_shape")
@@ -258,7 +258,7 @@ def norm_pooling(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("GlobalAveragePool", "GlobalMaxPool")
 def global_pooling(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """The mean, or the greatest, of each channel."""
+    """GlobalAveragePool and GlobalMaxPool: the mean or the maximum of each channel."""
     source = call.operand()
     _require_plane(call, source)
     shape = source.shape[:2] + (1,) * (source.rank - 2)

@@ -1,4 +1,4 @@
-"""What each kernel becomes: by the specification (`RULES`), and as the sample implementation computes it."""
+"""The rules of the kernels: by the specification (`RULES`), and as the sample implementation computes them."""
 
 from cvm.frontends.openvx.rules import pointwise, regions, sample, sums, windows  # (the imports enter the rules)
 from cvm.frontends.openvx.rules.registry import RULES, SAMPLE_RULES

@@ -1,4 +1,4 @@
-"""Activation functions, by tables."""
+"""Activation functions, as tables."""
 
 from __future__ import annotations
 

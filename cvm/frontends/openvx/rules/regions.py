@@ -16,13 +16,14 @@ __all__ = ["pooled_regions"]
 
 @rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
 def roi_pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """The greatest item of every cell of every region; cells are clipped to the image."""
+    """The maximum of every cell of every region; cells are clipped to the image."""
     return pooled_regions(translation, node, before="clip")
 
 
 def pooled_regions(translation: OpenvxTranslation, node: OpenvxNode, before: str) -> str:
-    """Regions of raw integer coordinates in every format; ``before``: a cell that begins before the image is clipped or
-    empty.
+    """Pool regions whose coordinates are raw integers, in every format.
+
+    ``before`` says whether a cell that begins before the image is clipped ("clip") or empty ("empty").
     """
     name, (batch, *_) = images(translation, node)
     rois, outputs = node["inputs_rois"], node["output_arr"]
@@ -37,7 +38,7 @@ def pooled_regions(translation: OpenvxTranslation, node: OpenvxNode, before: str
 
 @rule(Kernels.VX_KERNEL_SOFTMAX_LAYER)
 def softmax(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Over dimension 0 or 2, which is the last axis or the last but two."""
+    """Softmax over dimension 0 or 2, which is the last axis of the array or the last but two."""
     outputs = node["outputs"]
     axis = len(outputs.dims) - 1 - node.derived["axis"]
     name = translation.read(node["inputs"])
@@ -46,7 +47,7 @@ def softmax(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @rule(Kernels.VX_KERNEL_NORMALIZATION_LAYER, Kernels.VX_KERNEL_LOCAL_RESPONSE_NORMALIZATION_LAYER)
 def normalization(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Over neighbouring maps, or a square of one map."""
+    """Normalise by neighbouring maps, or by a square of one map."""
     name, _ = images(translation, node)
     outputs, size = node["outputs"], node["normalization_size"]
     maps = node["type"] == NormType.VX_NN_NORMALIZATION_ACROSS_MAPS

@@ -1,4 +1,4 @@
-"""The rule of each kernel."""
+"""The table of rules, by kernel."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from cvm.frontends.openvx.translation import Rule
 __all__ = ["RULES", "SAMPLE_RULES", "rule", "sample_rule"]
 
 RULES: dict[Kernels, Rule] = {}
-"""By the specification: the tensor of the graph that holds the output, in its NumPy shape."""
+"""The rules by the specification; each returns the tensor of the graph that holds the output, in its NumPy shape."""
 
 SAMPLE_RULES: dict[Kernels, Rule] = {}
-"""As the sample implementation of OpenVX 1.3 computes it."""
+"""The rules of the sample implementation of OpenVX 1.3."""
 
 rule = entering(RULES)
-"""Enter a rule by the specification."""
+"""Register a function as the rule of a kernel by the specification."""
 
 sample_rule = entering(SAMPLE_RULES)
-"""Enter a rule of the sample implementation."""
+"""Register a function as the rule of a kernel in the sample implementation."""

@@ -41,7 +41,7 @@ from cvm.quantization import LinearQuantizer
 __all__: list[str] = []
 
 Indices = npt.NDArray[np.int64]
-"""(taps, outputs): which item of an axis each tap of a window reads, -1 where it reads nothing."""
+"""An array (taps, outputs): the index along an axis that each tap of a window reads, -1 where it reads nothing."""
 
 _Policies: TypeAlias = tuple[ConvertPolicy, RoundPolicy]
 
@@ -51,7 +51,9 @@ def _read(indices: Indices, extent: int) -> Indices:
 
 
 def _windows(translation: OpenvxTranslation, name: str, rows: Indices, columns: Indices, fill: Fraction) -> str:
-    """The items of all windows, (B, C, taps, H, W), from a tensor (B, C, h, w); ``fill`` where there is none."""
+    """The elements of all windows, (B, C, taps, H, W), from a tensor (B, C, h, w); ``fill`` where a
+    tap reads nothing.
+    """
     batch, channels, height, width = translation.shape(name)
     quantizer = translation.quantizer_of(name)
     name = translation.emit(
@@ -75,7 +77,7 @@ def _product_quantizer(format: Format, overflow: ConvertPolicy) -> LinearQuantiz
 def _rounded_products(
     translation: OpenvxTranslation, name: str, weights: str, format: Format, policies: _Policies
 ) -> str:
-    """Products of two tensors, each rounded and converted."""
+    """The products of two tensors, each rounded and converted by itself."""
     overflow, rounding = policies
     quantizer = _product_quantizer(format, overflow)
     nearest = rounding == RoundPolicy.VX_ROUND_POLICY_TO_NEAREST_EVEN and format.position > 0
@@ -86,7 +88,7 @@ def _rounded_products(
 
 
 def _accumulated(translation: OpenvxTranslation, node: OpenvxNode, windows: str, policies: _Policies) -> str:
-    """Over windows (B, C, taps, H, W): the bias, and the products of one input map after the other."""
+    """The sum over windows (B, C, taps, H, W): the bias, then the products of one input map after another."""
     weights, outputs, biases = node["weights"], node["outputs"], node["biases"]
     batch, channels, taps, *space = translation.shape(windows)
     maps, format = weights.dims[3], outputs.format
@@ -113,7 +115,7 @@ def _policies(params: NNConvolutionParams | NNDeconvolutionParams) -> _Policies:
 
 @sample_rule(Kernels.VX_KERNEL_CONVOLUTION_LAYER)
 def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Taps that are shifted by the dilation."""
+    """A convolution in which every tap is shifted by the dilation."""
     name, shape = images(translation, node)
     params, outputs = node["convolution_params"], node["outputs"]
     found = []
@@ -129,7 +131,7 @@ def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @sample_rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
 def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Inputs whose index among the zeros is within the input's own size."""
+    """A deconvolution that reads only inputs whose index among the zeros is below the input's own size."""
     name, shape = images(translation, node)
     params, outputs = node["deconvolution_params"], node["outputs"]
     found = []
@@ -145,7 +147,7 @@ def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @sample_rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
 def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """One sum of all products, converted at the end."""
+    """A fully connected layer: one sum of all products, converted at the end."""
     inputs, weights, outputs, biases = node["inputs"], node["weights"], node["outputs"], node["biases"]
     core = node.derived["core"]
     rows, columns = int(np.prod(inputs.dims[core:])), int(np.prod(inputs.dims[:core]))
@@ -163,7 +165,7 @@ def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @sample_rule(Kernels.VX_KERNEL_POOLING_LAYER)
 def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Pooling of the sample implementation. Maxima skip the padding; means of signed integers are the least one."""
+    """Pooling: maxima ignore the padding; every mean of signed integers is the least integer."""
     outputs = node["outputs"]
     format = outputs.format
     if node["pooling_type"] == Pooling.VX_NN_POOLING_AVG:
@@ -185,13 +187,13 @@ def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @sample_rule(Kernels.VX_KERNEL_ROI_POOLING_LAYER)
 def roi_pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Region pooling of the sample implementation: it treats a cell that begins before the image as empty."""
+    """Region pooling, in which a cell that begins before the image is empty."""
     return pooled_regions(translation, node, before="empty")
 
 
 @sample_rule(Kernels.VX_KERNEL_ACTIVATION_LAYER)
 def relu(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """The one function that is computed in integers."""
+    """Relu, the only activation that the sample implementation computes in integers."""
     function = node["function"]
     if function == Activation.VX_NN_ACTIVATION_RELU:
         return activation(translation, node)

@@ -19,7 +19,7 @@ __all__ = ["images"]
 def images(
     translation: OpenvxTranslation, node: OpenvxNode, parameter: str = "inputs"
 ) -> tuple[str, tuple[int, int, int, int]]:
-    """An input (batches.., C, H, W) as a tensor (B, C, H, W), and that shape."""
+    """An input (batches.., C, H, W) as a tensor (B, C, H, W), and the shape of that tensor."""
     tensor = node[parameter]
     shape = (math.prod(tensor.shape[:-3]), *tensor.shape[-3:])
     return translation.reshaped(translation.read(tensor), shape), shape
@@ -50,9 +50,9 @@ def convolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @rule(Kernels.VX_KERNEL_DECONVOLUTION_LAYER)
 def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """A convolution of what has upscale - 1 zeros between its items, with the weights as they are.
+    """A deconvolution: a convolution of the input with upscale - 1 zeros between its elements, with unflipped weights.
 
-    The machine's deconvolution correlates with the weights flipped along both axes; they are flipped before.
+    The deconvolution of graphs correlates with weights that are flipped along both axes, so they are flipped first.
     """
     name, (batch, *_) = images(translation, node)
     weights, outputs, params = node["weights"], node["outputs"], node["deconvolution_params"]
@@ -68,7 +68,9 @@ def deconvolution(translation: OpenvxTranslation, node: OpenvxNode) -> str:
 
 @rule(Kernels.VX_KERNEL_FULLY_CONNECTED_LAYER)
 def fully_connected(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """Emit a matrix product. Each row is one input of [width, height, IFM], flattened with x fastest."""
+    """A fully connected layer: a matrix product whose rows are inputs [width, height, IFM],
+    flattened with x fastest.
+    """
     inputs, weights, outputs = node["inputs"], node["weights"], node["outputs"]
     core = node.derived["core"]
     rows = math.prod(inputs.dims[core:])

@@ -1,4 +1,4 @@
-"""Pooling: zeros beyond the data take part; a mean is taken of the whole window and truncated."""
+"""Pooling by the specification: zeros beyond the data count; a mean covers the whole window and is truncated."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["pooled"]
 
 @rule(Kernels.VX_KERNEL_POOLING_LAYER)
 def pooling(translation: OpenvxTranslation, node: OpenvxNode) -> str:
-    """The greatest, or the mean, of every window."""
+    """The maximum or the mean of every window."""
     return pooled(translation, node, "constant")
 
 
 def pooled(translation: OpenvxTranslation, node: OpenvxNode, border: str) -> str:
-    """Pooling, where ``border`` says what is beyond the data."""
+    """Pooling whose border mode says what the windows read beyond the data."""
     name, (_, _, *extents) = images(translation, node)
     outputs = node["outputs"]
     sizes = (node["pooling_size_y"], node["pooling_size_x"])

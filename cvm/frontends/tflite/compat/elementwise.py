@@ -1,4 +1,4 @@
-"""Operators on elements as TFLite's reference kernels compute them."""
+"""Element-wise operators as TFLite's reference kernels compute them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__: list[str] = []
 _LEFT = {"int8": 20, "uint8": 20, "int16": 15}
 """The bits by which ADD and SUB shift their operands to the left before they scale them."""
 _NEAR_1 = Fraction(10007, 10000)
-"""A little more than 2^0.001."""
+"""An upper bound of 2^0.001."""
 
 
 def _grids(call: TfliteCall, count: int, *data_types: str) -> tuple[list[Grid], Grid]:
-    """The grids of operands and result, which are all of one data type: int8, uint8 or one of ``data_types``."""
+    """The grids of the operands and of the result, all of one data type: int8, uint8 or one of ``data_types``."""
     tensors = [*(call.operand(i).tensor for i in range(count)), call.result]
     *operands, result = (grid_of(call, tensor, "int8", "uint8", *data_types) for tensor in tensors)
     if len({tensor.data_type for tensor in tensors}) > 1:
@@ -36,9 +36,9 @@ def _grids(call: TfliteCall, count: int, *data_types: str) -> tuple[list[Grid], 
 
 @rule("ADD", "SUB")
 def add(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Each operand times 2^20, scaled to half of the wider scale and rounded twice; the sum is scaled and rounded.
+    """Scale each operand times 2^20 to half of the wider scale, round twice; then scale and round the sum.
 
-    Codes of 16 bits are taken times 2^15. An older kernel adds those whose scales are powers of two.
+    Codes of 16 bits are shifted by 15 bits instead. Where all scales are powers of two, an older kernel adds them.
     """
     x, y = call.operand(0), call.operand(1)
     (first, second), result = _grids(call, 2, "int16")
@@ -59,10 +59,10 @@ def add(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 
 def _are_powers(call: TfliteCall, grids: Sequence[Grid]) -> bool:
-    """Whether the kernel of 16 bits is the one for zero points of 0 and scales that are powers of two.
+    """Whether the kernel for 16 bits is the one for zero points of 0 and scales that are powers of two.
 
-    The kernels take a scale for a power of two if its binary logarithm is within 0.001 of an integer, in floats.
-    Raises `Unsupported` for a scale that is as near, and is none.
+    TFLite takes a scale for a power of two if its binary logarithm, a float, is within 0.001 of an integer. Raises
+    `Unsupported` for a scale that is this near to a power of two but is none.
     """
     if not call.flag("PotScaleInt16", True) or any(grid.zero for grid in grids):
         return False
@@ -82,10 +82,10 @@ def _exponent(scale: Fraction) -> int:
 def _shifted_sum(
     translation: TfliteTranslation, call: TfliteCall, names: Sequence[str], grids: Sequence[Grid], result: Grid
 ) -> str:
-    """The sum of codes of which one has the scale of the result, and the other is shifted to it and rounded."""
+    """The sum of codes, one of which has the scale of the result; the other is shifted to that scale and rounded."""
     shifts = [_exponent(result.scale) - _exponent(grid.scale) for grid in grids]
     if call.operand(0).shape != call.operand(1).shape or min(shifts) < 0 or all(shifts):
-        raise call.refuse("the reference kernel does not take its shapes, or its scales", "compile it without --compat")
+        raise call.refuse("the reference kernel does not take its shapes or its scales", "compile it without --compat")
     sides = [
         table(translation, name, (grid.lo, grid.hi), partial(rounding_shift, exponent=shift), WHOLE)
         if shift
@@ -115,7 +115,7 @@ def _shifted(
 
 @rule("MUL")
 def mul(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The product of integers, scaled by one multiplier, which floats of 32 bits give."""
+    """The product of integers, scaled by one multiplier that is computed in 32-bit floats."""
     x, y = call.operand(0), call.operand(1)
     (first, second), result = _grids(call, 2, "int16")
     names, planar = aligned(translation, call, x, y)
@@ -127,7 +127,7 @@ def mul(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("PRELU")
 def prelu(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """One multiplier for integers that are not negative; others are multiplied by the slope and by another one."""
+    """One multiplier where x is not negative; elsewhere the product with the slope has another multiplier."""
     x, slope = call.operand(0), call.operand(1)
     (given, alpha), result = _grids(call, 2)
     names, planar = aligned(translation, call, x, slope)
@@ -144,7 +144,9 @@ def prelu(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("QUANTIZE")
 def quantize(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Codes on another grid, by one multiplier, rounded twice. Floats are rounded once, where they are given."""
+    """Codes converted to another grid by one multiplier and rounded twice; floats are
+    rounded once, on input.
+    """
     source = call.operand()
     (name,), planar = aligned(translation, call, source)
     if source.data_type in FLOATS:
@@ -163,7 +165,7 @@ def quantize(translation: TfliteTranslation, call: TfliteCall) -> Made:
 def _by_table(
     translation: TfliteTranslation, call: TfliteCall, function: Callable[[Grid, Grid], Callable[[int], int]]
 ) -> Made:
-    """A table of the result's codes before they are clipped, by the code less the zero point."""
+    """A table over the codes; ``function`` gives the unclipped result as a function of code - zero point."""
     (given,), result = _grids(call, 1)
     (name,), planar = aligned(translation, call, call.operand())
     inner = function(given, result)
@@ -176,7 +178,7 @@ def _by_table(
 
 @rule("LOGISTIC", "TANH")
 def function_of_floats(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A table that floats of 32 bits give: of the number of the code, its function, and that over the scale."""
+    """A table of 32-bit floats: the number of a code, the function of it, divided by the scale."""
     logistic = call.operator.op == "LOGISTIC"
 
     def function(given: Grid, result: Grid) -> Callable[[int], int]:
@@ -193,7 +195,9 @@ def function_of_floats(translation: TfliteTranslation, call: TfliteCall) -> Made
 
 
 def _logistic(number: Fraction) -> Fraction:
-    """1 / (1 + e^-x), each step rounded to 32 bits; e^-x is beyond all floats for x < -88, and 0 beside 1 for 80."""
+    """1 / (1 + e^-x), each step rounded to 32 bits. Below -88, e^-x exceeds all floats; above 80, adding it to 1 gives
+    1.
+    """
     if number < -80:
         return Fraction(0)
     return binary32(1 / binary32(1 + exp32(-min(number, Fraction(80)))))
@@ -204,7 +208,7 @@ _CLIPS: dict[str, tuple[int, int | None]] = {"RELU": (0, None), "RELU6": (0, 6),
 
 @rule(*_CLIPS)
 def relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Codes on another grid, by one multiplier of 32-bit floats, clipped to the codes of the ends."""
+    """Codes converted to another grid by one multiplier, clipped to the codes of the bounds."""
     low, high = _CLIPS[call.operator.op]
 
     def function(given: Grid, result: Grid) -> Callable[[int], int]:
@@ -218,7 +222,7 @@ def relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("LEAKY_RELU")
 def leaky_relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """One multiplier for what is not negative, another for what is."""
+    """One multiplier where x is not negative, another where it is."""
     alpha = call.number("Alpha")
 
     def function(given: Grid, result: Grid) -> Callable[[int], int]:
@@ -233,7 +237,7 @@ def leaky_relu(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("HARD_SWISH")
 def hard_swish(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """X times clip(x + 3, 0, 6) / 6 in fixed point of 16 bits."""
+    """X * clip(x + 3, 0, 6) / 6 in fixed point of 16 bits."""
 
     def function(given: Grid, result: Grid) -> Callable[[int], int]:
         fine = binary32(given.scale / 128)
@@ -263,7 +267,7 @@ def _swish(fine: int, outer: Multiplier, inner: Multiplier) -> int:
 
 
 def _narrow(integer: int) -> int:
-    """A multiplier of 31 bits as one of 15."""
+    """A multiplier of 31 bits rounded to 15 bits."""
     return 2**15 - 1 if integer >= 2**31 - 1 - 2**15 else (integer + 2**15) >> 16
 
 

@@ -1,7 +1,7 @@
 """The fixed-point arithmetic of TFLite's reference kernels, in Python integers.
 
-Tables are computed with it, and the constants of what a program computes. The source is the published definition of
-gemmlowp (doc/quantization.md, "fixedpoint") and TFLite's specification of 8-bit quantisation.
+It computes tables, and the constants that a program uses. The source is the published definition of gemmlowp
+(doc/quantization.md, "fixedpoint") and TFLite's specification of 8-bit quantisation.
 """
 
 from __future__ import annotations
@@ -21,33 +21,35 @@ __all__ = [
 ]
 
 ONE_2 = 2**29
-"""The number 1 with two integer bits."""
+"""The number 1 in fixed point with two integer bits."""
 _MOST = 2**31 - 1
 _EXP = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
-"""e^-(2^n) as a multiple of 2^-31, for each n."""
+"""For each n, e^-(2^n) as a multiple of 2^-31."""
 
 
 def high_multiply(a: int, b: int, bits: int = 32) -> int:
-    """The product of two integers over 2^(bits - 1), rounded half up, saturated: SaturatingRoundingDoublingHighMul."""
+    """The product of two integers over 2^(bits - 1), rounded half up and saturated:
+    SaturatingRoundingDoublingHighMul.
+    """
     product = (a * b + (1 << (bits - 2))) >> (bits - 1)
     return min(product, (1 << (bits - 1)) - 1)
 
 
 def rounding_shift(x: int, exponent: int) -> int:
-    """An integer over 2^exponent, rounded to the nearest, of two the one further from 0: RoundingDivideByPOT."""
+    """An integer over 2^exponent, rounded to the nearest, ties away from 0: RoundingDivideByPOT."""
     return round_away(Fraction(x, 2**exponent))
 
 
 @dataclass(frozen=True, slots=True)
 class Multiplier:
-    """A real factor as a 31-bit integer and a power of two: factor = integer * 2^(shift - 31)."""
+    """A real factor as an integer of 31 bits and a power of two: factor = integer * 2^(shift - 31)."""
 
     integer: int
     shift: int
 
     @staticmethod
     def of(factor: Fraction) -> Multiplier:
-        """The one of a float of 64 bits that is not negative, as QuantizeMultiplier finds it."""
+        """The multiplier of a non-negative 64-bit float, as TFLite's QuantizeMultiplier finds it."""
         if not factor:
             return Multiplier(0, 0)
         q, shift = frexp(factor)
@@ -58,27 +60,29 @@ class Multiplier:
 
     @property
     def right(self) -> int:
-        """The bits of the second rounding."""
+        """The number of bits of the shift to the right, which is the second rounding."""
         return max(-self.shift, 0)
 
     @property
     def narrow(self) -> Fraction:
-        """The factor with an integer of 15 bits, by which sums of 64 bits are multiplied."""
+        """The factor with its integer rounded to 15 bits, which multiplies sums of 64 bits."""
         integer = (self.integer + 2**15) >> 16 if self.integer < 0x7FFF0000 else 0x7FFF
         return Fraction(integer, 2**15) * Fraction(2) ** self.shift
 
     def over(self, count: int) -> Multiplier:
-        """The multiplier of a mean of ``count`` items, from that of their sum."""
+        """The multiplier divided by ``count``, as the kernel of MEAN divides it: a mean is a sum divided by its item
+        count.
+        """
         bits = min(count.bit_length() - 1, 32, 31 + self.shift)
         return Multiplier((self.integer << bits) // count, self.shift - bits)
 
     def times(self, x: int) -> int:
-        """An integer times the factor: MultiplyByQuantizedMultiplier, which rounds twice."""
+        """An integer times the factor, rounded twice: MultiplyByQuantizedMultiplier."""
         return rounding_shift(high_multiply(x << max(self.shift, 0), self.integer), self.right)
 
 
 def effective(input_scale: Fraction, filter_scale: Fraction, output_scale: Fraction) -> Fraction:
-    """The scale of a channel of products over that of the result, as floats of 64 bits give it."""
+    """Input scale times filter scale over output scale, each step rounded to a 64-bit float as TFLite computes it."""
     return binary64(binary64(input_scale * filter_scale) / output_scale)
 
 

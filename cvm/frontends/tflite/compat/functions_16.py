@@ -1,7 +1,7 @@
-"""Logistic and tanh of 16-bit fixed-point numbers, as TFLite's LSTM kernels compute them: for all codes at once.
+"""Logistic and tanh of 16-bit fixed-point numbers, as TFLite's LSTM kernels compute them, for all codes at once.
 
-Numbers are raw / 2^(15 - k) with k integer bits; results are multiples of 2^-15. The source is the published definition
-of gemmlowp ("fixedpoint"). All intermediates have at most 32 bits, so that 64-bit arithmetic is exact.
+A number is raw / 2^(15 - k) with k integer bits; results are multiples of 2^-15. The source is the published definition
+of gemmlowp ("fixedpoint"). All intermediate results have at most 32 bits, so 64-bit arithmetic is exact.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Raw = npt.NDArray[np.int64]
 
 _ONE = 2**15 - 1
 _EXP = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
-"""e^-(2^n) as a multiple of 2^-31, for each n."""
+"""For each n, e^-(2^n) as a multiple of 2^-31."""
 
 
 @lru_cache(maxsize=16)
@@ -42,25 +42,25 @@ def _saturated(x: Raw) -> Raw:
 
 
 def _high(a: Raw, b: Raw | int) -> Raw:
-    """The product over 2^15, rounded half up, saturated: SaturatingRoundingDoublingHighMul of 16 bits."""
+    """The product over 2^15, rounded half up and saturated: SaturatingRoundingDoublingHighMul of 16 bits."""
     product: Raw = (a * b + 2**14) >> 15
     return np.minimum(product, 2**15 - 1)
 
 
 def _shifted_right(x: Raw, bits: int) -> Raw:
-    """An integer over 2^bits, rounded to the nearest, of two the one further from 0: RoundingDivideByPOT."""
+    """An integer over 2^bits, rounded to the nearest, ties away from 0: RoundingDivideByPOT."""
     size = (np.abs(x) + 2 ** (bits - 1)) >> bits
     found: Raw = np.where(x < 0, -size, size)
     return found
 
 
 def _constant(raw: int) -> int:
-    """A constant of 32 bits in 16 bits, rounded to the nearest."""
+    """A constant of 32 bits rounded to 16 bits."""
     return (raw + 2**15) >> 16
 
 
 def _exp_of_negative(x: Raw, integer_bits: int) -> Raw:
-    """e^x for x <= 0 with so many integer bits: a polynomial in [-1/4, 0), times e^-(2^n) for the bits of the rest."""
+    """e^x for x <= 0 with ``integer_bits``: a polynomial in [-1/4, 0), times e^-(2^n) for each further bit of x."""
     fractional = 15 - integer_bits
     quarter = 2**fractional >> 2
     rest = (x & (quarter - 1)) - quarter
@@ -86,7 +86,7 @@ def _exp_near_zero(raw: Raw) -> Raw:
 
 
 def _newton(x: Raw) -> Raw:
-    """2 / (1 + x) for x in [0, 1], a multiple of 2^-15, with 2 integer bits: three steps of Newton's method."""
+    """2 / (1 + x) as a multiple of 2^-13, for x in [0, 1] as a multiple of 2^-15: three steps of Newton's method."""
     total = x + _ONE
     half = (total + 1) // 2
     found = _constant(1515870810) + _high(half, _constant(-1010580540))

@@ -1,4 +1,4 @@
-"""Operators that the reference kernels compute as their exact meaning: moved elements, integers, state."""
+"""Operators whose reference kernels compute the exact meaning: they move elements, compute integers or keep state."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _SAME = (
     "ARG_MAX", "ARG_MIN", "DEQUANTIZE", "LOGICAL_AND", "LOGICAL_OR", "LOGICAL_NOT", "REDUCE_ANY", "REDUCE_ALL",
     "CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CUSTOM.TFLite_Detection_PostProcess",
 )  # fmt: skip
-"""Operators whose result depends on codes alone, or which say nothing of codes."""
+"""Operators whose results depend on codes alone, or that have no codes at all."""
 
 
 def _on_one_grid(exact: Rule) -> Rule:
-    """A rule of the exact meaning, for operands and results of one grid: then the kernel moves or compares codes."""
+    """The exact rule, restricted to operands and results of one grid: then the kernel moves or compares codes."""
 
     def rule_(translation: TfliteTranslation, call: TfliteCall) -> Made | list[Made]:
         operands = [operand.tensor for operand in call.operands if operand is not None and operand.real]
@@ -44,7 +44,9 @@ def _on_one_grid(exact: Rule) -> Rule:
 
 @rule("CONCATENATION")
 def concatenation(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Codes side by side; of uint8, those of other scales by a table that floats of 32 bits give."""
+    """Codes joined along an axis; uint8 codes of other scales are converted by a
+    table of 32-bit floats.
+    """
     if not call.operand().real:
         return joined(translation, call, lambda part, name: name)
     result = grid_of(call, call.result, "int8", "uint8", "int16")

@@ -1,4 +1,4 @@
-"""SVDF and LSTM as TFLite's reference kernels compute them, whose state is that of the program."""
+"""SVDF and LSTM as TFLite's reference kernels compute them; their state is state of the program."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__: list[str] = []
 _INT16 = integer(-(2**15), 2**15 - 1)
 _INT17 = integer(-(2**16), 2**16 - 1)
 _GATE_BITS = 3
-"""Integer bits of what sigmoid and tanh of the gates are applied to."""
+"""The integer bits of the arguments of sigmoid and tanh in gates."""
 _CELL_GATE = 2
 
 
 def _symmetric(call: TfliteCall, index: int) -> Grid:
-    """The grid of a state of 16 bits, whose zero point must be 0."""
+    """The grid of a state of 16 bits. Raises `Unsupported` where its zero point is not 0."""
     grid = grid_of(call, call.operand(index).tensor, "int16")
     if grid.zero:
         raise call.refuse(f"its state {index} has the zero point {grid.zero}", "compile it without --compat")
@@ -44,9 +44,9 @@ def _symmetric(call: TfliteCall, index: int) -> Grid:
 
 @rule("SVDF")
 def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Products with the features, scaled to 16 bits, are the state; their sums over time are scaled to the result.
+    """The products with the features, scaled to 16 bits, are the state; their sums over time give the result.
 
-    The kernel clips to the codes of the result alone, whatever its fused function is.
+    The kernel clips to the codes of the result alone, whatever the fused activation is.
     """
     source, features, times, state = (call.operand(i) for i in (0, 1, 2, 4))
     batch, filters, memory, rank = require_filters(call)
@@ -80,7 +80,7 @@ def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Gates of 16 bits from sums of products that are scaled to 2^-12, and functions of them by tables."""
+    """Gates of 16 bits from sums of products that are scaled to 2^-12; sigmoid and tanh of gates by tables."""
     cell = _symmetric(call, CELL_STATE)
     exponent = cell.scale.numerator.bit_length() - cell.scale.denominator.bit_length()
     if cell.scale != Fraction(2) ** exponent or not -15 <= exponent <= -9:
@@ -90,7 +90,7 @@ def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 
 class _Lstm:
-    """One LSTM: what all of its steps have in common."""
+    """One LSTM: the constants that all of its steps share."""
 
     def __init__(self, translation: TfliteTranslation, call: TfliteCall, cell: Grid, exponent: int) -> None:
         self.translation, self.call, self.cell, self.exponent = translation, call, cell, exponent
@@ -106,7 +106,7 @@ class _Lstm:
             raise call.refuse("its hidden state and its output have different scales", "compile it without --compat")
 
     def _constants(self, number: int) -> list[tuple[str, str | Fraction, Multiplier]]:
-        """The weights of a gate for the input and for the output before, with their bias and multiplier."""
+        """The weights of a gate for the input and for the previous output, each with its bias and multiplier."""
         found: list[tuple[str, str | Fraction, Multiplier]] = []
         for indices, grid in ((WEIGHTS, self.given), (RECURRENT, self.state)):
             weights = self.call.operand(indices[number])
@@ -125,7 +125,7 @@ class _Lstm:
         return bias
 
     def step(self, x: str, hidden: str, memory: str) -> tuple[str, str]:
-        """The output and the cell after one step."""
+        """The output and the cell state after one step."""
         emit = self.translation.emit
         forget, candidate, exit_ = (self._gate(number, x, hidden) for number in (1, 2, 3))
         enter = emit("sub", Fraction(2**15 - 1), forget) if self.coupled else self._gate(0, x, hidden)
@@ -141,14 +141,14 @@ class _Lstm:
         return emit("copy", output, quantizer=self.state.quantizer), cell
 
     def _gate(self, number: int, x: str, hidden: str) -> str:
-        """One gate (of input, forget, cell and output), as a multiple of 2^-15."""
+        """One gate (0 to 3: input, forget, cell, output), as a multiple of 2^-15."""
         total = ""
         for name, grid, (weights, bias, factor) in zip(
             (x, hidden), (self.given, self.state), self.constants[number], strict=True
         ):
             product = self.translation.emit("linear", stepped(self.translation, name, grid), weights, bias)
             scaled = rounded_twice(self.translation, product, [factor])
-            # What lies beyond 17 bits saturates 16 bits whatever is added to it.
+            # A sum beyond 17 bits saturates to 16 bits whatever is added to it.
             scaled = self.translation.emit("copy", scaled, quantizer=_INT17)
             scaled = self.translation.emit("add", scaled, total) if total else scaled
             total = self.translation.emit("copy", scaled, quantizer=_INT16)
@@ -156,9 +156,9 @@ class _Lstm:
         return table(self.translation, total, (-(2**15), 2**15 - 1), lambda code: codes[code + 2**15], _INT16)
 
     def _divided(self, product: str, bits: int) -> str:
-        """A product over 2^bits, rounded to the nearest integer, of two the one further from 0.
+        """A product over 2^bits, rounded to the nearest integer, ties away from 0.
 
-        Products are integers, so that less 2^-(bits + 1) only a tie falls below it.
+        Products are integers, so subtracting 2^-(bits + 1) from a negative quotient changes only the rounding of a tie.
         """
         emit, tie = self.translation.emit, Fraction(1, 2 ** (bits + 1))
         not_negative = emit("select", emit("ge", product, Fraction(0)), tie, Fraction(0))

@@ -16,16 +16,18 @@ from cvm.frontends.tflite.translation import TfliteTranslation
 __all__: list[str] = []
 
 _INTEGER_BITS = 5
-"""Of the argument of the exponential function."""
+"""Integer bits of the argument of the exponential function."""
 _ACCUMULATOR_BITS = 12
-"""Integer bits of the sum of exponentials, which has 31 - 12 others."""
+"""Integer bits of the sum of exponentials, which has 31 - 12 fraction bits."""
 _MOST_ITEMS = 2**12 - 1
-"""Of a row, so that the sum has 31 bits. The kernel stops where more than 511 items are near the greatest one."""
+"""The most elements of a row: the sum has 31 bits, and the kernel fails where over 511 elements are
+near the maximum.
+"""
 
 
 @rule("MEAN")
 def mean(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The sum of integers, scaled by one multiplier that holds the number of items, and rounded twice."""
+    """The sum of integers, scaled by one multiplier that includes the number of elements, and rounded twice."""
     source = call.operand()
     given, result = (grid_of(call, item, "int8", "uint8") for item in (source.tensor, call.result))
     axes = call.axes(call.integers(1, "the axes"), source.rank)
@@ -43,7 +45,7 @@ def mean(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("SOFTMAX")
 def softmax(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Exponentials of the distance from the greatest code, times the reciprocal of their sum, in fixed point."""
+    """Exponentials of the distances from the maximum, times the reciprocal of their sum, in fixed point."""
     source = call.operand()
     given, result = (grid_of(call, item, "int8", "uint8") for item in (source.tensor, call.result))
     axis = max(source.rank, 1) - 1
@@ -61,14 +63,14 @@ def softmax(translation: TfliteTranslation, call: TfliteCall) -> Made:
     total = translation.emit("sum_reduce", narrow, axes=(axis,), quantizer=integer(2**19, max(items, 2) * 2**19))
     scale, weight, most = _reciprocal(translation, total, items)
     product = _high(translation, terms, scale)
-    # The shift differs from row to row: a power of two makes it the same. Products are never negative.
+    # Each row has its own shift; a factor that is a power of two gives all rows the same one. No product is negative.
     wide = translation.emit("mul", translation.emit("mul", product, weight), Fraction(1, 2**most))
     name = translation.emit("add", wide, Fraction(given.lo - result.zero))
     return Made(placed(translation, name, result, (result.lo, result.hi)))
 
 
 def _exponentials(call: TfliteCall, scale: Fraction, beta: Fraction) -> Callable[[int], int]:
-    """e^(beta * scale * d) as a multiple of 2^-31, for a distance d of codes up to 0; 0 for one that is too far."""
+    """e^(beta * scale * d) as a multiple of 2^-31, for a distance d <= 0 of codes; 0 where d is too far from 0."""
     real = min(binary64(binary64(beta * scale) * 2 ** (31 - _INTEGER_BITS)), Fraction(2**31 - 1))
     if real <= 1:
         raise call.refuse("its input has a scale that is too narrow for the reference kernel")
@@ -89,11 +91,11 @@ def _high(translation: TfliteTranslation, a: str, b: str) -> str:
 
 
 def _reciprocal(translation: TfliteTranslation, total: str, items: int) -> tuple[str, str, int]:
-    """The reciprocal of sums of ``items`` terms, and what it is to be shifted by.
+    """The reciprocal of a sum of ``items`` terms, and the shift that belongs to it.
 
-    With a sum S of b bits, x = S * 2^(32 - b) - 2^31, as a multiple of 2^-31, is in [0, 1), and three steps of
-    Newton's method give 1 / (1 + x). The result is this number, a power of two w for each sum, and the greatest shift
-    m: a product is to be divided by 2^m / w.
+    With a sum S of b bits, x = S * 2^(32 - b) - 2^31, as a multiple of 2^-31, is in [0, 1), and three steps of Newton's
+    method give 1 / (1 + x). Returned are this number, a power of two w for each sum, and the greatest shift m: the
+    caller divides its product by 2^m / w.
     """
     spare = items.bit_length()
     bits = Fraction(12)
@@ -105,7 +107,7 @@ def _reciprocal(translation: TfliteTranslation, total: str, items: int) -> tuple
     headroom = translation.emit("copy", count, quantizer=integer(12 - spare, 12))
     power_of_two = table(translation, headroom, (12 - spare, 12), lambda h: 2**h, WHOLE)
     shifted = translation.emit("mul", total, power_of_two)
-    # (x + 1) / 2, which the kernel finds as the half of a sum that is even.
+    # (x + 1) / 2, which the kernel computes as half of a sum that is even.
     half = translation.emit("mul", shifted, Fraction(1, 2), quantizer=integer(2**30, 2**31 - 1))
     x = translation.emit("mul", half, Fraction(-1010580540, 2**31), quantizer=WHOLE)
     x = translation.emit("add", x, Fraction(1515870810), quantizer=WHOLE)

@@ -26,7 +26,7 @@ __all__ = ["bias_codes", "filter_codes"]
 
 
 def filter_codes(translation: TfliteTranslation, call: TfliteCall, weights: Operand, order: Sequence[int]) -> str:
-    """A constant filter as integers, less its zero points, with its axes in an order."""
+    """A constant filter as integers minus its zero points, with its axes permuted by ``order``."""
     if weights.values is None or weights.tensor.quantization is None:
         raise call.refuse(f"its weights {weights.label} must be constant codes", "compile it without --compat")
     found = weights.tensor.quantization
@@ -38,7 +38,7 @@ def filter_codes(translation: TfliteTranslation, call: TfliteCall, weights: Oper
 
 
 def bias_codes(translation: TfliteTranslation, call: TfliteCall, index: int, results: int) -> Argument:
-    """The integers of a bias; 0 where there is none."""
+    """The integers of a bias, or 0 where there is none."""
     bias = call.optional(index)
     if bias is None:
         return Fraction(0)
@@ -49,11 +49,13 @@ def bias_codes(translation: TfliteTranslation, call: TfliteCall, index: int, res
 
 
 def _factors(call: TfliteCall, source: Grid, weights: Operand, result: Grid, per_channel: bool) -> list[Multiplier]:
-    """What sums of products are multiplied by: per channel by floats of 64 bits, else by a product of 32 bits."""
+    """The multipliers of the sums: per channel, from 64-bit floats; else a single one, from a
+    32-bit product of scales.
+    """
     assert weights.quantizer is not None
     if not per_channel:
         if len(weights.quantizer.scale) > 1:
-            raise call.refuse(f"{weights.label} has scales per axis, which its reference kernel has not")
+            raise call.refuse(f"{weights.label} has scales per axis, which its reference kernel does not support")
         product = binary32(source.scale * weights.quantizer.scale[0])
         return [Multiplier.of(binary64(product / result.scale))]
     return [Multiplier.of(effective(source.scale, scale, result.scale)) for scale in weights.quantizer.scale]
@@ -61,9 +63,9 @@ def _factors(call: TfliteCall, source: Grid, weights: Operand, result: Grid, per
 
 @rule("CONV_2D", "DEPTHWISE_CONV_2D")
 def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Sums of products of integers, each scaled by a multiplier of its channel and rounded twice.
+    """Sums of products of integers, scaled per channel and rounded twice.
 
-    Sums of codes of 16 bits, with a bias of 64 bits, are scaled by a multiplier of 15 bits and rounded once.
+    For codes of 16 bits, with a bias of 64 bits, sums are scaled by a multiplier of 15 bits and rounded once.
     """
     source, weights = call.operand(0), call.operand(1)
     given, result = (grid_of(call, item, "int8", "uint8", "int16") for item in (source.tensor, call.result))
@@ -79,7 +81,9 @@ def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("TRANSPOSE_CONV")
 def transpose_conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The transpose of a convolution, whose sums are scaled and rounded as those of a convolution."""
+    """The transpose of a convolution, with sums that are scaled and rounded like those of a
+    convolution.
+    """
     shape, weights, source = call.integers(0, "the shape of the result"), call.operand(1), call.operand(2)
     given, result = (grid_of(call, item, "int8", "uint8", "int16") for item in (source.tensor, call.result))
     scaled = rescaled_once if _wide(call, source, call.optional(3)) else rescaled
@@ -92,7 +96,7 @@ def transpose_conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 
 def _wide(call: TfliteCall, source: Operand, bias: Operand | None) -> bool:
-    """Whether codes have 16 bits. Raises `Unsupported` where their kernel is another one."""
+    """Whether codes have 16 bits. Raises `Unsupported` where TFLite runs another kernel for them."""
     types = {source.data_type, call.result.data_type}
     if "int16" not in types:
         return False
@@ -105,9 +109,10 @@ def _wide(call: TfliteCall, source: Operand, bias: Operand | None) -> bool:
 
 @rule("FULLY_CONNECTED")
 def fully_connected(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Sums of products of integers, scaled by one multiplier, per channel where the weights have scales per axis.
+    """Sums of products of integers, scaled by one multiplier, or one per channel where weights have
+    scales.
 
-    Sums of codes of 16 bits, with a bias of 64 bits, are scaled by a multiplier of 15 bits and rounded once.
+    For codes of 16 bits, with a bias of 64 bits, sums are scaled by a multiplier of 15 bits and rounded once.
     """
     source, weights = call.operand(0), call.operand(1)
     call.require_rank(weights, 2)
@@ -133,7 +138,7 @@ def fully_connected(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("BATCH_MATMUL")
 def batch_matmul(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Sums of products of integers of two tensors, scaled by one multiplier and rounded twice."""
+    """Sums of products of the integers of two tensors, scaled by one multiplier and rounded twice."""
     sides = call.operand(0), call.operand(1)
     grids = [grid_of(call, side.tensor, "int8") for side in sides]
     result = grid_of(call, call.result, "int8")
@@ -145,9 +150,10 @@ def batch_matmul(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("AVERAGE_POOL_2D")
 def average_pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The mean of the codes of each window, of ties the one further from 0; padding does not count.
+    """The mean of the codes of each window, ties away from 0; padding does not count.
 
-    A mean of up to n codes is a multiple of 1 / n' for n' <= n, so that less 1 / (2n) only a tie falls below it.
+    A mean of up to n codes is a multiple of 1 / n' with n' <= n, so subtracting 1 / (2n) changes only how a tie is
+    rounded.
     """
     source = call.operand()
     call.require_rank(source, 4)
@@ -182,9 +188,9 @@ def max_pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("RESIZE_BILINEAR")
 def resize_bilinear(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The four codes around each point, weighted in steps of 2^-10, and of ties the code further from 0.
+    """The four codes around each point, weighted in steps of 2^-10, ties away from 0.
 
-    A sum of weighted codes is a multiple of 2^-20, so that less 2^-21 only a tie falls below it.
+    A sum of weighted codes is a multiple of 2^-20, so subtracting 2^-21 changes only how a tie is rounded.
     """
     source = call.operand()
     sizes = resized(call, source, translation.limits)
@@ -201,7 +207,7 @@ def resize_bilinear(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 
 def _neighbours(call: TfliteCall, extent: int, size: int) -> Taps:
-    """For each index along an axis, the two elements around its point and their weights, in steps of 2^-10."""
+    """For each output index along an axis, the two input elements around its coordinate, weighted in steps of 2^-10."""
     corners, centres = call.flag("AlignCorners"), call.flag("HalfPixelCenters")
     if corners and centres:
         raise call.invalid("option", "AlignCorners and HalfPixelCenters exclude each other")

@@ -1,4 +1,4 @@
-"""What each operator becomes: the rules, entered into one table by the modules of this folder."""
+"""The rules of the operators, which the modules of this folder enter into one table."""
 
 from cvm.frontends.tflite.rules import (
     detection,

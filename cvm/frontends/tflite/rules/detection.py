@@ -1,4 +1,4 @@
-"""TFLite_Detection_PostProcess: boxes from anchors, and the best of those that do not overlap."""
+"""TFLite_Detection_PostProcess: decode boxes from anchors, and keep the best boxes that do not overlap."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _OP = "CUSTOM.TFLite_Detection_PostProcess"
 _SCALES = ("y_scale", "x_scale", "h_scale", "w_scale")
 _COUNTS = ("max_detections", "max_classes_per_detection", "num_classes")
 _BITS = 16
-"""Of the codes of coordinates."""
+"""The number of bits of the codes of coordinates."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
     scales: tuple[Fraction, ...]
-    """Of y, x, height and width."""
+    """The scales of y, x, height and width."""
     detections: int
     classes: int
     score_threshold: Fraction
     overlap: int
-    """In percent."""
+    """The overlap threshold in percent."""
 
 
 def _options(call: TfliteCall) -> _Options:
@@ -63,12 +63,13 @@ def _options(call: TfliteCall) -> _Options:
 
 @rule(_OP)
 def detections(translation: TfliteTranslation, call: TfliteCall) -> list[Made]:
-    """Boxes (y1, x1, y2, x2), classes, scores and the number of the best boxes that do not overlap; 0 for none.
+    """Boxes (y1, x1, y2, x2), classes, scores and the number of the best boxes that do not overlap; unused rows are 0.
 
-    A code gives centre y / y_scale * h + y and half of e^(h / h_scale) * h of the anchor (y, x, h, w), and the same of
-    x. Both are rounded to multiples of the finest power of two of which all boxes are codes of 16 bits; corners are
-    their difference and their sum. The score of a box is its greatest class. A box is dropped for one of a greater
-    score that it overlaps by nms_iou_threshold or more.
+    With an anchor (y, x, h, w), the code of a box gives the centre y + h * y_code / y_scale and the half height h *
+    e^(h_code / h_scale) / 2, and likewise for x and the width. Both are rounded to multiples of the finest power of two
+    for which all boxes are codes of 16 bits; the corners are their difference and their sum. The score of a box is the
+    greatest score of its classes. A box is dropped if it overlaps a kept box of a greater score by nms_iou_threshold or
+    more.
     """
     options = _options(call)
     encodings, predictions, anchors = (call.operand(i) for i in range(3))
@@ -102,7 +103,9 @@ def detections(translation: TfliteTranslation, call: TfliteCall) -> list[Made]:
 
 
 def _checked(call: TfliteCall, options: _Options, encodings: Operand, predictions: Operand, anchors: Operand) -> int:
-    """How many boxes there are. Raises `Invalid` for shapes that do not fit, `Unsupported` for what is not computed."""
+    """The number of boxes. Raises `Invalid` for shapes that do not fit, `Unsupported` for options that are not
+    supported.
+    """
     items = encodings.shape[1] if encodings.rank == 3 else 0
     fits = encodings.rank == 3 and encodings.shape[0] == 1 and encodings.shape[2] >= 4 and anchors.shape == (items, 4)
     behind = predictions.shape[2] - options.classes if predictions.shape[:2] == (1, items) else -1
@@ -121,7 +124,7 @@ def _checked(call: TfliteCall, options: _Options, encodings: Operand, prediction
 def _boxes(
     translation: TfliteTranslation, call: TfliteCall, options: _Options, encodings: Operand, anchors: Operand
 ) -> tuple[str, LinearQuantizer]:
-    """The corners (1, N, 4) of all boxes, and their grid."""
+    """The corners (1, N, 4) of all boxes, and the quantiser of their coordinates."""
     code, grid = encodings.quantizer, anchors.quantizer
     assert code is not None
     assert grid is not None
@@ -153,7 +156,7 @@ def _boxes(
 
 
 def _grid(most: Fraction) -> LinearQuantizer:
-    """Codes of 16 bits of multiples of the finest power of two that reach numbers of a magnitude."""
+    """The quantiser with 16-bit codes and the finest power of two as scale that holds numbers of magnitude ``most``."""
     codes = 2 ** (_BITS - 1) - 1
     most = max(most, Fraction(1, 2**20))
     scale = Fraction(2) ** (math.floor(most).bit_length() - (_BITS - 1))
@@ -165,7 +168,7 @@ def _grid(most: Fraction) -> LinearQuantizer:
 
 
 def _best(translation: TfliteTranslation, options: _Options, predictions: Operand) -> tuple[str, str]:
-    """The greatest score (1, N) of each box among its classes, and the first class that has it."""
+    """The greatest score (1, N) of each box among its classes, and the first class with that score."""
     items, columns = predictions.shape[1:]
     name = translation.name(predictions)
     if columns > options.classes:

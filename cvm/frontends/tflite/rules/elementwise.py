@@ -1,4 +1,4 @@
-"""Operators that compute each element by itself."""
+"""Element-wise operators."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["aligned"]
 
 
 def aligned(translation: TfliteTranslation, call: TfliteCall, *operands: Operand) -> tuple[list[str], bool]:
-    """The operands in one rank and one order of axes, and whether channels stand second in it.
+    """The operands with one rank and one order of axes, and whether the channels are axis 1 in that order.
 
-    They do where a computed operand of the full rank is there in that order alone, and no operand would have to be
-    stretched along other axes.
+    The channels are axis 1 where a computed operand of full rank exists in that order alone, and no operand would have
+    to broadcast along other axes.
     """
     shape = call.broadcast(*operands)
     rank = max(len(shape), 1)
@@ -55,7 +55,9 @@ _ARITHMETIC = {
 
 @rule(*_ARITHMETIC)
 def arithmetic(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A sum, a difference, a product, a quotient, the greater or the lesser, or a power, then a fused function."""
+    """Arithmetic of two operands (sum, difference, product, quotient, maximum, minimum, power), then a fused
+    activation.
+    """
     x, y = call.operand(0), call.operand(1)
     (a, b), planar = aligned(translation, call, x, y)
     op = call.operator.op
@@ -86,7 +88,7 @@ def squared_difference(translation: TfliteTranslation, call: TfliteCall) -> Made
 
 @rule("FLOOR_DIV", "FLOOR_MOD")
 def floor_division(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The quotient rounded down, or what is left of it; the divisor is constant."""
+    """The quotient rounded down, or its remainder; the divisor must be constant."""
     x, y = call.operand(0), call.operand(1)
     if x.real or y.values is None or (y.values == 0).any():
         raise call.refuse("only integers are divided and rounded down, by constants other than 0")
@@ -112,7 +114,7 @@ _COMPARISONS = {
 
 @rule(*_COMPARISONS)
 def comparison(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A truth value of two numbers, or of two truth values."""
+    """Comparisons of two numbers, and LOGICAL_AND and LOGICAL_OR of two truth values."""
     x = call.operand(0)
     names, planar = aligned(translation, call, x, call.operand(1))
     if x.data_type == "bool" and not call.operator.op.startswith("LOGICAL"):
@@ -122,14 +124,14 @@ def comparison(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("LOGICAL_NOT")
 def logical_not(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The other truth value."""
+    """The negated truth value."""
     name, planar = _unary(translation, call)
     return Made(translation.emit("not", name), planar)
 
 
 @rule("SELECT", "SELECT_V2")
 def select(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """One of two tensors, by a truth value. SELECT may have one truth value for each item of the first axis."""
+    """One of two tensors by a truth value; SELECT may have one truth value per index of axis 0."""
     condition, x, y = (call.operand(i) for i in range(3))
     if call.operator.op == "SELECT" and condition.rank == 1 < x.rank:
         column = (condition.shape[0],) + (1,) * (x.rank - 1)
@@ -164,7 +166,7 @@ _FUNCTIONS = {
 
 @rule(*_FUNCTIONS)
 def function(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A function of one number."""
+    """A function of one real number."""
     if not call.operand().real:
         if call.operator.op != "ABS":
             raise call.refuse("of integers it is not computed", "cast them to floats and quantise these")
@@ -184,14 +186,14 @@ def negated_or_squared(translation: TfliteTranslation, call: TfliteCall) -> Made
 
 @rule("ROUND")
 def round_(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The nearest integer, of two the even one."""
+    """The nearest integer, ties to even."""
     name, planar = _unary(translation, call)
     return Made(translation.emit("copy", name, quantizer=EVERYTHING), planar)
 
 
 @rule("RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
 def clipped(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A number clipped to [0, 6], [-1, 1] or [0, 1]."""
+    """X clipped to [0, 6], [-1, 1] or [0, 1]."""
     name, planar = _unary(translation, call)
     lo, hi = {"RELU6": (0, 6), "RELU_N1_TO_1": (-1, 1), "RELU_0_TO_1": (0, 1)}[call.operator.op]
     return Made(translation.emit("clamp", name, Fraction(lo), Fraction(hi)), planar)
@@ -220,6 +222,6 @@ def prelu(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("GELU")
 def gelu(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """X times the distribution function of the normal distribution, or its usual approximation."""
+    """X times the normal distribution function of x, or its approximation by tanh."""
     name, planar = _unary(translation, call)
     return Made(translation.emit("gelu", name, approximate="tanh" if call.flag("Approximate") else "none"), planar)

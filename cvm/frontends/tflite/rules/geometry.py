@@ -1,4 +1,4 @@
-"""Where the windows of convolutions and pooling are, and how their filters are laid out."""
+"""The geometry of convolutions and pooling: their windows, and the layout of their filters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAME, _VALID = 0, 1
 
 
 def pairs(call: TfliteCall, name: str, *endings: str) -> tuple[int, ...]:
-    """An option for each axis of space, above 0; 1 where the schema has its default."""
+    """An option with one value above 0 per spatial axis; 1 where the schema has its default."""
     found = tuple(call.integer(name + ending, 1) for ending in endings)
     if any(item < 1 for item in found):
         raise call.invalid("option", f"{name} must be above 0, found {list(found)}")
@@ -24,7 +24,7 @@ def pairs(call: TfliteCall, name: str, *endings: str) -> tuple[int, ...]:
 def windows_of(
     call: TfliteCall, extents: Sequence[int], kernel: Sequence[int], endings: Sequence[str], dilated: bool
 ) -> tuple[Windows, tuple[int, ...]]:
-    """Where the windows are, and how many there are along each axis; an odd padding has its greater half at the end."""
+    """The windows and their number along each axis; of an odd total padding, the greater half is at the end."""
     strides = pairs(call, "Stride", *endings)
     named = [f"{ending}Factor" for ending in endings]
     dilations = pairs(call, "Dilation", *named) if dilated else (1,) * len(extents)
@@ -45,7 +45,7 @@ def windows_of(
 def filter_layout(
     call: TfliteCall, source: Operand, weights: Operand, depthwise: bool
 ) -> tuple[tuple[int, ...], int, int]:
-    """The order of axes that puts results first and channels second, how many results there are, and the groups."""
+    """The permutation that puts results at axis 0 and channels at axis 1, the number of results, and of groups."""
     call.require_rank(source, 4)
     call.require_rank(weights, 4)
     channels, order = source.shape[3], (0, 3, 1, 2)
@@ -62,10 +62,10 @@ def filter_layout(
 
 
 def resized(call: TfliteCall, source: Operand, limits: Limits) -> tuple[int, int]:
-    """The height and width that a plane is resized to, its second operand.
+    """The height and width that a plane is resized to, from the second operand.
 
-    Raises `LimitExceeded` for a plane with more than ``limits.expansion`` rows or columns, each of which is computed
-    when compiling, or with too many elements.
+    Raises `LimitExceeded` for a plane with more than ``limits.expansion`` rows or columns, each of which is computed at
+    compile time, or with too many elements.
     """
     call.require_rank(source, 4)
     sizes = call.integers(1, "the size")
@@ -80,9 +80,10 @@ def resized(call: TfliteCall, source: Operand, limits: Limits) -> tuple[int, int
 def transposed_windows(
     call: TfliteCall, shape: Sequence[int], weights: Operand, source: Operand
 ) -> tuple[Windows, tuple[int, ...]]:
-    """The windows of the convolution that TRANSPOSE_CONV is the transpose of, and its result's shape, channels second.
+    """The windows of the convolution that TRANSPOSE_CONV transposes, and the shape of its result with channels at axis
+    1.
 
-    ``shape`` is that of the result with channels last; the filter has results, space and channels in this order.
+    ``shape`` is the shape of the result with channels last; the filter's axes are results, spatial axes, channels.
     """
     call.require_rank(source, 4)
     call.require_rank(weights, 4)

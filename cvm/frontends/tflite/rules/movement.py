@@ -26,12 +26,14 @@ def _reshaped(translation: TfliteTranslation, source: Operand, shape: Sequence[i
     return Made(translation.reshape(name, shape, dtype="logical" if source.data_type == "bool" else None))
 
 
-# The same elements
+# Operators that keep the elements in order
 
 
 @rule("RESHAPE")
 def reshape(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The same elements in row-major order. An extent of -1 is what is left."""
+    """The same elements in row-major order under another shape; -1 stands for the extent that the volume
+    leaves.
+    """
     source, given = call.operand(), call.optional(1)
     if given is not None and given.values is not None:
         wish = call.integers(1, "the shape")
@@ -48,18 +50,18 @@ def reshape(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("SQUEEZE")
 def squeeze(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Without axes of extent 1: those that are named, or all of them."""
+    """Remove axes of extent 1, the named ones or all."""
     source = call.operand()
     named = call.axes(call.list_of_integers("SqueezeDims"), source.rank)
     axes = named or tuple(axis for axis, extent in enumerate(source.shape) if extent == 1)
     if any(source.shape[axis] != 1 for axis in axes):
-        raise call.invalid("shape", f"axes {list(axes)} of {list(source.shape)} have not all the extent 1")
+        raise call.invalid("shape", f"axes {list(axes)} of {list(source.shape)} must all have the extent 1")
     return _reshaped(translation, source, [n for axis, n in enumerate(source.shape) if axis not in axes])
 
 
 @rule("EXPAND_DIMS")
 def expand_dims(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """With one more axis of extent 1."""
+    """Insert an axis of extent 1."""
     source = call.operand()
     value = call.integer_operand(1, "the axis")
     axis = call.axis(value, source.rank + 1)
@@ -68,25 +70,27 @@ def expand_dims(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("TRANSPOSE")
 def transpose(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The axes in another order."""
+    """Permute the axes."""
     source, order = call.operand(), call.integers(1, "the order")
     if sorted(order) != list(range(source.rank)):
         raise call.invalid("axis", f"{list(order)} is not an order of {source.rank} axes")
     return Made(translation.transposed(translation.name(source), order))
 
 
-# Side by side
+# Joining and splitting
 
 
 @rule("CONCATENATION")
 def concatenation(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Parts side by side along an axis, then a fused function."""
+    """Join parts along an axis, then apply a fused activation."""
     made = joined(translation, call, lambda part, name: name)
     return Made(translation.activated(call, made.name), made.planar)
 
 
 def joined(translation: TfliteTranslation, call: TfliteCall, converted: Callable[[Operand, str], str]) -> Made:
-    """The operands side by side along an axis; ``converted`` is told each one and its name in the graph."""
+    """The operands joined along an axis; ``converted`` maps each operand and its tensor's name to
+    the tensor to join.
+    """
     parts = [part for part in call.every() if 0 not in part.shape]
     rank = parts[0].rank if parts else 0
     axis = call.axis(call.integer("Axis"), rank)
@@ -104,7 +108,7 @@ def joined(translation: TfliteTranslation, call: TfliteCall, converted: Callable
 
 @rule("PACK")
 def pack(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Parts of one shape side by side along a new axis."""
+    """Join parts of one shape along a new axis."""
     parts = call.every()
     if any(part.shape != parts[0].shape for part in parts):
         raise call.invalid("shape", "the parts differ in shape")
@@ -116,7 +120,7 @@ def pack(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("UNPACK")
 def unpack(translation: TfliteTranslation, call: TfliteCall) -> list[Made]:
-    """One part for each index of an axis, without it."""
+    """One tensor per index of an axis, each without that axis."""
     source = call.operand()
     axis = call.axis(call.integer("Axis"), source.rank)
     count = source.shape[axis]
@@ -130,7 +134,7 @@ def unpack(translation: TfliteTranslation, call: TfliteCall) -> list[Made]:
 
 @rule("SPLIT", "SPLIT_V")
 def split(translation: TfliteTranslation, call: TfliteCall) -> list[Made]:
-    """Parts along an axis: equal ones, or of stated sizes."""
+    """Parts along an axis, of equal or of given extents."""
     equal = call.operator.op == "SPLIT"
     source = call.operand(1 if equal else 0)
     value = call.integer_operand(0 if equal else 2, "the axis")
@@ -150,7 +154,7 @@ def split(translation: TfliteTranslation, call: TfliteCall) -> list[Made]:
 
 @rule("TILE", "BROADCAST_TO")
 def tile(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The whole repeated along axes."""
+    """Repeat the whole tensor along axes."""
     source, wish = call.operand(), call.integers(1, "the repeats or the shape")
     rank = max(source.rank, len(wish), 1)
     before = (1,) * (rank - source.rank) + source.shape
@@ -165,12 +169,12 @@ def tile(translation: TfliteTranslation, call: TfliteCall) -> Made:
     return Made(name if before == shape else tiled(translation, name, shape))
 
 
-# Parts
+# Selection of elements
 
 
 @rule("SLICE")
 def slice_(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A window along each axis; a size of -1 is all that is left."""
+    """A range of indices along each axis; a size of -1 means all the rest."""
     source, begins, sizes = call.operand(), call.integers(1, "the begin"), call.integers(2, "the size")
     if not len(begins) == len(sizes) == source.rank:
         raise call.invalid("shape", f"{len(begins)} begins and {len(sizes)} sizes for {list(source.shape)}")
@@ -185,7 +189,7 @@ def slice_(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("STRIDED_SLICE")
 def strided_slice(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Every so many items of a window along each axis."""
+    """Every n-th element of a range along each axis."""
     source = call.operand()
     indices, dropped = strided(call, source.shape)
     name = _taken(translation, source, indices)
@@ -196,7 +200,7 @@ def strided_slice(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("REVERSE_V2")
 def reverse(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The items along axes in the opposite order."""
+    """Flip the order of elements along axes."""
     source = call.operand()
     axes = call.axes(call.integers(1, "the axes"), source.rank)
     indices = [np.arange(extent, dtype=np.int64) for extent in source.shape]
@@ -204,7 +208,7 @@ def reverse(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 
 def _taken(translation: TfliteTranslation, source: Operand, indices: Sequence[Indices]) -> str:
-    """The items at indices along each axis; axes that are whole are left alone."""
+    """The elements at indices of each axis; no operation is emitted for an axis that is taken whole."""
     name = translation.name(source)
     for axis, (at, extent) in enumerate(zip(indices, source.shape, strict=True)):
         if at.size != extent or (at != np.arange(extent)).any():
@@ -214,10 +218,10 @@ def _taken(translation: TfliteTranslation, source: Operand, indices: Sequence[In
 
 @rule("GATHER")
 def gather(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The slices at indices along an axis."""
+    """The slices at the given indices of an axis."""
     source, at = call.operand(0), call.operand(1)
     if call.integer("BatchDims"):
-        raise call.refuse("indices for each index of leading axes are not read", "use BatchDims = 0")
+        raise call.refuse("separate indices for each index of leading axes are not supported", "use BatchDims = 0")
     axis = call.axis(call.integer("Axis"), source.rank)
     extent = source.shape[axis]
     if at.values is not None:
@@ -233,7 +237,7 @@ def gather(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("GATHER_ND")
 def gather_nd(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The slices at vectors of indices: of the flattened leading axes, at numbers computed from the vectors."""
+    """The slices at index vectors; each vector becomes a flat index into the flattened leading axes."""
     source, at = call.operand(0), call.operand(1)
     depth = at.shape[-1] if at.rank else 0
     if not 1 <= depth <= source.rank:
@@ -256,12 +260,12 @@ def gather_nd(translation: TfliteTranslation, call: TfliteCall) -> Made:
     return Made(translation.reshape(name, shape) if translation.shape(name) != (shape or (1,)) else name)
 
 
-# Around
+# Padding
 
 
 @rule("PAD", "PADV2", "MIRROR_PAD")
 def pad(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Zeros, a value, or the mirrored items around."""
+    """Pad with zeros, a value, or the reflected elements."""
     source, given = call.operand(), call.constant(1, "the paddings")
     if given.shape != (source.rank, 2) or (given < 0).any() or (given > INT32_MAX).any():
         raise call.invalid("shape", f"there must be two paddings of 0 or more for each axis of {list(source.shape)}")
@@ -284,7 +288,7 @@ def pad(translation: TfliteTranslation, call: TfliteCall) -> Made:
 def _mirrored(
     translation: TfliteTranslation, call: TfliteCall, source: Operand, widths: Sequence[tuple[int, int]]
 ) -> str:
-    """Mirrored at the border, whose items are repeated in mode SYMMETRIC (1) and not in REFLECT (0)."""
+    """The tensor with reflected padding; mode SYMMETRIC (1) repeats the border element, REFLECT (0) does not."""
     symmetric = call.integer("Mode") == 1
     indices = []
     for (before, after), extent in zip(widths, source.shape, strict=True):
@@ -297,12 +301,12 @@ def _mirrored(
     return _taken(translation, source, indices)
 
 
-# Blocks
+# Blocks of a plane
 
 
 @rule("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
 def blocks(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Blocks of a plane as channels, or the reverse."""
+    """Move blocks of a plane into channels, or the reverse."""
     source, size = call.operand(), call.integer("BlockSize")
     call.require_rank(source, 4)
     n, h, w, c = source.shape
@@ -322,7 +326,7 @@ def blocks(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
 def batches(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Blocks of space as images, after padding, or the reverse, before clipping."""
+    """Pad and move spatial blocks into the batch, or the reverse and crop."""
     source, sizes = call.operand(), call.integers(1, "the block shape")
     edges = call.constant(2, "the paddings or crops")
     count = len(sizes)

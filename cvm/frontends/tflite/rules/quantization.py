@@ -1,4 +1,4 @@
-"""QUANTIZE, DEQUANTIZE and CAST: the same numbers as another type."""
+"""QUANTIZE, DEQUANTIZE and CAST: the same numbers in another type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__: list[str] = []
 
 @rule("QUANTIZE")
 def quantize(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The numbers of a tensor on the grid of another one: rounded once, as every result with a scale is."""
+    """The numbers of a tensor on another grid, rounded once as every result with a scale is."""
     source = call.operand()
     planar = translation.is_planar(source)
     name = translation.planar(source) if planar else translation.name(source)
@@ -35,7 +35,9 @@ def dequantize(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("CAST")
 def cast(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Integers and truth values as another type; numbers toward zero. Codes are cast as the integers that they are."""
+    """Integers and truth values in another type, floats truncated toward zero; codes are cast
+    as their integers.
+    """
     source, target = call.operand(), call.result.data_type
     name = translation.name(source)
     if source.quantizer is not None and call.result.quantization is None and target not in FLOATS:

@@ -1,4 +1,4 @@
-"""Layers with memory: SVDF and LSTM, whose state is that of the program."""
+"""Layers with state that the program keeps from run to run: SVDF and LSTM."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["BIASES", "CELL_STATE", "OUTPUT_STATE", "RECURRENT", "WEIGHTS", "over
 
 @rule("SVDF")
 def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Each filter has ``memory`` products of a feature vector as state, the oldest first; the newest is of this run.
+    """Each filter keeps its last ``memory`` products with a feature vector as state, the oldest first.
 
-    A result is the sum over time and over the ``rank`` filters that belong to it, plus a bias, then a fused function.
+    A result is the sum over time and over the ``rank`` filters that belong to it, plus a bias, then a fused activation.
     """
     source, features, times = (call.operand(i) for i in range(3))
     bias, state = call.optional(3), call.operand(4)
@@ -42,7 +42,7 @@ def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
         older = translation.taken(kept, np.arange(1, memory, dtype=np.int64), 2)
         window = translation.emit("concat", (older, window), axis=2)
     translation.variables.become(state, translation.reshape(window, (batch, filters * memory)))
-    # Each result sums the products of its own filters: a convolution of one window, in groups.
+    # Each result sums the products of its own filters: a convolution with one window, in groups.
     weights = translation.stored(times, (filters // rank, rank, memory))
     offset = Fraction(0) if bias is None else translation.stored(bias, (1, filters // rank))
     windows = Windows(((0, 0),), (1,), (1,))
@@ -52,7 +52,7 @@ def svdf(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 
 def require_filters(call: TfliteCall) -> tuple[int, int, int, int]:
-    """The batch, the number of filters, the runs that each remembers, and the filters of a result, of an SVDF.
+    """The batch, the number of filters, the number of runs that each remembers, and the filters per result of an SVDF.
 
     Raises `Invalid` where the shapes of its operands do not fit each other.
     """
@@ -67,37 +67,38 @@ def require_filters(call: TfliteCall) -> tuple[int, int, int, int]:
 
 _PREACTIVATION = LinearQuantizer((Fraction(1, 2**12),), (Fraction(0),), -(2**15), 2**15 - 1)
 _GATE = LinearQuantizer((Fraction(1, 2**15),), (Fraction(0),), -(2**15), 2**15 - 1)
-"""What is rounded inside of a step, to 16 bits: products and sums before sigmoid and tanh, and what these give."""
+"""The quantisers inside of a step, of 16 bits: sums before sigmoid and tanh, and the results of these."""
 
 WEIGHTS, RECURRENT, _PEEPHOLES, BIASES = (1, 2, 3, 4), (5, 6, 7, 8), (9, 10, 11), (12, 13, 14, 15)
 _PROJECTION, OUTPUT_STATE, CELL_STATE, _NORMS = (16, 17), 18, 19, (20, 21, 22, 23)
-"""The numbers of the inputs of an LSTM: of its gates (of input, forget, cell and output), and of its states."""
+"""The operand indices of an LSTM for its gates (input, forget, cell, output) and its states."""
 _TANH = 4
 
 
 @rule("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def lstm(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A long short-term memory over the steps of a sequence; cell and output are state.
+    """Long short-term memory over a sequence; cell and output are state.
 
-    The products with the input and with the output before are rounded to multiples of 2^-12 of 16 bits, and so is their
-    sum; gates are rounded to multiples of 2^-15. The kernels for 8-bit weights round there, too.
-    Without weights of the input gate, that gate is 1 less the forget gate. Where the state has no scale, nothing of
-    this is rounded here.
+    The products with the input and with the previous output, and their sum, are rounded to 16-bit multiples of 2^-12;
+    gates are rounded to multiples of 2^-15, as the kernels for 8-bit weights round. Without weights for the input gate,
+    it is 1 minus the forget gate. Where the state has no scale, nothing is rounded inside of a step.
     """
     return over_time(translation, call, lambda x, hidden, memory: _step(translation, call, x, hidden, memory))
 
 
-Step = Callable[[str, str, str], tuple[str, str]]
-"""From the input of a step, the output of the step before and the cell to the output and the cell after it."""
+StepFunction = Callable[[str, str, str], tuple[str, str]]
+"""A step function: from the input, the previous output and the previous cell to the output and the cell."""
 
 
-def over_time(translation: TfliteTranslation, call: TfliteCall, after: Step) -> Made:
-    """The outputs of all steps of an LSTM, whose states begin as the program's and end as what it keeps."""
+def over_time(translation: TfliteTranslation, call: TfliteCall, after: StepFunction) -> Made:
+    """The outputs of all steps of an LSTM; its states start from the program's state and are stored
+    there at the end.
+    """
     for index in (*_PEEPHOLES, *_PROJECTION, *_NORMS):
         if call.optional(index) is not None:
-            raise call.refuse(f"its input {index} (of peepholes, a projection or layer normalisation) is not read")
+            raise call.refuse(f"its input {index} (of peepholes, a projection or layer normalisation) is not supported")
     if call.integer("FusedActivationFunction") != _TANH:
-        raise call.refuse("its function is not tanh")
+        raise call.refuse("its fused activation is not tanh")
     source, output, cell = call.operand(0), call.operand(OUTPUT_STATE), call.operand(CELL_STATE)
     call.require_rank(source, 3)
     axis = 0 if call.flag("TimeMajor") else 1
@@ -116,7 +117,7 @@ def over_time(translation: TfliteTranslation, call: TfliteCall, after: Step) -> 
 
 
 def _step(translation: TfliteTranslation, call: TfliteCall, x: str, hidden: str, memory: str) -> tuple[str, str]:
-    """The output and the cell after one step."""
+    """The output and the cell state after one step."""
     states = [quantizer_of(call.operand(index).tensor) for index in (OUTPUT_STATE, CELL_STATE)]
     forget, candidate, exit_ = (_gate(translation, call, number, x, hidden) for number in (1, 2, 3))
     if call.optional(WEIGHTS[0]) is None:
@@ -134,7 +135,7 @@ def _step(translation: TfliteTranslation, call: TfliteCall, x: str, hidden: str,
 
 
 def _gate(translation: TfliteTranslation, call: TfliteCall, number: int, x: str, hidden: str) -> str:
-    """One gate (of input, forget, cell and output): sigmoid, or tanh for the cell, of a sum of two products."""
+    """One gate (0 to 3: input, forget, cell, output): sigmoid, or tanh for the cell, of the sum of two products."""
     bias = call.optional(BIASES[number])
     units = call.operand(OUTPUT_STATE).shape[-1]
     offset = Fraction(0) if bias is None else translation.stored(bias, (1, units))
@@ -147,5 +148,5 @@ def _gate(translation: TfliteTranslation, call: TfliteCall, number: int, x: str,
 
 
 def _inner(call: TfliteCall, quantizer: LinearQuantizer) -> LinearQuantizer | None:
-    """The quantiser of what is inside of a step: none where the model is one of floats."""
+    """The quantiser inside of a step, or None where the model is a float model."""
     return None if call.operand(OUTPUT_STATE).tensor.quantization is None else quantizer

@@ -1,4 +1,4 @@
-"""Reductions, matrix products, softmax, normalisation, indices of extremes."""
+"""Reductions, matrix products, softmax, normalisation, and indices of extremes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _L2_EPSILON = Fraction(1, 10**12)
 
 @rule(*_REDUCTIONS)
 def reduce_(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The mean, the sum, the greatest or the least over axes."""
+    """The mean, the sum, the maximum or the minimum over axes."""
     source, op = call.operand(), call.operator.op
     axes = call.axes(call.integers(1, "the axes"), source.rank)
     if not source.real and op == "MEAN":
@@ -39,13 +39,13 @@ def reduce_(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 
 def _planar_axis(axis: int, rank: int) -> int:
-    """The number of an axis where channels stand second."""
+    """The index of an axis after the channels have moved from the last axis to axis 1."""
     return 0 if axis == 0 else 1 if axis == rank - 1 else axis + 1
 
 
 @rule("REDUCE_ANY", "REDUCE_ALL")
 def any_or_all(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Whether any, or every, truth value over axes is true."""
+    """Whether any, or every, truth value along axes is true."""
     source = call.operand()
     axes = call.axes(call.integers(1, "the axes"), source.rank)
     op = "any_reduce" if call.operator.op == "REDUCE_ANY" else "all_reduce"
@@ -58,7 +58,7 @@ def any_or_all(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("ARG_MAX", "ARG_MIN")
 def index_of_extreme(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The first index of the greatest or the least along an axis."""
+    """The first index of the greatest or the least element along an axis."""
     source = call.operand()
     axes = call.integers(1, "the axis")
     if len(axes) != 1:
@@ -72,14 +72,14 @@ def index_of_extreme(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("BATCH_MATMUL")
 def batch_matmul(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The product of matrices, one for each index of the axes before them; each side may be transposed."""
+    """A matrix product for each index of the leading axes; either operand may be transposed."""
     x, y = call.operand(0), call.operand(1)
     name = product_of_matrices(translation, call, [translation.name(x), translation.name(y)])
     return Made(name if x.real else translation.result(name, call.result.data_type))
 
 
 def product_of_matrices(translation: TfliteTranslation, call: TfliteCall, names: Sequence[str]) -> str:
-    """The product of two tensors of matrices, each transposed where the operator says so."""
+    """The matrix product of two tensors, each transposed where the operator says so."""
     ranks = [call.operand(i).rank for i in range(2)]
     if min(ranks) < 2:
         shapes = " and ".join(str(list(call.operand(i).shape)) for i in range(2))
@@ -90,7 +90,7 @@ def product_of_matrices(translation: TfliteTranslation, call: TfliteCall, names:
 
 @rule("SOFTMAX")
 def softmax(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """e^(beta x) over the sum of all along the last axis."""
+    """e^(beta x) divided by the sum of all e^(beta x) along the last axis."""
     source, beta = call.operand(), call.number("Beta", 1.0)
     name = translation.name(source)
     if beta != 1:
@@ -109,7 +109,7 @@ def log_softmax(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("L2_NORMALIZATION")
 def l2_normalization(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """X over the root of the sum of x^2 along the last axis, of sums below 10^-12 over that of 10^-12."""
+    """X / sqrt(max(sum of x^2, 10^-12)) along the last axis."""
     source = call.operand()
     name = translation.name(source)
     axis = max(source.rank, 1) - 1
@@ -120,7 +120,7 @@ def l2_normalization(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("CUMSUM")
 def cumsum(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """Sums of all items up to each one along an axis."""
+    """The sum of all elements up to each index along an axis."""
     source = call.operand()
     value = call.integer_operand(1, "the axis")
     axis = call.axis(value, source.rank)

@@ -18,7 +18,7 @@ _HALF = Fraction(1, 2)
 
 @rule("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")
 def resize(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A plane in another size: of each element the nearest one, or the four around it by distance."""
+    """Resize the plane: each element is the nearest input element, or the four around it weighted by distance."""
     source = call.operand()
     sizes = resized(call, source, translation.limits)
     corners, centres = call.flag("AlignCorners"), call.flag("HalfPixelCenters")
@@ -35,7 +35,9 @@ def resize(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 
 def _linear(extent: int, size: int, scale: Fraction, centres: bool) -> Taps:
-    """The two neighbours of each point; beyond the border both are the last one."""
+    """For each output index, the two input neighbours with their weights; beyond the border both are the border
+    element.
+    """
     found = []
     for index in range(size):
         at = (index + _HALF) * scale - _HALF if centres else index * scale
@@ -46,7 +48,9 @@ def _linear(extent: int, size: int, scale: Fraction, centres: bool) -> Taps:
 
 
 def _nearest(extent: int, size: int, scale: Fraction, corners: bool, centres: bool) -> Taps:
-    """The element that each point lies in; with AlignCorners the nearest one, of two the one away from the origin."""
+    """For each output index, the input element it lies in; with AlignCorners the nearest one, ties away from the
+    origin.
+    """
     offset = _HALF if centres else Fraction(0)
     at = [(index + offset) * scale for index in range(size)]
     indices = [math.floor(point + _HALF) if corners else math.floor(point) for point in at]

@@ -11,21 +11,21 @@ __all__: list[str] = []
 
 @rule("CALL_ONCE")
 def call_once(translation: TfliteTranslation, call: TfliteCall) -> list[Made]:
-    """A subgraph that runs before the first run."""
+    """A subgraph that assigns the initial values before the first run."""
     translation.variables.initialise(call)
     return []
 
 
 @rule("VAR_HANDLE")
 def var_handle(translation: TfliteTranslation, call: TfliteCall) -> list[Made]:
-    """What stands for a variable."""
+    """A handle that refers to a variable."""
     translation.variables.handle(call)
     return []
 
 
 @rule("READ_VARIABLE")
 def read_variable(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The value of a variable."""
+    """The current value of a variable."""
     return Made(translation.variables.read(translation, call))
 
 

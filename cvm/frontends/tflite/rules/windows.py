@@ -1,4 +1,4 @@
-"""Convolutions, pooling and fully connected layers: graphs have channels second there."""
+"""Convolutions, pooling and fully connected layers; in the graph their channels are axis 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__: list[str] = []
 def _filter(
     translation: TfliteTranslation, call: TfliteCall, source: Operand, weights: Operand, depthwise: bool
 ) -> tuple[str, int, int]:
-    """The filter with results first and channels second, how many results there are, and the groups."""
+    """The filter with results at axis 0 and channels at axis 1, the number of results, and the number of groups."""
     order, results, groups = filter_layout(call, source, weights, depthwise)
     return translation.stored(weights, order=order), results, groups
 
@@ -34,7 +34,7 @@ def _bias(translation: TfliteTranslation, call: TfliteCall, index: int, channels
 
 @rule("CONV_2D", "DEPTHWISE_CONV_2D")
 def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A convolution, of each channel by itself where it is depthwise, then a fused function."""
+    """A convolution, then a fused activation."""
     source, weights = call.operand(0), call.operand(1)
     filter_, results, groups = _filter(translation, call, source, weights, call.operator.op == "DEPTHWISE_CONV_2D")
     windows, _ = windows_of(call, source.shape[1:3], weights.shape[1:3], ("H", "W"), dilated=True)
@@ -46,7 +46,7 @@ def conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("CONV_3D")
 def conv_3d(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """A convolution over three axes; the filter has its channels before its results."""
+    """A convolution over three axes; in the filter, channels come before results."""
     source, weights = call.operand(0), call.operand(1)
     call.require_rank(source, 5)
     call.require_rank(weights, 5)
@@ -61,7 +61,9 @@ def conv_3d(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("TRANSPOSE_CONV")
 def transpose_conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The transpose of a convolution to a stated shape; the filter has results, space and channels in this order."""
+    """The transpose of a convolution, to a given shape; the filter's axes are
+    results, space, channels.
+    """
     shape, weights, source = call.integers(0, "the shape of the result"), call.operand(1), call.operand(2)
     windows, target = transposed_windows(call, shape, weights, source)
     filter_ = translation.stored(weights, order=(3, 0, 1, 2))
@@ -72,7 +74,7 @@ def transpose_conv(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
 def pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The mean, the greatest or the norm of each window; padding does not count."""
+    """mean, maximum or norm of each window; padding does not count."""
     source = call.operand()
     call.require_rank(source, 4)
     kernel = pairs(call, "Filter", "Height", "Width")
@@ -86,7 +88,7 @@ def pool(translation: TfliteTranslation, call: TfliteCall) -> Made:
 
 @rule("FULLY_CONNECTED")
 def fully_connected(translation: TfliteTranslation, call: TfliteCall) -> Made:
-    """The product of rows of the input with a matrix of weights, plus a bias, then a fused function."""
+    """The product of input rows with a weight matrix, plus a bias, then a fused activation."""
     source, weights = call.operand(0), call.operand(1)
     call.require_rank(weights, 2)
     if call.integer("WeightsFormat"):

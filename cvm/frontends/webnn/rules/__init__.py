@@ -1,4 +1,4 @@
-"""What each operator becomes in a `QuantizedGraph`: one function per operator, by its name in the specification."""
+"""The rules of the operators: one function per operator emits its operations to a `QuantizedGraph`."""
 
 from cvm.frontends.webnn.rules import (  # noqa: F401  (enter the rules)
     arithmetic,

@@ -1,4 +1,4 @@
-"""Element-wise operators: on integers as the machine has them, on real numbers as exact arithmetic."""
+"""Element-wise operators: integers with the wrap-around of their data type, real numbers exactly."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _source(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 
 def _aligned(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
-    """The operands with extents of 1 put first, so that they have the rank of the result."""
+    """The operands reshaped to the rank of the result, with leading extents of 1."""
     return [translation.aligned_operand(operand, node.outputs[0].rank) for operand in node.operands.values()]
 
 
@@ -63,7 +63,7 @@ def extremum(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("pow")
 def pow_(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """By a table of both operands; of integers with one small constant exponent a product."""
+    """a^b, by a table over both operands; a small constant integer exponent gives a product."""
     (x, y), (base, exponent) = _aligned(translation, node), node.operands.values()
     times = None
     if (not _real(node) or translation.calibrated) and base.shape == node.outputs[0].shape:
@@ -130,7 +130,7 @@ def unary(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("clamp")
 def clamp(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Clipped to constant bounds."""
+    """The operand clipped to constant bounds."""
     x = _source(translation, node)
     a = _bound(node.attributes["min_value"], -UNBOUNDED)
     b = _bound(node.attributes["max_value"], UNBOUNDED)
@@ -150,7 +150,7 @@ def _bound(value: float | None, default: Fraction) -> Fraction:
 
 @rule("prelu")
 def prelu_(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """X where it is not negative, else slope * x."""
+    """The operand where it is not negative, else slope * operand."""
     x, slope = _aligned(translation, node)
     return prelu(translation, x, slope, _type(node))
 
@@ -166,20 +166,20 @@ _FUNCTIONS = {
 
 @rule(*_FUNCTIONS)
 def function(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Emit a function without attributes. Lowering makes a table over the codes of it."""
+    """A function without attributes; lowering makes a table over the codes of its operand."""
     return translation.emit(_FUNCTIONS[node.op], _source(translation, node))
 
 
 @rule("elu", "leakyRelu")
 def with_alpha(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Emit a function with the attribute alpha. Lowering makes a table over the codes of it."""
+    """A function with the attribute alpha; lowering makes a table over the codes of its operand."""
     op = {"elu": "elu", "leakyRelu": "leaky_relu"}[node.op]
     return translation.emit(op, _source(translation, node), alpha=node.attributes["alpha"])
 
 
 @rule("gelu")
 def gelu(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The function of the error function, by a table over the codes."""
+    """gelu, defined by the error function; lowering makes a table over the codes of its operand."""
     return translation.emit("gelu", _source(translation, node), approximate="none")
 
 

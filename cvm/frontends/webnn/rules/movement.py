@@ -1,4 +1,4 @@
-"""Operators that move elements: constant indices are resolved here, computed ones by the program."""
+"""Operators that move elements: constant indices are resolved at compile time, computed indices by the program."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ def _source(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("reshape")
 def reshape(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The same elements."""
+    """The same elements in row-major order under another shape."""
     return translation.reshape(_source(translation, node), node.outputs[0].shape)
 
 
 @rule("concat")
 def concat(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Side by side."""
+    """Join the operands along an axis."""
     parts = tuple(translation.name(operand) for operand in node.operands.values())
     return translation.emit("concat", parts, axis=node.attributes["axis"])
 
 
 @rule("expand")
 def expand(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Repeated along axes of extent 1."""
+    """Repeat the operand along its axes of extent 1."""
     output = node.outputs[0]
     return tiled(translation, translation.aligned_operand(node.operands["input"], output.rank), output.shape)
 
 
 @rule("tile")
 def tile(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The whole repeated."""
+    """Repeat the whole operand along each axis."""
     repeats = node.attributes["repetitions"] or (1,)
     return translation.emit("tile", _source(translation, node), repeats=repeats)
 
 
 @rule("transpose")
 def transpose(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The axes in another order."""
+    """Permute the axes."""
     axes = node.attributes["permutation"]
     return translation.emit("transpose", _source(translation, node), axes=axes)
 
 
 @rule("slice")
 def slice_(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """A window."""
+    """Every strides-th element of a window of the operand."""
     starts, sizes, strides = (node.attributes[name] for name in ("starts", "sizes", "strides"))
     end = tuple(start + size for start, size in zip(starts, sizes, strict=True))
     axes = tuple(range(len(starts)))
@@ -75,14 +75,14 @@ def slice_(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("split")
 def split(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
-    """Parts along an axis."""
+    """Split the operand into parts along an axis."""
     axis, sizes = node.attributes["axis"], node.attributes["sizes"]
     return translation.emit_many("split", _source(translation, node), axis=axis, ratios=sizes)
 
 
 @rule("pad")
 def pad(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """A value, the edge or the reflection around."""
+    """Pad the operand with a value, the edge or the reflection."""
     attributes = node.attributes
     border = {"constant": "constant", "edge": "replicate", "reflection": "reflect"}[attributes["mode"]]
     padding = tuple(zip(attributes["beginning"], attributes["ending"], strict=True))
@@ -95,7 +95,7 @@ def pad(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("reverse")
 def reverse(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The opposite order along axes."""
+    """Flip the order of elements along axes."""
     name, shape = _source(translation, node), node.outputs[0].shape
     for axis in node.attributes["axes"]:
         name = translation.taken(name, np.arange(shape[axis])[::-1], axis)
@@ -110,13 +110,13 @@ def triangular(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 
 def _most(extent: int) -> int:
-    """The last code of the quantiser of computed indices. It must exceed the first code."""
+    """The greatest code of the quantiser of computed indices, which must exceed the least code."""
     return extent - 1 or 1
 
 
 @rule("gather")
 def gather(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The slices at indices: from -n they count from the end, and what is out of range is clipped."""
+    """The slices at indices of an axis; -n .. -1 count from the end, and indices out of range are clipped."""
     indices, axis = node.operands["indices"], node.attributes["axis"]
     at = translation.name(indices) if indices.values is None else indices.values
     most = _most(node.operands["input"].shape[axis])
@@ -124,21 +124,23 @@ def gather(translation: WebnnTranslation, node: WebnnNode) -> str:
     return name if indices.rank else translation.reshape(name, node.outputs[0].shape)
 
 
-# Elements by their numbers in the flattened tensor
+# Elements by their flat indices
 
 _MOST_COMPARISONS = 2**22
-"""Elements times computed indices of a scatter."""
+"""The most comparisons of a scatter with computed indices: elements times updates."""
 
 
 def _in_range(node: WebnnNode, at: Indices, extent: int) -> Indices:
-    """Constant indices from the start: what is read out of range is clipped, what is written there refused."""
+    """Constant indices as indices from the start; out of range, gathers clip them and scatters raise
+    `NotSupportedError`.
+    """
     if not node.op.startswith("gather") and (at.min() < -extent or at.max() >= extent):
         raise refusal(node.outputs[0], f"an index is out of [{-extent}, {extent - 1}]", "correct the constant")
     return clipped_indices(at, extent)
 
 
 def _constant_numbers(node: WebnnNode, at: Indices) -> Indices:
-    """Per element of the indices, or per slice at coordinates, the numbers of elements of the flattened input."""
+    """The flat input index for each element of the indices, or for each element of the slices at coordinates."""
     shape = node.operands["input"].shape
     if node.op.endswith("Elements"):
         axis = node.attributes["axis"]
@@ -148,12 +150,12 @@ def _constant_numbers(node: WebnnNode, at: Indices) -> Indices:
 
 
 def _computed_numbers(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """As `_constant_numbers`, for computed indices: the graph sums index * (product of the extents after its axis)."""
+    """The flat indices of `_constant_numbers` for computed indices: the graph sums index * stride over the axes."""
     indices, shape = node.operands["indices"], node.operands["input"].shape
     name, strides = translation.name(indices), [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     if node.op.endswith("Elements"):
         axis = node.attributes["axis"]
-        beside = np.take(element_numbers(shape), [0], axis)  # the numbers of index 0
+        beside = np.take(element_numbers(shape), [0], axis)  # the flat indices where the computed index is 0
         terms = [(computed_indices(translation, name, shape[axis], _most(shape[axis])), strides[axis])]
     else:
         count, last = indices.shape[-1], indices.rank - 1
@@ -171,7 +173,7 @@ def _computed_numbers(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("gatherElements", "gatherND")
 def gather_elements(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Elements or slices of the flattened input."""
+    """Gather elements or slices of the flattened input at their flat indices."""
     output = node.outputs[0]
     flat = flattened(translation, _source(translation, node))
     indices = node.operands["indices"].values
@@ -184,7 +186,7 @@ def gather_elements(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("scatterElements", "scatterND")
 def scatter(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Input and updates side by side, and for each element the last that was written, in row-major order."""
+    """Concatenate input and updates, and take for each element the last value written, in row-major order."""
     shape = node.operands["input"].shape
     count, written = math.prod(shape), math.prod(node.operands["updates"].shape)
     parts = tuple(flattened(translation, translation.name(node.operands[name])) for name in ("input", "updates"))
@@ -198,7 +200,7 @@ def scatter(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 
 def _last_written(translation: WebnnTranslation, node: WebnnNode, count: int, written: int) -> str:
-    """For each element p, the maximum of p and of count + k over all updates k that are written to p."""
+    """For each element p, the maximum of p and of count + k over all updates k that write to p."""
     if count * written > _MOST_COMPARISONS:
         message = f"{written} updates at computed indices of {count} elements need more than {_MOST_COMPARISONS}"
         raise refusal(node.outputs[0], f"{message} comparisons", "use constant indices, or smaller parts")

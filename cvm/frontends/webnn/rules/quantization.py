@@ -14,10 +14,12 @@ __all__: list[str] = []
 
 @rule("quantizeLinear")
 def quantize_linear(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Rounded once: at the tensor that is read where nothing else reads it, else at a copy; then integers."""
+    """quantizeLinear: round once, at the operand where no other call reads it, else at a copy of it; then give the
+    codes.
+    """
     output, source = node.outputs[0], node.operands["input"]
     made = translation.done(output)
-    if made is not None:  # of an input: rounded on the host
+    if made is not None:  # the codes of an input: the host rounds them
         return made
     name, rounded = translation.name(source), translation.is_quantised(source)
     return translation.quantized(name, output.shape, grid_of(node), rounded)
@@ -25,7 +27,9 @@ def quantize_linear(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("dequantizeLinear")
 def dequantize_linear(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """(q - zero point) * scale: a constant under its quantiser, or a sum that lowering merges with its neighbours."""
+    """dequantizeLinear: (q - zero point) * scale, as a constant with its quantiser or as a scaling
+    that lowering fuses.
+    """
     source, grid = node.operands["input"], grid_of(node)
     shape = node.outputs[0].shape
     if source.values is not None:
@@ -37,7 +41,7 @@ def dequantize_linear(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("cast")
 def cast(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """From integer to integer the low bits; an integer of 8 bits, or a truth value, as a real number."""
+    """cast: to integers the low bits of integers; to real numbers an integer of 8 bits or a truth value."""
     source, output = node.operands["input"], node.outputs[0]
     name = translation.name(source)
     if is_float(output.data_type):

@@ -1,4 +1,4 @@
-"""Recurrent networks, unrolled: every step is written out, as the specification decomposes it."""
+"""Recurrent networks, unrolled: each step is emitted as the specification decomposes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WEIGHTS = (
     ("weight", "weight"), ("recurrentWeight", "recurrent"), ("bias", "bias"), ("recurrentBias", "recurrent_bias"),
     ("peepholeWeight", "peephole"),
 )  # fmt: skip
-"""Operands, and what a cell calls them."""
+"""The operands of the operator, and the fields of a cell that hold them."""
 
 
 def _function(op: str) -> Activation:
@@ -30,7 +30,7 @@ def _function(op: str) -> Activation:
 
 
 def _cell(translation: WebnnTranslation, node: WebnnNode, direction: int | None) -> Cell:
-    """The weights of a cell, or of one direction of a network."""
+    """The weights of a cell operator, or of one direction of a network."""
     found = {}
     for operand, field in _WEIGHTS:
         if operand in node.operands:
@@ -50,7 +50,7 @@ def _step(translation: WebnnTranslation, node: WebnnNode, cell: Cell, x: str, st
 
 @rule("lstmCell", "gruCell")
 def step(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
-    """One step."""
+    """One step of gruCell or lstmCell."""
     names = ("hiddenState", "cellState") if node.op == "lstmCell" else ("hiddenState",)
     states = tuple(translation.name(node.operands[name]) for name in names)
     x = translation.name(node.operands["input"])
@@ -59,7 +59,7 @@ def step(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
 
 @rule("lstm", "gru")
 def network(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
-    """All steps of one direction or of both; states that are not given begin at zero."""
+    """All steps of gru or lstm, in one direction or in both; states that are not given begin at zero."""
     source, attributes = node.operands["input"], node.attributes
     inputs = [part(translation, translation.name(source), 0, t, t + 1, drop=True) for t in range(source.shape[0])]
     names = ("initialHiddenState", "initialCellState") if node.op == "lstm" else ("initialHiddenState",)
@@ -86,7 +86,7 @@ def network(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
 
 
 def _side_by_side(translation: WebnnTranslation, names: list[str], shape: tuple[int, ...], axis: int = 0) -> str:
-    """Tensors of the directions along a new axis."""
+    """The results of the directions, joined along a new axis."""
     extents = (*shape[:axis], 1, *shape[axis:])
     parts = tuple(translation.reshape(name, extents) for name in names)
     return parts[0] if len(parts) == 1 else translation.emit("concat", parts, axis=axis)

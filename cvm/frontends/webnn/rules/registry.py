@@ -1,4 +1,4 @@
-"""The table of rules."""
+"""The table of rules, by operator."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ __all__ = ["RULES", "rule"]
 RULES: dict[str, Rule] = {}
 
 rule = entering(RULES)
-"""Enter the rule of the named operators."""
+"""Register a function as the rule of the named operators."""

@@ -25,12 +25,12 @@ from cvm.graph import Operand
 __all__: list[str] = []
 
 _NORM = (("scale", "scale", 1), ("bias", "offset", 0))
-"""Operands of a normalisation, what the graph calls them, and what stands for them where they are missing."""
+"""The operands of a normalisation, the graph's names for them, and their values where they are missing."""
 
 
 @rule("matmul")
 def matmul(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The product of matrices, in batches."""
+    """matmul: the batched matrix product."""
     rank = node.outputs[0].rank
     a, b = (translation.aligned_operand(node.operands[name], rank) for name in "ab")
     return translation.emit("matmul", a, b, transposeA=False, transposeB=False)
@@ -38,7 +38,7 @@ def matmul(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("gemm")
 def gemm_(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Alpha * A * B + beta * C."""
+    """gemm: alpha * A * B + beta * C."""
     attributes, operands = node.attributes, node.operands
     transposes = attributes["a_transpose"], attributes["b_transpose"]
     added = (lambda: translation.aligned_operand(operands["c"], 2)) if "c" in operands else None
@@ -48,7 +48,7 @@ def gemm_(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("batchNormalization")
 def batch_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Constant parameters along one axis."""
+    """The operator batchNormalization, with constant parameters along one axis."""
     extents = [n if i == node.attributes["axis"] else 1 for i, n in enumerate(node.outputs[0].shape)]
     defaults = {"mean": 0, "variance": 1, "bias": 0, "scale": 1}
     inputs: dict[str, Operand] = {"input": translation.name(node.operands["input"])}
@@ -65,7 +65,7 @@ def batch_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("layerNormalization")
 def layer_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Over the given axes; scale and bias have these axes in the order in which they are given."""
+    """The operator layerNormalization, over the given axes; scale and bias have these axes in the given order."""
     axes = node.attributes["axes"]
     source = node.operands["input"]
     order = sorted(range(len(axes)), key=lambda i: axes[i])
@@ -85,7 +85,7 @@ def layer_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("instanceNormalization")
 def instance_normalization(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Over height and width, of every channel of every image."""
+    """The operator instanceNormalization, over height and width, for each channel of each image."""
     layout, source = node.attributes["layout"], node.operands["input"]
     inputs: dict[str, Operand] = {"input": translation.name(source)}
     extents = [n if letter == "c" else 1 for letter, n in zip(layout, source.shape, strict=True)]
@@ -102,7 +102,7 @@ def _standardised(
 ) -> str:
     epsilon, output = node.attributes["epsilon"], node.outputs[0]
     if epsilon <= 0:
-        message = "items that are all alike would be divided by zero"
+        message = "where all elements are equal, the variance is 0 and the quotient does not exist"
         raise refusal(output, message, "choose an epsilon above 0")
     given = [node.operands[name] for name, _, _ in _NORM if name in node.operands]
     if translation.calibrated and any(operand.values is None for operand in given):
@@ -125,7 +125,9 @@ def _reduced(translation: WebnnTranslation, node: WebnnNode, op: str, name: str)
 
 @rule("reduceMax", "reduceMin", "reduceMean", "reduceSum")
 def reduction(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Of real numbers exact; sums of integers must be proven to fit."""
+    """reduceMean, reduceSum, reduceMax and reduceMin: exact for real numbers; sums of integers must
+    be proven to fit.
+    """
     op = {"reduceMax": "max_reduce", "reduceMin": "min_reduce", "reduceMean": "mean_reduce", "reduceSum": "sum_reduce"}
     source = node.operands["input"]
     name = _reduced(translation, node, op[node.op], translation.name(source))
@@ -134,7 +136,7 @@ def reduction(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("reduceL2", "reduceLogSum", "reduceLogSumExp")
 def function_of_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """A root or a logarithm of a sum; without axes the root or the logarithm of each item."""
+    """reduceL2, reduceLogSum and reduceLogSumExp: a root or a logarithm of a sum; without axes, of each element."""
     op = {"reduceL2": "l2_reduce", "reduceLogSum": "log_sum_reduce", "reduceLogSumExp": "log_sum_exp_reduce"}[node.op]
     source = node.operands["input"]
     name = translation.name(source)
@@ -150,7 +152,7 @@ def function_of_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("reduceL1", "reduceSumSquare")
 def sums_of(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The sum of magnitudes or squares."""
+    """reduceL1 and reduceSumSquare: the sum of magnitudes or of squares."""
     source, squares = node.operands["input"], node.op == "reduceSumSquare"
     name = magnitudes_or_squares(translation, translation.name(source), source.data_type, squares)
     return translation.result(_reduced(translation, node, "sum_reduce", name), source.data_type)
@@ -158,19 +160,19 @@ def sums_of(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("reduceProduct")
 def reduce_product(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """One factor after the other."""
+    """reduceProduct: multiply one factor after another."""
     source, output, axes = node.operands["input"], node.outputs[0], node.attributes["axes"]
     if not axes:
         return translation.name(source)
     count = math.prod(source.shape[axis] for axis in axes)
     if count > MOST_FACTORS:
-        raise refusal(output, f"a product of {count} factors", f"multiply at most {MOST_FACTORS} at a time")
+        raise refusal(output, f"it is a product of {count} factors", f"multiply at most {MOST_FACTORS} at a time")
     return product(translation, translation.name(source), axes, output.shape, source.data_type)
 
 
 @rule("argMax", "argMin")
 def position(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The first index of the greatest or the least."""
+    """The operators argMax and argMin: the first index of the greatest or the least element."""
     op = {"argMax": "argmax_reduce", "argMin": "argmin_reduce"}[node.op]
     found = translation.emit(op, translation.name(node.operands["input"]), axes=(node.attributes["axis"],))
     return translation.reshape(found, node.outputs[0].shape, dtype="integer")
@@ -178,7 +180,7 @@ def position(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("cumulativeSum")
 def cumulative_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The product with a triangle of ones."""
+    """cumulativeSum: the product with a triangle of ones."""
     source, (axis, exclusive, reverse) = (
         node.operands["input"],
         (node.attributes[name] for name in ("axis", "exclusive", "reversed")),
@@ -188,6 +190,6 @@ def cumulative_sum(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("softmax")
 def softmax(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """E^x divided by the sum of all e^x."""
+    """softmax: e^x divided by the sum of all e^x along an axis."""
     source = translation.name(node.operands["input"])
     return translation.emit("softmax", source, axes=(node.attributes["axis"],))

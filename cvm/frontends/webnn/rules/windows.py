@@ -1,4 +1,4 @@
-"""Convolution, pooling and resampling: batch and channels are moved to the front, height and width to the end."""
+"""Convolution, pooling and resampling: tensors are transposed to batch, channels, height, width first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _bias(translation: WebnnTranslation, node: WebnnNode) -> str | Fraction:
 
 @rule("conv2d", "convTranspose2d")
 def convolution(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """A convolution, or the transpose of one."""
+    """conv2d and convTranspose2d: a convolution, or its transpose."""
     attributes, output, source = node.attributes, node.outputs[0], node.operands["input"]
     layout, order, groups = attributes["input_layout"], attributes["filter_layout"], attributes["groups"]
     transposed = node.op == "convTranspose2d"
@@ -62,7 +62,10 @@ _POOLS = {"averagePool2d": "avg_pool", "l2Pool2d": "l2_pool", "maxPool2d": "max_
 
 @rule(*_POOLS)
 def pooling(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The mean, norm or greatest of each window without its padding, which fits the windows that are asked for."""
+    """averagePool2d, l2Pool2d and maxPool2d: mean, norm or maximum of each window without its padding.
+
+    The padding at the end of each axis is adjusted to the output size that the call asks for.
+    """
     attributes, layout, found = node.attributes, node.attributes["layout"], _windows(node)
     name = _ordered(translation, translation.name(node.operands["input"]), layout, "nchw")
     before = [first for first, _ in found.padding]
@@ -79,7 +82,9 @@ def pooling(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 @rule("resample2d")
 def resample2d(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Axis by axis: the nearest element, or a weighted sum of two; of integers rounded once, half to even."""
+    """resample2d, axis by axis: the nearest element, or a weighted sum of two; integers are rounded
+    once, half to even.
+    """
     source, output = node.operands["input"], node.outputs[0]
     linear = node.attributes["mode"] == "linear"
     name = translation.name(source)
@@ -89,7 +94,7 @@ def resample2d(translation: WebnnTranslation, node: WebnnNode) -> str:
             taps = [[(math.floor(x), 1 - (x - math.floor(x))), (math.ceil(x), x - math.floor(x))] for x in at]
             name = resampled(translation, name, taps, axis, skip_ones=False)
         else:
-            # ceil(x - 1/2): a half goes down.
+            # ceil(x - 1/2) rounds to the nearest index, ties down
             name = translation.taken(name, np.array([math.ceil(x - Fraction(1, 2)) for x in at], np.int64), axis)
     if linear and not is_float(source.data_type):
         return translation.emit("copy", name, quantizer=unit(*bounds(source.data_type)))
@@ -97,6 +102,6 @@ def resample2d(translation: WebnnTranslation, node: WebnnNode) -> str:
 
 
 def _coordinates(extent: int, size: int) -> list[Fraction]:
-    """Where each output reads: (o + 1/2) * extent / size - 1/2, clipped to the input."""
+    """The input coordinate of each output index o: (o + 1/2) * extent / size - 1/2, clipped to the input."""
     last = Fraction(extent - 1)
     return [min(max(Fraction((2 * o + 1) * extent, 2 * size) - Fraction(1, 2), Fraction(0)), last) for o in range(size)]

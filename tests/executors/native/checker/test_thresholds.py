@@ -7,6 +7,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from cvm.executors.native.checker.thresholds import Line, _stays_above, agree
+from tests.selection import examples
 
 LINES = st.tuples(st.integers(-20, 20), st.integers(-300, 300), st.integers(0, 8))
 
@@ -23,7 +24,7 @@ def pairs(draw: st.DrawFn) -> tuple[Line, Line]:
 
 
 @pytest.mark.slow
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(
     pairs(), st.sampled_from([0, 0, 1, 3]), st.integers(-40, 20), st.integers(0, 60), st.integers(-30, 20), st.data()
 )
@@ -53,7 +54,7 @@ def test_one_wrong_sum_among_millions_is_found(m: int, c: int, s: int, x: int) -
     assert agree(a, Line(8 * m, 8 * c + 7, s + 3), 0, interval, (-(2**31), 2**31 - 1))
 
 
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 @given(st.integers(1, 400), st.integers(-500, 500), st.integers(-500, 500), st.integers(1, 300), st.integers(0, 400))
 def test_remainders_stay_above_a_bound_if_each_of_them_does(n: int, m: int, c: int, count: int, width: int) -> None:
     assert _stays_above(m, c, n, count, width) == all((m * k + c) % n >= width for k in range(count))
