@@ -102,10 +102,9 @@ def _computed(builder: ProgramBuilder, deep: str) -> list[str]:
     one = [builder.parameter(np.array([item])) for item in (2**40, 2**41, 2**42, 1)]
     bytes_ = {"rounding": "half_even", "lo": -128, "hi": 127}
     operands = [*[deep] * 6, *[positive] * 3, *(parameter(k) for k in range(6)), *one[:3], parameter(7), one[3]]
-    given = builder.add("quotient", operands, {**bytes_, "terms": 6})
+    given = [*builder.add("quotient", operands, {**bytes_, "terms": 6})]
     for axes in ((1,), (3,), (1, 2, 3)):
-        row = [parameter(2**30), parameter(-99), parameter(2**20), one[0], one[3]]
-        row[3] = builder.parameter(np.array([1000]))
+        row = [parameter(2**30), parameter(-99), parameter(2**20), builder.parameter(np.array([1000])), one[3]]
         given += builder.add("normalize", [deep, *row], {**bytes_, "axes": axes, "statistic": "variance"})
     index = builder.input("index", (1,), 0, 600)
     (part,) = builder.add("slice", [deep], {"begin": (0, 7), "end": (1, 19), "strides": ()})
