@@ -333,6 +333,7 @@ CHOSEN: Table = {
         "cvm/passes/legalize/requantize.py",
         "weighted_sum",
     ): "requantize C5: shifts are at most 62; all else is Python integers",
+    ("cvm/passes/legalize/quotient.py", "quotient.combined"): "Python integers",
     ("cvm/passes/legalize/requantize.py", "_rounded"): "minus one",
     ("cvm/passes/legalize/tensors.py", "Tensors.within"): "bounds of int32, in 64 bits",
     ("cvm/quantization/exact.py", "_quantize_powers"): "exponents of float64, and of a quantiser within +-2^14",

@@ -158,7 +158,7 @@ ARITY = dict.fromkeys(
 """The least and the largest number of inputs of the ops that have several."""
 
 SECOND = ("matmul", "quotient", "normalize", "update_slice")
-"""The ops that op-set 1 has not."""
+"""The ops that are not in op-set 1."""
 
 def op_record(data):
     """An op: its name, attributes, numbers of inputs, number of the first output, shapes of the outputs."""
