@@ -14,6 +14,7 @@ from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
 from cvm.generation import SEEDS, Generator, Sampling, Vocabulary, composed, decoder_of
 from cvm.generation.vocabulary import beside
 from cvm.ops import op_set
+from cvm.passes.legalize import legalize
 from cvm.program import Output, ProgramBuilder
 from cvm.program.verifier import verify
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
@@ -97,6 +98,35 @@ def test_the_prompt_may_be_tokens(model):
     assert texts.tokens == tokens.tokens
 
 
+def test_the_inputs_are_the_prompt_and_the_seed_and_then_to_go_on(model):
+    made = cvm.generate(model, "Once", 3, vocabulary=WORDS, executor="numpy", seed=9)
+    assert made.inputs["prompt"].tolist() == [[CHARACTERS.index(c)] for c in "Once"] + [[-1], [-1]]
+    assert made.inputs["seed"].tolist() == [[9], [0], [0], [0], [0], [0]]
+    greedy = cvm.generate(model, "Once", 3, vocabulary=WORDS, executor="numpy", temperature=0)
+    assert list(greedy.inputs) == ["prompt"]
+
+
+def test_the_temperature_is_1_if_none_is_given(model):
+    given = [Generator(model).program, Generator(model, temperature=1).program]
+    assert given[0] == given[1] == cvm.generate(model, [0], 1, executor="numpy").program
+
+
+def test_a_model_may_have_nodes_of_several_outputs():
+    builder = ProgramBuilder()
+    builder.input("token", (1,), 0, 2)
+    rows = builder.constant([[[0, 5], [0, -1], [0, 7]]])
+    count, valid = builder.add("get_valid_count", [rows], {"score_threshold": 0}, "valid")
+    before = builder.state("count", builder.constant([0]), 0, 3)
+    builder.update(before, count)
+    (row,) = builder.add("slice", [valid], {"begin": (0, 0, 1), "end": (1, 3, 2)})
+    (row,) = builder.add("reshape", [row], {"target_shape": (1, 3)})
+    (logits,) = builder.add("broadcast_mul", [row, before])
+    wide = LinearQuantizer((Fraction(1),), (Fraction(0),), -100, 100)
+    made = cvm.generate(builder.build([Output("logits", logits, wide)]), [0], 3, temperature=0, executor="numpy")
+    assert made.tokens == (0, 1, 1), "logits 0 0 0 at first, then twice 5 7 -1"
+    assert {"valid.valid_count", "valid.Y"} <= set(made.program.value_names())
+
+
 # What the digest and the receipt commit to
 
 
@@ -159,6 +189,14 @@ def test_a_greedy_program_of_op_set_1_stays_one(model):
     program = composed(decoder_of(verify(model)), Sampling(Fraction(0))).program
     assert program.op_set == 1
     assert [item.value.name for item in program.inputs] == ["prompt"]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_the_document_s_ops_alone_give_the_same_tokens(settings):
+    made = cvm.generate(decode_step(9), [3, 4], 4, executor="numpy", **settings)
+    plain = legalize(made.program)
+    assert plain.op_set == 1
+    assert np.array_equal(cvm.Session(plain, "numpy").run(made.inputs, cycles=True)["token"], made.outputs["token"])
 
 
 # Refusals

@@ -14,7 +14,7 @@ import cvm
 from cvm.audit import Receipt, Verdict
 from cvm.calibration import Calibration, Settings
 from cvm.errors import CvmError, Location
-from cvm.generation import Generation, Generator
+from cvm.generation import Generation, Generator, Request
 from cvm.ports import Port
 from cvm.program import Program
 from cvm.quantizing import Goal, Quantized
@@ -76,7 +76,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = tuple(
 
 CLASSES: tuple[type, ...] = (
     cvm.Session, Port, cvm.Result, Program, Receipt, Verdict, Quantized, Settings, Goal, Calibration, Generator,
-    Generation, CvmError, Location,
+    Request, Generation, CvmError, Location,
 )  # fmt: skip
 """The classes of the package, and the classes that its functions take and return."""
 
