@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cvm.arguments import checked_arrays, checked_path, expected
 from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Location
-from cvm.formats import diagnosed, model_format
+from cvm.formats import diagnosed, model_format, refuse_folder
 from cvm.inputs import check_codes
 from cvm.program import Program
 from cvm.timing import timed
@@ -64,8 +64,9 @@ def compile(
     without it. ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi); every run checks it.
     ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes.
     ``outputs`` are those that the program has, by default all.
-    ``op_set`` is the latest version of the op-set whose ops the program may use: with 2, each product of computed
-    tensors is one `matmul`. The codes are the same; op-set 1 gives the programs and digests that it always gave.
+    ``op_set`` is the latest version of the op-set whose ops the program may use: with 2, a product of computed
+    tensors, a softmax and a layer normalisation take one op each, and a few around it. Codes that are exact stay the
+    same, those of a softmax come nearer to the exact ones; op-set 1 gives the programs and digests that it always gave.
     Raises `CvmError` with the file, line and column of the error.
     """
     at = Location(checked_path(path, "a model"))
@@ -111,6 +112,8 @@ def _of_nnef(
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
 
+    if quant is not None and quant is not False:
+        checked_path(quant, "a quantisation file (graph.quant), or None or False")
     with timed("reading"):
         graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
@@ -183,8 +186,9 @@ def load(path: str | PathLike[str], expect_digest: str | None = None) -> Program
     from cvm.program.files import load as load_program
     from cvm.program.files import require_digest
 
+    refuse_folder(checked_path(path, "a program"), "a program of cvm (.cvm)")
     try:
-        program = load_program(checked_path(path, "a program"))
+        program = load_program(path)
     except CvmError as error:
         raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
     require_digest(program, expect_digest, os.fspath(path))
@@ -202,7 +206,7 @@ def verify(
     codes: bool = False,
     level: Level | None = None,
     executor: str | None = None,
-    signers: Sequence[str] = (),
+    signers: str | Sequence[str] = (),
     judging: Judging | None = None,
 ) -> Verdict:
     """Recompute the claim of a receipt; the answer is REPRODUCED, DIVERGED or CANNOT_RECOMPUTE (docs/receipts.md).
@@ -210,9 +214,9 @@ def verify(
     ``receipt`` and ``program`` may be paths. ``inputs``, ``cycles`` and ``codes`` are those of `Session.run`; without
     inputs only the structure is compared. ``outputs`` must be those of the receipt, codes or real numbers;
     ``state`` is the state before the first run, if not the initial one. ``level`` says how far to go: "structure",
-    "roots", "outputs", "trace", "formal" (None: as far as the receipt claims anything). ``signers`` are keys that must
-    have signed the claim, in hexadecimal or PEM. ``judging`` (`cvm.audit.Judging`) says how much FORMAL judges of the
-    executor. Raises `CvmError` for files that cannot be read, and for arrays that no run can have.
+    "roots", "outputs", "trace", "formal" (None: as far as the receipt claims anything). ``signers`` are keys, or
+    one, that must have signed the claim, in hexadecimal or PEM. ``judging`` (`cvm.audit.Judging`) says how much FORMAL
+    judges of the executor. Raises `CvmError` for files that cannot be read, and for arrays that no run can have.
     """
     from cvm import audit
     from cvm.audit.signatures import public_key
@@ -234,7 +238,7 @@ def verify(
         codes=codes,
         level=level,
         executor=executor,
-        signers=[public_key(key) for key in signers],
+        signers=[public_key(key) for key in ([signers] if isinstance(signers, str) else signers)],
         judging=judging,
     )
 
@@ -334,6 +338,7 @@ def quantize_program(
 
 def _check_codes(graph: QuantizedGraph, data: Mapping[str, npt.ArrayLike], codes: bool) -> None:
     """Refuse integers for inputs with a quantiser unless they are declared to be codes, as `Session.run` does."""
+    checked_arrays(data, list(graph.inputs))
     for name in graph.inputs:
         if name in data and not codes:
             check_codes(name, graph.tensors[name].quantizer, np.asarray(data[name]))
@@ -361,6 +366,10 @@ def run_op(
 
     if not isinstance(op, str):
         raise expected("op", "the name of an op, as `cvm ops` lists them", op)
+    if not isinstance(arrays, list | tuple):
+        raise expected("arrays", "a list of arrays, one for each input of the op", arrays)
+    if attributes is not None and not isinstance(attributes, Mapping):
+        raise expected("attributes", "attributes by name, such as {'axis': 1}", attributes)
     if op not in ops.REGISTRY:
         from cvm.ops.catalogue import meant
 

@@ -386,4 +386,4 @@ def update_slice(op: str) -> Cases:
 FAMILY: dict[str, Callable[[str], Cases]] = {
     "matmul": matmul, "quotient": quotient, "normalize": normalize, "update_slice": update_slice,
 }  # fmt: skip
-"""Op -> the function that makes its cases."""
+"""For each op, the function that makes its cases."""

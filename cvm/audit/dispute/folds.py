@@ -82,7 +82,7 @@ class Fold:
     leaves: Mapping[int, int]
     """The most leaves of each operand that a step touches, by the operand's position."""
     groups: tuple[tuple[int, ...], ...] = ()
-    """For each step, the operands that it opens; () if every step may open all in ``leaves``."""
+    """For each kind of step, the operands that it opens; () if every step may open all in ``leaves``."""
     all_leaves: int | None = None
     """The most leaves of all operands together that a step touches, if that is less than their sum."""
 
@@ -303,7 +303,7 @@ def normalize(call: FoldCall) -> Fold:
         return normalized(t, Q, m, c, k, r, e * 2 ** call.attribute("shift"), rounding, lo, hi)
 
     leaves = {0: chunks.leaves[0], **dict.fromkeys(range(1, 6), 1)}
-    return Fold(chunks.count + 1, 0, step, leaves, (*((0,) for _ in range(chunks.count)), tuple(range(6))))
+    return Fold(chunks.count + 1, 0, step, leaves, ((0,), tuple(range(6))), max(6, chunks.leaves[0]))
 
 
 def concatenate(call: FoldCall) -> Fold:

@@ -1,6 +1,6 @@
-"""Blocks: work is split into boxes, so that temporary arrays stay small however large the tensors are.
+"""Blocks: work is split into boxes, so that temporary arrays stay small even if tensors are large.
 
-The operands of ops whose parameters broadcast are cut to the same boxes.
+Operands that broadcast are cut into the same boxes.
 """
 
 from __future__ import annotations

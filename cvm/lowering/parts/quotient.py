@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import magnitude
 from cvm.limits import INT64_MAX
 from cvm.lowering.context import Lowering
 from cvm.lowering.forms.emission import Value
@@ -58,7 +59,7 @@ def quotient_by_op(
     tops = tuple(sorted(tops, key=lambda term: term.value.shape != shape))
     tops = (Term(tops[0].value.broadcast(shape), tops[0].factor), *tops[1:])
     factors = _integers([*(term.factor for term in (*tops, *bottoms)), above.constant, below.constant])
-    if max(int(abs(item).max()) for item in factors) > INT64_MAX:
+    if max(magnitude(item) for item in factors) > INT64_MAX:
         return None
     count = len(tops)
     divisor = [
@@ -116,9 +117,9 @@ def normalized_codes(
         return None
     step, zero = scale_and_offset(quantizer, value.rank)
     m, c, k = _per_item([weight, offset - zero, step])
-    largest, widest = max(abs(quantizer.lo), abs(quantizer.hi)), int(abs(c).max())
+    largest, widest = max(abs(quantizer.lo), abs(quantizer.hi)), magnitude(c)
     comparison = (2 * largest + 1) * int(k.max()) + 2 * widest
-    if int(abs(m).max()) > _MOST_WEIGHT or widest > INT64_MAX or comparison >= 2**64:
+    if magnitude(m) > _MOST_WEIGHT or widest > INT64_MAX or comparison >= 2**64:
         return None
     one = [np.array([item], dtype=object) for item in (root, rest)]
     labels = ("weight", "offset", "step", "root", "epsilon")

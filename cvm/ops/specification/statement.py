@@ -113,7 +113,7 @@ _WORDS: dict[str, Any] = {
 
 
 def _operands(op: Op, items: Sequence[SimpleNamespace]) -> dict[str, Any]:
-    """The operands under the names of the declaration; several of one name are a list."""
+    """The operands by the names in the declaration. An input that takes many tensors is a list."""
     if op.name in ("requantize", "quotient"):
         n = (len(items) - 2) // 2
         last = op.inputs[-1].name

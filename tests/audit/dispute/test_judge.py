@@ -248,11 +248,12 @@ def records_of_invalid_programs() -> Iterator[tuple[str, dict[str, Any], tuple[t
     yield "normalize", {**rows, "axes": ()}, ((1,),) * 6
     yield "normalize", {**rows, "axes": (7, -8)}, ((big, big), *((1,),) * 5)
     yield "normalize", {**rows, "axes": (0, 1), "lo": 1 - 2**31, "hi": 2**31 - 1}, ((big, big), *((big,),) * 5)
+    yield "normalize", {**rows, "axes": (0,)}, ((2**40,), *((1,),) * 5)
     yield "update_slice", {"axis": 99}, ((1,),) * 3
     yield "update_slice", {"axis": 0}, ((1,), (big, big), (big,))
 
 
-@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("number", range(31))
 def test_programs_that_no_verifier_passed_cannot_hurt(number):
     """The judge takes programs to be valid ones; about others it says something all the same, and soon."""
     from tests.audit.dispute.hostile import proof_about

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from cvm.executors.native.emit.machine import MACHINES
@@ -11,6 +12,8 @@ from cvm.executors.native.plan.groups import POINTWISE
 from cvm.executors.native.plan.protocol import OpPlan
 from cvm.executors.native.runtime.trial import programs
 from cvm.ops import REGISTRY
+from cvm.program import Output, ProgramBuilder
+from cvm.session import Session
 
 WITHOUT_PLAN: frozenset[str] = frozenset()
 """Ops that have no plan on purpose: the NumPy executor runs the programs that have one."""
@@ -40,3 +43,14 @@ def test_every_kernel_has_an_emitter_and_every_emitter_a_kernel() -> None:
             returned = frozenset(output.value for output in verified.program.outputs)
             planned |= {type(kernel) for kernel in plan(verified, machine, returned).functions.values()}
     assert planned == EMITTERS.keys()
+
+
+def test_programs_with_an_op_that_has_no_plan_run_by_numpy_and_say_so() -> None:
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, 3), -9, 9)
+    (y,) = builder.add("update_slice", [x, builder.constant([[7], [8]]), builder.constant([1])], {"axis": 1})
+    (z,) = builder.add("concatenate", [y, x], {"axis": 0})
+    session = Session(builder.build([Output("z", z)]), "native")
+    found = session.run({"x": np.arange(6).reshape(2, 3)}, codes=True)["z"]
+    assert found.tolist() == [[0, 7, 2], [3, 8, 5], [0, 1, 2], [3, 4, 5]]
+    assert any("there are no kernels of update_slice" in line for line in session.explain())
