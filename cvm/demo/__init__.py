@@ -5,15 +5,16 @@ digits of scikit-learn; `IMAGES` holds ``image``, the first 40 images of its tes
 ``label``, the digits that they show.
 
 `LANGUAGE_MODEL` is the program of a GPT that reads and predicts characters, one per run (docs/language-models.md);
-``tiny_gpt.vocabulary.json`` beside it lists its characters.
+`VOCABULARY` is the file that lists its characters.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["IMAGES", "LANGUAGE_MODEL", "MODEL"]
+__all__ = ["IMAGES", "LANGUAGE_MODEL", "MODEL", "VOCABULARY"]
 
 MODEL = Path(__file__).parent / "lenet_digits"
 IMAGES = Path(__file__).parent / "digits.npz"
 LANGUAGE_MODEL = Path(__file__).parent / "tiny_gpt.cvm"
+VOCABULARY = Path(__file__).parent / "tiny_gpt.vocabulary.json"
