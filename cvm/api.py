@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cvm.arguments import checked_arrays, checked_path, expected
 from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Location
-from cvm.formats import diagnosed, model_format
+from cvm.formats import diagnosed, model_format, refuse_folder
 from cvm.inputs import check_codes
 from cvm.program import Program
 from cvm.timing import timed
@@ -109,6 +109,8 @@ def _of_nnef(
     from cvm.frontends import nnef
     from cvm.frontends.nnef.container import DOCUMENT
 
+    if quant is not None and quant is not False:
+        checked_path(quant, "a quantisation file (graph.quant), or None or False")
     with timed("reading"):
         graph = nnef.load(path, quant, bit_order=bit_order, variant=variant)
     try:
@@ -179,8 +181,9 @@ def load(path: str | PathLike[str], expect_digest: str | None = None) -> Program
     from cvm.program.files import load as load_program
     from cvm.program.files import require_digest
 
+    refuse_folder(checked_path(path, "a program"), "a program of cvm (.cvm)")
     try:
-        program = load_program(checked_path(path, "a program"))
+        program = load_program(path)
     except CvmError as error:
         raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
     require_digest(program, expect_digest, os.fspath(path))
@@ -198,7 +201,7 @@ def verify(
     codes: bool = False,
     level: Level | None = None,
     executor: str | None = None,
-    signers: Sequence[str] = (),
+    signers: str | Sequence[str] = (),
     judging: Judging | None = None,
 ) -> Verdict:
     """Recompute the claim of a receipt; the answer is REPRODUCED, DIVERGED or CANNOT_RECOMPUTE (docs/receipts.md).
@@ -206,9 +209,9 @@ def verify(
     ``receipt`` and ``program`` may be paths. ``inputs``, ``cycles`` and ``codes`` are those of `Session.run`; without
     inputs only the structure is compared. ``outputs`` must be those of the receipt, codes or real numbers;
     ``state`` is the state before the first run, if not the initial one. ``level`` says how far to go: "structure",
-    "roots", "outputs", "trace", "formal" (None: as far as the receipt claims anything). ``signers`` are keys that must
-    have signed the claim, in hexadecimal or PEM. ``judging`` (`cvm.audit.Judging`) says how much FORMAL judges of the
-    executor. Raises `CvmError` for files that cannot be read, and for arrays that no run can have.
+    "roots", "outputs", "trace", "formal" (None: as far as the receipt claims anything). ``signers`` are keys, or
+    one, that must have signed the claim, in hexadecimal or PEM. ``judging`` (`cvm.audit.Judging`) says how much FORMAL
+    judges of the executor. Raises `CvmError` for files that cannot be read, and for arrays that no run can have.
     """
     from cvm import audit
     from cvm.audit.signatures import public_key
@@ -230,7 +233,7 @@ def verify(
         codes=codes,
         level=level,
         executor=executor,
-        signers=[public_key(key) for key in signers],
+        signers=[public_key(key) for key in ([signers] if isinstance(signers, str) else signers)],
         judging=judging,
     )
 
@@ -326,6 +329,7 @@ def quantize_program(
 
 def _check_codes(graph: QuantizedGraph, data: Mapping[str, npt.ArrayLike], codes: bool) -> None:
     """Refuse integers for inputs with a quantiser unless they are declared to be codes, as `Session.run` does."""
+    checked_arrays(data, list(graph.inputs))
     for name in graph.inputs:
         if name in data and not codes:
             check_codes(name, graph.tensors[name].quantizer, np.asarray(data[name]))
@@ -353,6 +357,10 @@ def run_op(
 
     if not isinstance(op, str):
         raise expected("op", "the name of an op, as `cvm ops` lists them", op)
+    if not isinstance(arrays, list | tuple):
+        raise expected("arrays", "a list of arrays, one for each input of the op", arrays)
+    if attributes is not None and not isinstance(attributes, Mapping):
+        raise expected("attributes", "attributes by name, such as {'axis': 1}", attributes)
     if op not in ops.REGISTRY:
         from cvm.ops.catalogue import meant
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, cast
 
 from cvm.errors import CvmError, Invalid, Location, Malformed
 
-__all__ = ["FileFormat", "ModelFormat", "diagnosed", "model_format", "recognised"]
+__all__ = ["FileFormat", "ModelFormat", "diagnosed", "mistaken", "model_format", "recognised", "refuse_folder"]
 
 ModelFormat: TypeAlias = Literal["nnef", "onnx", "tflite"]
 
@@ -51,6 +51,7 @@ _FORMATS = {
         FileFormat("program", "a program of cvm", "`cvm run`, `cvm inspect` and `cvm check` take it (cvm.load)"),
         FileFormat("receipt", "a receipt", "`cvm receipt verify` and `cvm receipt show` take it"),
         FileFormat("trace", "a trace of a run", "`cvm dispute` takes it"),
+        FileFormat("step", "a proof of one step", "`cvm dispute verify-step` takes it"),
         FileFormat("vectors", "a file of vectors", "`cvm vectors check` takes its folder"),
         FileFormat("npy", "an array of NumPy", "give it to a command with -i"),
         FileFormat("npz", "an archive of arrays of NumPy", "give it to a command with -i"),
@@ -78,6 +79,7 @@ _MAGIC = (
     (0, b"\x93\xabcvm-program", "program"),
     (0, b"\x93\xabcvm-receipt", "receipt"),
     (0, b"\x93\xa9cvm-trace", "trace"),
+    (0, b"cvm1:step-proof\0", "step"),
     (0, b"\x94\xabcvm-vectors", "vectors"),
     (0, b"\x93NUMPY", "npy"),
     (0, b"N\xef", "tensor"),
@@ -112,6 +114,9 @@ _ONNX_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42"
 """Tags of the ModelProto fields that may follow the version of the format."""
 
 _SUFFIXES = {".onnx": "onnx", ".tflite": "tflite", ".mlmodel": "core_ml", ".pb": "tensorflow", ".cvm": "program"}
+
+_OF_CVM = frozenset({"program", "receipt", "trace", "step", "vectors"})
+"""Formats of which every file begins with the same bytes."""
 
 _READ_BY_NNEF = frozenset({"nnef", "archive", "tensor"})
 """The formats that the reader of NNEF gets; it has its own messages for errors in them."""
@@ -189,15 +194,43 @@ def _require_text(path: str) -> None:
 
 
 def diagnosed(error: CvmError, path: str | os.PathLike[str], expected: str, keys: Collection[str]) -> CvmError:
-    """The same error, with a better message if the file could not be decoded because it has another known format.
+    """The same error, with a better message if the file could not be decoded because it has another format.
 
     ``expected`` says what was wanted; ``keys`` are the formats for which the message of ``error`` is right.
     """
     if isinstance(error, Malformed):
-        found = recognised(path)
-        if found is not None and found.key not in keys:
-            return Malformed(error.code, _message(found, expected), Location(os.fspath(path)))
+        message = mistaken(path, expected, keys)
+        if message is not None:
+            return Malformed(error.code, message, Location(os.fspath(path)))
     return error
+
+
+def mistaken(path: str | os.PathLike[str], expected: str, keys: Collection[str]) -> str | None:
+    """What to say of a file or folder that is of another format than those of ``keys``; None if it may be of one.
+
+    A file of no known format is another one where those of ``keys`` are formats of cvm, which it does not begin as.
+    """
+    name = os.fspath(path)
+    found = recognised(name)
+    if found is not None and found.key not in keys:
+        return _message(found, expected)
+    start = _first_bytes(name)
+    if start and _OF_CVM.issuperset(keys) and not any(_begins(start, key) for key in keys):
+        return f"expected {expected}, and the file does not begin as one: look whether it is the right file"
+    return None
+
+
+def _begins(start: bytes, key: str) -> bool:
+    """Whether a file that begins with ``start`` is of a format of cvm, as far as it goes."""
+    return any(start[: len(magic)] == magic[: len(start)] for _, magic, of in _MAGIC if of == key)
+
+
+def refuse_folder(path: str | os.PathLike[str], expected: str) -> None:
+    """Raise `Invalid` (``format.other``) for a folder, with what it is and what to do, where a file is expected."""
+    if os.path.isdir(path):
+        found = recognised(path)
+        message = f"expected {expected}, found a folder" if found is None else _message(found, expected)
+        raise Invalid("format.other", message, Location(os.fspath(path)))
 
 
 def _message(found: FileFormat, expected: str) -> str:

@@ -315,7 +315,8 @@ def quantized_onnx(
         message = "the model as the file has it does not hold the changed weights: equalise and correct for a program"
         raise Unsupported("export.onnx.weights", message).at(file=os.fspath(path))
     try:
-        data = quantized_model(Path(path).read_bytes(), made.calibration)
+        whole = onnx.embedded(Path(path).read_bytes(), os.path.dirname(path) or ".")
+        data = quantized_model(whole, made.calibration)
         shapes = {name: tuple(shape) for name, shape in input_shapes.items()}
         loaded = onnx.loads(data, onnx.Settings(shapes, input_ranges, states=states))
         try:

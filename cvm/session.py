@@ -23,7 +23,7 @@ from cvm.executors import (
     create,
     initial_state,
 )
-from cvm.formats import diagnosed
+from cvm.formats import diagnosed, refuse_folder
 from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange
 from cvm.program import Program
 
@@ -60,7 +60,10 @@ class Result(Mapping[str, Int32Array]):
         """The receipt of the call, if it was asked for."""
 
     def __getitem__(self, name: str) -> Int32Array:
-        return self._codes[name]
+        try:
+            return self._codes[name]
+        except KeyError:
+            raise KeyError(f"there is no tensor {name!r} in the result; there are {', '.join(self._codes)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._codes)
@@ -125,6 +128,7 @@ def _verified(program: object) -> VerifiedProgram:
     if not isinstance(program, str | os.PathLike):
         raise expected("program", "a program (cvm.load, cvm.compile) or the path of a program file", program)
     path = checked_path(program, "a program")
+    refuse_folder(path, "a program of cvm (.cvm)")
     try:
         return load_verified(path)
     except CvmError as error:
@@ -244,7 +248,7 @@ class Session:
         every run. Raises `Invalid`.
         """
         if receipt:
-            return self._with_receipt(inputs, capture, cycles, witness, receipt == "trace", codes, out_of_range)
+            return self._with_receipt(inputs, capture, cycles, witness, receipt, codes, out_of_range)
         plain = capture is None and not cycles and witness is None and (codes or not self._ambiguous)
         if plain and self._are_plain(inputs):
             return self._run_plain(inputs)
@@ -269,15 +273,17 @@ class Session:
         capture: str | Iterable[str] | None,
         cycles: bool,
         witness: Witness | None,
-        traced: bool,
+        receipt: object,
         codes: bool,
         out_of_range: OutOfRange,
     ) -> Result:
         from cvm.audit.record import Recorder, host_facts
 
+        if receipt not in (True, "trace"):
+            raise expected("receipt", "False, True or 'trace'", receipt)
         if witness is not None:
             raise Invalid("argument.receipt", "a receipt is made by a witness of its own: give one of the two")
-        recorder = Recorder(self._verified, traced)
+        recorder = Recorder(self._verified, receipt == "trace")
         result = self.run(inputs, capture, cycles, recorder, codes=codes, out_of_range=out_of_range)
         result.receipt = recorder.receipt(host_facts(self._name))
         return result

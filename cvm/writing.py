@@ -40,7 +40,9 @@ def write_atomically(
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):  # the caller knows no other name than the one given
+            error.filename, error.filename2 = os.fspath(path), None
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

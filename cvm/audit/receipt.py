@@ -24,7 +24,7 @@ from typing import Any
 from cvm.arguments import checked_path
 from cvm.audit.coding import VERSION, decoded, roots
 from cvm.errors import CvmError, Invalid
-from cvm.formats import diagnosed
+from cvm.formats import diagnosed, refuse_folder
 from cvm.limits import DEFAULT, Limits
 from cvm.program.commitments import list_root
 from cvm.program.files import read_bytes
@@ -185,7 +185,7 @@ class Receipt:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the receipt to a file, whole or not at all. Raises OSError."""
-        save_receipt(path, self)
+        save_receipt(checked_path(path, "a file"), self)
 
     @property
     def id(self) -> str:
@@ -269,6 +269,7 @@ def _signature(reader: Reader) -> Signature:
 
 def load_receipt(path: str | PathLike[str], limits: Limits = DEFAULT) -> Receipt:
     """Read and decode a receipt file. Raises `CvmError` (with the file in its location) or OSError."""
+    refuse_folder(path, "a receipt")
     try:
         return decode_receipt(read_bytes(path, limits.receipt_bytes, "receipt"), limits)
     except CvmError as error:

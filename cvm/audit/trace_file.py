@@ -8,7 +8,7 @@ from os import PathLike
 from cvm.audit.codec import decode_trace, encode_trace
 from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Invalid, Location
-from cvm.formats import diagnosed
+from cvm.formats import diagnosed, refuse_folder
 from cvm.limits import DEFAULT, Limits, require
 from cvm.program.files import read_bytes
 from cvm.writing import write_file
@@ -33,6 +33,7 @@ def read_trace(path: str | PathLike[str], limits: Limits = DEFAULT) -> Trace:
     `LimitExceeded` before anything too large is read, `Invalid` (``trace.unreadable``) for a file that does not exist.
     """
     where = os.fspath(path)
+    refuse_folder(path, "a trace")
     try:
         return decode_trace(read_bytes(path, limits.receipt_bytes, "trace"), limits)
     except OSError as error:

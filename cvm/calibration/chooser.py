@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy.typing as npt
 
-from cvm.calibration.driver import Calibration, observed_histograms
+from cvm.calibration.driver import Calibration, FilterCache, observed_histograms
 from cvm.calibration.equalization import Rescaled, equalized
 from cvm.calibration.planning import Plan
 from cvm.calibration.sensitivity import Group
@@ -49,6 +49,7 @@ class Chooser(ABC):
         self.source = graph
         self.settings = settings
         self._inputs, self._cycles, self._on_run = inputs, cycles, on_run
+        self._filters: FilterCache = {}
         self._begin()
         self._equalize()
 

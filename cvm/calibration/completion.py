@@ -65,14 +65,15 @@ class Completer(Chooser):
         if self._only is not None:
             what = plan(self.graph, self.settings.accumulates).within(self._only)
             self._observe(what)
-            return Calibrator(self.graph, what, self.settings, self._histograms).calibration()
+            return Calibrator(self.graph, what, self.settings, self._histograms, filters=self._filters).calibration()
         placement = Placement(self.graph, tuple(self._also))
         what = placement.plan()
         self._observe(what)
         outputs = self._output_widths(placement, what)
         widths = outputs | self._widths
         roomy = [name for name in outputs if widths[name] >= self.settings.bits + _ROOM]
-        found = Calibrator(self.graph, what, self.settings, self._histograms, widths, roomy).calibration()
+        calibrator = Calibrator(self.graph, what, self.settings, self._histograms, widths, roomy, self._filters)
+        found = calibrator.calibration()
         return self._with_integers(found, placement)
 
     def _output_widths(self, placement: Placement, what: Plan) -> dict[str, int]:

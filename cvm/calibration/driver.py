@@ -10,7 +10,8 @@ from fractions import Fraction
 from functools import reduce
 from operator import add
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -141,9 +142,16 @@ def _histogram(items: npt.NDArray[np.float64], name: str) -> Histogram:
         raise error.at(tensor=name) from None
 
 
+Entry: TypeAlias = tuple[Quantizer, Range, float]
+FilterKey: TypeAlias = tuple[tuple[int, ...], int | None, int, tuple[object, ...]]
+FilterCache: TypeAlias = dict[FilterKey, tuple[list[ref[npt.NDArray[Any]]], Entry]]
+"""The quantisers of filters that were measured, by the arrays of their contents: other graphs have some of the same."""
+
+
 class Calibrator:
     """Computes the quantisers of a plan from histograms; ``widths`` gives the bits of single tensors.
 
+    What is measured of filters is kept in ``filters``, and taken from there.
     Groups with a tensor in ``roomy`` get ranges that are four times as wide as the observed ones.
     """
 
@@ -155,8 +163,10 @@ class Calibrator:
         histograms: Mapping[str, Histogram],
         widths: Mapping[str, int] = MappingProxyType({}),
         roomy: Collection[str] = (),
+        filters: FilterCache | None = None,
     ) -> None:
         self._graph = graph
+        self._filters = {} if filters is None else filters
         self._widths = widths
         self._roomy = roomy
         self._plan = what
@@ -213,12 +223,23 @@ class Calibrator:
         return stored(tensor.data, tensor).astype(np.float64)
 
     def _filter(self, weights: Filter) -> None:
+        settings, name = self._settings, weights.tensors[0]
+        bits = self._widths.get(name, settings.filter_bits)
+        data = [self._graph.tensors[other].data for other in weights.tensors]
+        values = [item.values for item in data if item is not None]
+        key: FilterKey = (tuple(map(id, values)), weights.axis, bits, settings.filter_choices)
+        known = self._filters.get(key)
+        if known is None or any(ref() is not array for ref, array in zip(known[0], values, strict=True)):
+            known = self._filters[key] = [ref(array) for array in values], self._measured(weights, bits)
+        self._enter(weights.tensors, "filter", *known[1])
+
+    def _measured(self, weights: Filter, bits: int) -> Entry:
+        """The quantiser of a filter, its extremes, and the share of its numbers that is clipped."""
         settings = self._settings
         items = [self._items(name) for name in weights.tensors]
         axis = weights.axis if settings.per_channel and items[0].shape[weights.axis or 0] > 1 else None
         parts = [np.concatenate([part.ravel() for part in items])] if axis is None else np.moveaxis(items[0], axis, 0)
         histograms = [_histogram(part, weights.tensors[0]) for part in parts]
-        bits = self._widths.get(weights.tensors[0], settings.filter_bits)
         levels = replace(settings.filter_levels, bits=bits)
         method = settings.filter_method or settings.range_method
         ranges = [choose(histogram, levels, method, percentile=settings.percentile) for histogram in histograms]
@@ -231,7 +252,7 @@ class Calibrator:
             quantizer = symmetric(magnitudes, bits, signed=signed, axis=axis)
         outside = [h.share_outside(-m, m) * h.count for h, m in zip(histograms, magnitudes, strict=True)]
         clipped = sum(outside) / sum(histogram.count for histogram in histograms)
-        self._enter(weights.tensors, "filter", quantizer, _extremes(histograms), clipped)
+        return quantizer, _extremes(histograms), clipped
 
     def _bias(self, bias: Bias) -> None:
         """Give a bias the scale of the accumulator, doubled until its codes fit."""

@@ -77,7 +77,7 @@ class Recalibrator(Chooser):
     def _quantised(self) -> Calibration:
         what, widths = self._planned()
         self._observe(what)
-        return Calibrator(self.graph, what, self.settings, self._histograms, widths).calibration()
+        return Calibrator(self.graph, what, self.settings, self._histograms, widths, (), self._filters).calibration()
 
     def _corrected(self, found: Calibration) -> Calibration:
         filters = {item.name for item in found.tensors if item.role == "filter"}

@@ -124,6 +124,11 @@ class Settings:
         return _POWER_BITS if self.form == "logarithmic" else min(self.bits, _WEIGHT_BITS)
 
     @property
+    def filter_choices(self) -> tuple[object, ...]:
+        """What the quantiser of a filter depends on, beside its numbers and its bits."""
+        return self.per_channel, self.filter_method or self.range_method, self.percentile, self.form
+
+    @property
     def filter_levels(self) -> Levels:
         """The levels of the quantiser of a filter."""
         return Levels("powers" if self.form == "logarithmic" else "symmetric", self.filter_bits)

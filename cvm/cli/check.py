@@ -25,7 +25,7 @@ from cvm.cli.options import (
     Threads,
     judging,
 )
-from cvm.cli.output import progress, say, show, working
+from cvm.cli.output import counted, progress, say, show, working
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -187,7 +187,7 @@ def agreement_document(
 def render(console: Console, document: dict[str, Any]) -> None:
     """Print for people whether the executors agree."""
     found = document["difference"]
-    counts = f"{document['runs']} runs, {document['tensors']} tensors each, {document['elements']} elements"
+    counts = f"{counted(document['runs'], 'run')}, {document['tensors']} tensors each, {document['elements']} elements"
     if document["sample"] is not None:
         counts += f", salt {document['salt']}"
     word = "AGREE" if found is None else "DIFFER"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
+_EXPECTED = "a program, a receipt, a trace, or an array of integers (.npy, .npz)"
+
 
 def command(
     files: Annotated[
@@ -42,8 +44,9 @@ def _member(item: dict[str, Any]) -> str:
 
 def _identities(path: Path) -> list[dict[str, Any]]:
     from cvm.arrays import npz_members, read_npy, read_npz
-    from cvm.formats import recognised
+    from cvm.formats import recognised, refuse_folder
 
+    refuse_folder(path, _EXPECTED)
     format_found = recognised(path)
     key = None if format_found is None else format_found.key
     try:
@@ -60,6 +63,7 @@ def _identities(path: Path) -> list[dict[str, Any]]:
 def _identity(path: Path, key: str | None) -> tuple[str, str]:
     from cvm.api import load
     from cvm.audit import load_receipt, read_trace
+    from cvm.formats import diagnosed
 
     if key == "program":
         return "program", load(path).digest
@@ -69,7 +73,7 @@ def _identity(path: Path, key: str | None) -> tuple[str, str]:
         return "trace", read_trace(path).root.hex()
     path.open("rb").close()  # raises the error of a file that cannot be read
     message = "expected a program, a receipt, a trace, or an array of integers (.npy, .npz)"
-    raise Malformed("digest.format", message, Location(str(path)))
+    raise diagnosed(Malformed("digest.format", message, Location(str(path))), path, _EXPECTED, ())
 
 
 def _root(array: Array, path: Path, member: str | None) -> str:

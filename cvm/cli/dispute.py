@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -14,7 +14,7 @@ import typer
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
 from cvm.cli.options import Codes, Cycles, ExecutorName, Inputs, Json
-from cvm.cli.output import say, show, table, working, write_file
+from cvm.cli.output import counted, say, show, table, working, write_file
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ def locate(
     program: Annotated[
         Path | None, typer.Option("--program", metavar="PROGRAM", help="The program, or a model; .npz files need it.")
     ] = None,
-    run: _Run = 0,
+    run: Annotated[
+        int | None,
+        typer.Option("--run", min=0, metavar="N", help="Only this run of the inputs, of several; the first one is 0."),
+    ] = None,
     cycles: Cycles = False,
     as_json: Json = False,
 ) -> int:
@@ -61,7 +64,7 @@ def locate(
 
     Two traces tell only the op. All tensors of both runs (`cvm run --codes --capture all -o FILE.npz`) also tell the
     first 1 KiB and the first element that differ, and the right value, computed from the operands on which both
-    agree. If a file holds several runs, --run says which one is compared.
+    agree. If the files hold several runs, the first run that differs is told, or the run that --run names.
     """
     from cvm.audit.dispute import OpenProgram
     from cvm.audit.dispute import locate as located
@@ -69,33 +72,63 @@ def locate(
 
     opened = None if program is None else OpenProgram(open_program(program).program)
     with working("comparing"):
-        difference = located(*(_given(path, opened, run, cycles) for path in (one, other)))
+        sides = [_side(path, opened, cycles) for path in (one, other)]
+        count = sides[0].runs
+        if run is None and count != sides[1].runs:
+            raise Usage(f"{one} is of {count} runs, {other} of {sides[1].runs}: say which one is meant, --run N")
+        compared = range(count) if run is None else (run,)
+        differences = ((number, located(*(side.read(number) for side in sides))) for number in compared)
+        number, difference = next((item for item in differences if item[1] is not None), (None, None))
     told = None if difference is None else _described(difference, opened)
-    document = {"equal": difference is None, "place": told}
-    return show(document, lambda console: _render_difference(console, told), as_json, 0 if difference is None else 1)
+    document = {"equal": difference is None, "run": number, "compared": list(compared), "place": told}
+    code = 0 if difference is None else 1
+    return show(document, lambda console: _render_difference(console, told, number, len(compared)), as_json, code)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What one side has: of how many runs, and the evidence or the trace of each."""
+
+    runs: int
+    read: Callable[[int], Evidence | Trace]
 
 
 def _given(
     path: Path, program: OpenProgram | None, run: int, cycles: bool, begin: Evidence | None = None
 ) -> Evidence | Trace:
     """The evidence or the trace of one side, read from its file, which may hold the tensors of several runs."""
+    return _side(path, program, cycles, begin).read(run)
+
+
+def _side(path: Path, program: OpenProgram | None, cycles: bool, begin: Evidence | None = None) -> _Side:
+    """What is in the file of one side. ``begin`` has the inputs and the state of the run where the file does not."""
     from cvm.audit.dispute import evidence_from
     from cvm.audit.trace_file import read_trace
     from cvm.cli.feeds import read_archive
 
     if not (path.is_file() and zipfile.is_zipfile(path)):
-        return read_trace(path)
+        trace = read_trace(path)
+        return _Side(1, lambda _: trace)
     if program is None:
         raise Usage(f"{path} holds tensors: expected --program PROGRAM, which says what they are")
     names = [item.value.name for item in program.program.inputs] + [item.value.name for item in program.program.state]
     known = {} if begin is None else {name: begin.values[name] for name in names}
+    opened = program
     try:
         arrays = read_archive(path)
-        layout = _layout(program, arrays, cycles)
-        # A file of one run needs no number: it holds the run with that number of the command's inputs.
-        return evidence_from(program, arrays, known, run=run if layout.runs > 1 or begin is None else 0, layout=layout)
+        layout = _layout(opened, arrays, cycles)
     except Invalid as error:
         raise error.at(file=str(path)) from None
+
+    def read(run: int) -> Evidence:
+        # A file of one run needs no number: it holds the run with that number of the command's inputs.
+        number = run if layout.runs > 1 or begin is None else 0
+        try:
+            return evidence_from(opened, arrays, known, run=number, layout=layout)
+        except Invalid as error:
+            raise error.at(file=str(path)) from None
+
+    return _Side(layout.runs, read)
 
 
 def _layout(program: OpenProgram, arrays: Mapping[str, Array], cycles: bool) -> Layout:
@@ -140,13 +173,15 @@ def _index(element: int, shape: tuple[int, ...]) -> list[int]:
     return [element // math.prod(shape[axis + 1 :]) % extent for axis, extent in enumerate(shape)]
 
 
-def _render_difference(console: Console, difference: dict[str, Any] | None) -> None:
+def _render_difference(console: Console, difference: dict[str, Any] | None, run: int | None, compared: int) -> None:
     if difference is None:
-        say(console, "EQUAL     every op gave the same")
+        say(console, "EQUAL     every op gave the same" + (f" in each of {compared} runs" if compared > 1 else ""))
         return
     name = "" if difference["name"] is None else f" {difference['name']}"
     tensor = "" if difference["tensor"] is None else f", tensor {difference['tensor']!r}"
     say(console, f"DIFFER    from op {difference['op']}{name} on, output {difference['output']}{tensor}")
+    if compared > 1:
+        say(console, f"run       {run} is the first that differs, of {compared}")
     for side, root in zip("AB", difference["roots"], strict=True):
         say(console, f"{side}         {'has no such tensor' if root is None else root}")
     if difference["element"] is None:
@@ -155,7 +190,7 @@ def _render_difference(console: Console, difference: dict[str, Any] | None) -> N
     say(console, f"leaf      {difference['leaf']}, 1 KiB each")
     say(console, f"element   {difference['element']}, index {difference['index']}: {first} (A) and {second} (B)")
     right = " and ".join(difference["right"]) or "neither"
-    say(console, f"follows   {difference['follows']}, in {difference['steps']} steps: {right} is right")
+    say(console, f"follows   {difference['follows']}, in {counted(difference['steps'], 'step')}: {right} is right")
 
 
 # Runs
@@ -397,8 +432,10 @@ def verify_step(
     from cvm.audit.dispute.proof import PROOF_BYTES
     from cvm.cli.models import open_program
     from cvm.errors import CvmError
+    from cvm.formats import diagnosed, refuse_folder
     from cvm.program.files import read_bytes
 
+    refuse_folder(proof, "a proof of one step")
     try:
         data = read_bytes(proof, PROOF_BYTES, "proof")
         found = decode_proof(data)
@@ -406,7 +443,7 @@ def verify_step(
         message = f"cannot be read: {error.strerror or error}"
         raise Invalid("step.unreadable", message, Location(str(proof))) from None
     except CvmError as error:
-        raise error.at(file=str(proof)) from None
+        raise diagnosed(error.at(file=str(proof)), proof, "a proof of one step", ("step",)) from None
     verdict = judged(found.claim, found.witness)
     about = _about(found, len(data))
     reason = None if verdict.accepted else verdict.reason

@@ -161,7 +161,7 @@ def _known(path: Path, members: Sequence[str], inputs: Sequence[str]) -> Sequenc
     for member in members:
         if member not in inputs:
             listed = ", ".join(inputs) or "none"
-            raise Usage(f"{path} holds {member!r}, which is no input ({listed}): name the array, -i {path}:MEMBER")
+            raise Usage(f"it holds {member!r}, which is no input ({listed}): name the array, -i {path}:MEMBER")
     return members
 
 

@@ -54,6 +54,8 @@ def command(
 
     if cost and profile:
         raise Usage("--cost shows what a run costs by its ops, --profile the time of each node: give one")
+    if draw is not None and draw.suffix.lower() != ".svg":
+        raise Usage(f"drawings are SVG: say --draw {draw.with_suffix('.svg')}")
     if params is None and program.suffix == ".json":
         if profile or draw is not None:
             raise Usage(f"this is for programs: cvm inspect {program} --params FILE")

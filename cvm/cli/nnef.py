@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -14,17 +15,20 @@ from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
 from cvm.cli.options import BitOrder, Codes, Cycles, Inputs, Json, Variant
 from cvm.cli.output import say, show, table, working, write_file
-from cvm.errors import CvmError
+from cvm.errors import CvmError, Invalid, Location
+from cvm.formats import mistaken
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cvm.frontends.nnef import CheckReports, Dialect
+    from cvm.frontends.nnef import CheckReport, CheckReports, Dialect
 
 __all__ = ["GROUP"]
 
 _INVALID = 3
 _DIALECTS = ("auto", "1.0.1", "khronos")
+_EXPECTED = ("a model of NNEF", ("nnef", "archive", "tensor"))
+"""What is given to these commands, and its formats."""
 _COLUMNS = ("min", "max", "mean", "std")
 
 DialectName = Annotated[
@@ -70,9 +74,26 @@ def check(
     """
     from cvm.frontends import nnef
 
-    reports = nnef.check_paths(paths, dialect=_dialect(dialect), bit_order=bit_order, variant=variant)
+    found = nnef.check_paths(paths, dialect=_dialect(dialect), bit_order=bit_order, variant=variant)
+    reports = nnef.CheckReports(tuple(_recognised(report) for report in found))
     code = 0 if reports.valid else _INVALID
     return show(reports.to_json(), lambda console: _verdicts(console, reports), as_json, code)
+
+
+def _recognised(report: CheckReport) -> CheckReport:
+    """The same report, which says of a file of another format what it is."""
+    message = mistaken(report.path, *_EXPECTED)
+    if report.valid or message is None:
+        return report
+    first = replace(report.errors[0], message=message, location=Location(report.path), expected=(), excerpt=None)
+    return replace(report, line=None, column=None, message=message, errors=(first,))
+
+
+def _require_nnef(path: Path) -> None:
+    """Raise `Invalid` (``format.other``) for a file that is known to be of another format."""
+    message = mistaken(path, *_EXPECTED)
+    if message is not None:
+        raise Invalid("format.other", message, Location(str(path)))
 
 
 def _verdicts(console: Console, reports: CheckReports) -> None:
@@ -92,6 +113,7 @@ def flatten(
     """Print a document flat: one operation per line, fragments expanded, every argument concrete."""
     from cvm.frontends import nnef
 
+    _require_nnef(path)
     text = nnef.flatten(path, dialect=_dialect(dialect), lower=lower)
     return show({"text": text}, lambda console: print(text, end="", file=console.file), as_json)
 
@@ -100,6 +122,7 @@ def upgrade(path: Model, as_json: Json = False) -> int:
     """Print the document of NNEF 1.0.1 that has the same meaning as a provisional one."""
     from cvm.frontends import nnef
 
+    _require_nnef(path)
     text = nnef.upgrade(path)
     return show({"text": text}, lambda console: print(text, end="", file=console.file), as_json)
 
@@ -131,6 +154,7 @@ def run(
     from cvm.cli.feeds import graph_inputs, read_inputs
     from cvm.frontends import nnef
 
+    _require_nnef(path)
     graph = nnef.load(path, bit_order=bit_order, variant=variant)
     feeds = read_inputs(inputs, graph_inputs(graph), bit_order, codes)
     wanted: Literal["all"] | list[str] | None = "all" if capture == "all" else capture.split(",") if capture else None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PATIENCE",
     "VERSION",
+    "counted",
     "headroom",
     "meaning",
     "narrated",
@@ -53,6 +54,11 @@ def printable(text: str) -> str:
         character if character == "\n" or unicodedata.category(character)[0] != "C" else repr(character)[1:-1]
         for character in text
     )
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words: "1 run", "3 runs"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def print_document(document: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from cvm.cli.options import (
     input_states,
 )
 from cvm.cli.output import narrated, say, show, table, working, write_file
+from cvm.errors import Invalid
 from cvm.formats import model_format
 
 if TYPE_CHECKING:
@@ -210,15 +211,17 @@ def command(
     signal-to-quantisation-noise ratio of each output.
     """
     kind = model_format(model)
-    _require_sense(kind, output, method, form, write_weights, bool(input_shape or input_range or state))
+    shaped, aims = (input_shape, input_range, state), (target_sqnr, max_bytes)
+    _require_sense(kind, output, method, form, write_weights, any(shaped))
     widths, ranges = (bits, weight_bits, output_bits), (per_channel, method, percentile, form)
     settings = _settings(kind, output, widths, ranges, _changes(kind, output, (equalize, correct_bias), write_weights))
     data = _Data(inputs, random, seed, _interval(random_range), cycles, codes)
-    aims = (target_sqnr, max_bytes)
-    if kind != "nnef":
-        shaped = (input_shape, input_range, state)
-        return _completed(model, output, settings, data, shaped, aims, not no_optimize, as_json)
-    return _of_nnef(model, output, settings, data, write_weights, aims, not no_optimize, as_json)
+    try:
+        if kind != "nnef":
+            return _completed(model, output, settings, data, shaped, aims, not no_optimize, as_json)
+        return _of_nnef(model, output, settings, data, write_weights, aims, not no_optimize, as_json)
+    except Invalid as error:
+        raise data.explained(error) from None
 
 
 def _settings(
@@ -313,6 +316,15 @@ class _Data:
         if self.inputs or self.cycles:
             raise Usage("--random is instead of -i and --cycles")
         return random_inputs(graph, self.random, self.seed, *self.interval)
+
+    def explained(self, error: Invalid) -> Invalid:
+        """The error; where drawn numbers led to it, with the option that says which numbers are drawn."""
+        if error.code == "calibration.real" and self.random is not None:
+            low, high = self.interval
+            drawn = f"[{low:g}, {high:g}), from which --random draws"
+            error.message += f": an operation up to there has no result for some number of {drawn}"
+            error.message += "; give an interval where it has, such as `--random-range 0.1,0.9`"
+        return error
 
     def said(self, runs: int) -> dict[str, Any]:
         """The data, as the document describes them."""

@@ -165,7 +165,10 @@ def _key(words: str) -> bytes:
     except Invalid as error:
         raise error.at(file=words) from None
     except OSError as error:
-        raise Invalid("sign.key", f"cannot be read: {error.strerror or error}", Location(words)) from None
+        message = f"cannot be read: {error.strerror or error}"
+        if re.fullmatch("[0-9a-fA-F]+", words):
+            message += f"; a key has 64 hexadecimal digits, this has {len(words)}"
+        raise Invalid("sign.key", message, Location(words)) from None
 
 
 def _goal(level: str | None, sample: int | None, judge: int | None, salt: str | None) -> Level | None:

@@ -82,3 +82,12 @@ class QuantizedGraph:
     operations: tuple[GraphOperation, ...]
     source_digest: str = ""
     """SHA-256 of the document that the graph was read from, in hexadecimal; not part of any commitment."""
+
+    def __repr__(self) -> str:
+        counts = {
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "operations": self.operations,
+            "tensors": self.tensors,
+        }
+        return f"QuantizedGraph({self.name!r}: {', '.join(f'{len(all_)} {what}' for what, all_ in counts.items())})"

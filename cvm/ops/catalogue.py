@@ -13,6 +13,8 @@ __all__ = ["catalogue", "meant"]
 
 _LETTERS = 40
 """The largest length of a name for which similar names are searched."""
+_ALIKE = 0.65
+"""How similar they must be: a share of equal letters."""
 
 
 def catalogue() -> list[dict[str, Any]]:
@@ -24,7 +26,7 @@ def meant(name: str, names: Collection[str]) -> str:
     """The end of a message about an unknown name: a known name that is similar, also to spellings like MaxPool."""
     plain = {known.lower().replace("_", ""): known for known in names}
     word = name[:_LETTERS].lower().replace("_", "")
-    close = difflib.get_close_matches(word, plain, 1) or [key for key in plain if len(word) > 2 and word in key]
+    close = difflib.get_close_matches(word, plain, 1, _ALIKE) or [key for key in plain if len(word) > 2 and word in key]
     return f"; did you mean {plain[close[0]]!r}?" if close else ""
 
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from cvm.arguments import in_words
 from cvm.errors import Invalid, Location
 from cvm.limits import INT32_MAX, MAX_RANK
 from cvm.ops.ranges import Range, Shape
@@ -191,8 +192,9 @@ class Op(ABC):
             first = error.errors(include_url=False)[0]
             name = str(first["loc"][0]) if first["loc"] else "all"
             found = f", found {attributes[name]!r}" if name in attributes else ""
+            what = in_words(first["type"], first["msg"], self.name, self.Attributes.model_fields)
             raise Invalid(
-                f"ops.{self.name}.attribute.{name}", f"{self.name}: attribute {name}: {first['msg']}{found}", location
+                f"ops.{self.name}.attribute.{name}", f"{self.name}: attribute {name}: {what}{found}", location
             ) from None
         # Long tuples are shared with the caller, since a program may have many nodes.
         shared = {name: attributes[name] for name, value in typed if _same_tuple(attributes.get(name), value)}

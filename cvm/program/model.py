@@ -167,6 +167,9 @@ class Provenance:
     source_digest: str = ""
     exactness: tuple[Exactness, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Provenance({self.tool!r} from {self.source!r} {self.source_digest}; {len(self.exactness)} tensors)"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProgramParts:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 
+from cvm.arguments import checked_path
 from cvm.drawing import listed, network_html, steps_of
 from cvm.program.commitments import program_digest
 from cvm.program.encoding import encoded
@@ -51,4 +52,4 @@ class Program(ProgramParts):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the canonical bytes to ``path``. A file is replaced as a whole or not at all. Raises OSError."""
-        write_file(path, *self.pieces())
+        write_file(checked_path(path, "a file"), *self.pieces())

@@ -73,7 +73,7 @@ class ResidueBounds:
     def upper(self) -> Integers:
         """An upper bound of every residue. It equals the lower bound if ``error`` is 0."""
         scaled = np.where(self.scaled < self.error, self.denominator, self.scaled).astype(object)
-        return np.minimum(-(scaled * -self.modulus // self.denominator), self.modulus - 1)
+        return np.asarray(np.minimum(-(scaled * -self.modulus // self.denominator), self.modulus - 1))
 
 
 def bounds_of_least_residue(count: int, modulus: int, step: int, start: Integers) -> ResidueBounds:

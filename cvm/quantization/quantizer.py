@@ -45,6 +45,12 @@ class LinearQuantizer:
         if not self.lo < self.hi:
             raise Invalid("quantization.codes", f"no code range: [{self.lo}, {self.hi}]")
 
+    def __repr__(self) -> str:
+        scales = f"scale={self.scale[0]}, offset={self.offset[0]}"
+        if self.axis is not None:
+            scales = f"{len(self.scale)} scales from {min(self.scale)} to {max(self.scale)} along axis {self.axis}"
+        return f"LinearQuantizer({scales}, codes {self.lo}..{self.hi}, {self.rounding})"
+
     @property
     def per_tensor(self) -> bool:
         """Whether there is one scale and one offset for the whole tensor."""

@@ -72,14 +72,14 @@ class Slacks:
         least = ((base + factor * self.upper()) // divisor).min()
         decisive = np.flatnonzero((base + factor * self.lower()) // divisor < least)
         quotients = (base[decisive] + factor * self.exact(decisive)) // divisor
-        return min([int(least), *quotients.tolist()])
+        return int(min([least, *quotients]))
 
     def greatest_quotient(self, base: Integers, factor: int, divisor: int) -> int:
         """The greatest floor((base + factor * slack) / divisor) over all steps; ``factor`` and ``divisor`` > 0."""
         greatest = ((base + factor * self.lower()) // divisor).max()
         decisive = np.flatnonzero((base + factor * self.upper()) // divisor > greatest)
         quotients = (base[decisive] + factor * self.exact(decisive)) // divisor
-        return max([int(greatest), *quotients.tolist()])
+        return int(max([greatest, *quotients]))
 
     def _slacks(self, bound: Integers) -> Integers:
         """The slacks for these least residues. Residues that are known exactly replace the given ones."""

@@ -14,9 +14,11 @@ import numpy.typing as npt
 
 import cvm.reference.operations  # noqa: F401  (fills the table)
 from cvm.errors import CvmError, Invalid, Unsupported
-from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.quantization import LinearQuantizer
 from cvm.reference.layout import Feed, Layout, arranged
 from cvm.reference.registry import OPERATIONS, Array
+from cvm.reference.threads import one_thread
 from cvm.reference.values import (
     clipped,
     converted,
@@ -66,7 +68,7 @@ class Reference:
                 if tensor.data is None:
                     message = f"the {tensor.kind} has no data: the model comes without its tensor files"
                     raise Invalid("reference.data", message, tensor.location).at(tensor=tensor.name)
-                real = stored(tensor.data, tensor).view()
+                real = self._stored(tensor, tensor.data)
                 real.flags.writeable = False
                 self._fixed[tensor.name] = self._quantized(real, tensor)
                 if tensor.kind == "variable":
@@ -129,7 +131,7 @@ class Reference:
         assert not self._initial
         _, every = self._arranged(inputs, cycles=False)
         batch = [dict(self._fixed) | self._fed(feed) for (feed,) in every[samples]]
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             for step in self._steps:
                 results = [self._computed(step, values) for values in batch]
                 for name, *arrays in zip(step.operation.outputs, *results, strict=True):
@@ -180,7 +182,7 @@ class Reference:
         written = dict(contents)
         results = {name: values[name] for name in names if name in values}
         wanted = frozenset(names)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             for step in self._steps:
                 for name, array in zip(step.operation.outputs, self._computed(step, values), strict=True):
                     values[name] = self._quantized(array, self.graph.tensors[name])
@@ -217,6 +219,13 @@ class Reference:
         except CvmError as error:
             where = operation.location
             raise error.at(file=where.file, line=where.line, column=where.column, op=operation.name) from None
+
+    def _stored(self, tensor: GraphTensor, data: TensorData) -> Array:
+        """The contents of a variable or constant; floats that are rounded at once are not copied as float64 first."""
+        rounded = self._round is pseudo_quantized and tensor.kind == "constant" and tensor.dtype == "scalar"
+        if rounded and isinstance(tensor.quantizer, LinearQuantizer) and data.quantizer is None:
+            return (data.values if data.values.dtype.kind == "f" else stored(data, tensor)).view()
+        return stored(data, tensor).view()
 
     def _read(self, tensor: GraphTensor, contents: Mapping[str, Array]) -> Array:
         """The contents of an updated variable, rounded by the quantiser of ``tensor``."""

@@ -18,6 +18,9 @@ from cvm.reference.registry import Array, along
 
 __all__ = ["clipped", "converted", "external", "number", "plain", "pseudo_quantized", "stored"]
 
+_BLOCK = 2**16
+"""Items that are rounded at a time."""
+
 _TYPES = {"scalar": np.float64, "integer": np.int64, "logical": np.bool_}
 
 
@@ -133,12 +136,30 @@ def _parameters(quantizer: LinearQuantizer, rank: int) -> tuple[Array, Array]:
 
 
 def _linearly_quantized(x: Array, quantizer: LinearQuantizer) -> Array:
+    """As `pseudo_quantized`, block by block: large tensors are rounded in the processor's cache."""
     offset, scale = _parameters(quantizer, x.ndim)
+    if not x.ndim or len(offset) not in (1, len(x)):
+        return _rounded(x, offset, scale, _greatest(quantizer, x.ndim), quantizer)
+    greatest = _greatest(quantizer, x.ndim)
+    result = np.empty(np.broadcast_shapes(x.shape, offset.shape))
+    rows = max(1, _BLOCK * len(x) // max(x.size, 1))
+    for start in range(0, len(x), rows):
+        block = slice(start, start + rows)
+        parts = [part[block] if len(part) > 1 else part for part in (offset, scale, greatest)]
+        result[block] = _rounded(x[block], parts[0], parts[1], parts[2], quantizer)
+    return result
+
+
+def _greatest(quantizer: LinearQuantizer, rank: int) -> Array:
+    """The number of the greatest code, as an array that broadcasts to a tensor of ``rank``."""
+    pairs = zip(quantizer.offset, quantizer.scale, strict=True)
+    return along([number(offset + scale * quantizer.hi) for offset, scale in pairs], quantizer.axis or 0, rank)
+
+
+def _rounded(x: Array, offset: Array, scale: Array, greatest: Array, quantizer: LinearQuantizer) -> Array:
     lo, hi = quantizer.lo, quantizer.hi
     if lo == 0 and quantizer.rounding == "half_up":
-        highest = [float(offset + scale * hi) for offset, scale in zip(quantizer.offset, quantizer.scale, strict=True)]
-        maximum = along(highest, quantizer.axis or 0, x.ndim)
-        return quantized(x, offset, maximum, r=hi)
+        return quantized(x, offset, greatest, r=hi)
     steps: Array = (x - offset) / scale
     match quantizer.rounding:
         case "half_up":

@@ -739,7 +739,8 @@ def verify(claim, p, inputs, signatures=(), logs=()):
         found = [root(i["value"]["shape"], x[k]) for i, x in zip(p["inputs"], inputs, strict=True)]
         require(found == run["inputs"], "CANNOT_RECOMPUTE", "roots", f"run {k} had other inputs")
     each = claim["gas"] + 10 * len(shapes(p)) + sum(prod(s["value"]["shape"]) for s in p["state"])
-    require(each * len(runs) <= LARGE, "CANNOT_RECOMPUTE", "outputs", "too large for plain Python")
+    large = f"too large for plain Python (gas {each * len(runs)}, at most {LARGE}): `cvm receipt verify` runs it"
+    require(each * len(runs) <= LARGE, "CANNOT_RECOMPUTE", "outputs", large)
     constants, begin = p["constants"], [s["value"]["shape"] for s in p["state"]]
     initial = [elements(constants[s["initial"] - len(p["inputs"])]) for s in p["state"]]
     start, after = sum(counts[:2]) + len(constants), initial
@@ -813,7 +814,7 @@ def vectors(folder):
         count += 1
         if claim != same or program.hex() != case["digest"]:
             wrong.append(path.stem)
-    print(f"{count} receipts, wrong: {wrong}")
+    print(f"{count} receipts, wrong: {wrong}" if count else f"no receipts/*.receipt in {folder}")
     return 1 if wrong or not count else 0
 
 def main(arguments=None):
@@ -823,7 +824,7 @@ def main(arguments=None):
     parser.add_argument("-i", "--input", action="append", default=[], metavar="[NAME=]FILE[:MEMBER]")
     parser.add_argument("--outputs", metavar="FILE.npz")
     parser.add_argument("--trace-file", action="append", default=[], metavar="FILE")
-    parser.add_argument("--vectors", metavar="DIR")
+    parser.add_argument("--vectors", metavar="DIR", help="the folder spec_vectors: recompute its receipts")
     options = parser.parse_args(arguments)
     if (options.receipt is None) == (options.vectors is None):
         parser.error("expected a receipt, or --vectors")

@@ -737,14 +737,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("proof", nargs="?")
     parser.add_argument("--head", type=bytes.fromhex, metavar="HEX")
-    parser.add_argument("--vectors", metavar="DIR", help="of steps/*.step, refused_* are to be refused")
+    parser.add_argument("--vectors", metavar="DIR", help="the folder spec_vectors: judge its steps/*.step")
     options = parser.parse_args()
     if (options.proof is None) == (options.vectors is None):
         parser.error("expected a proof, or --vectors")
     if options.vectors:
         paths = sorted(Path(options.vectors, "steps").glob("*.step"))
         wrong = [path.stem for path in paths if judged(path.read_bytes())[0] == path.stem.startswith("refused_")]
-        print(f"{len(paths)} proofs, wrong: {wrong}")
+        print(f"{len(paths)} proofs, wrong: {wrong}" if paths else f"no steps/*.step in {options.vectors}")
         return 1 if wrong or not paths else 0
     try:
         with open(options.proof, "rb") as file:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cvm.errors import Invalid, Location, Malformed
+from cvm.formats import diagnosed
 from cvm.program.model import Shape
 from cvm.vectors.answer import UNSUPPORTED, Answer, Runner
 from cvm.vectors.format import EXPECTED, Case, OpCase, VectorFile, VectorTensor, VerdictCase, decode
@@ -92,7 +93,7 @@ def files(root: Path) -> Iterator[tuple[str, VectorFile]]:
         try:
             file = decode(path.read_bytes())
         except Malformed as error:
-            raise error.at(file=str(path)) from None
+            raise diagnosed(error.at(file=str(path)), path, "vectors", ("vectors",)) from None
         yield file.op or f"{file.kind}s/{path.stem}", file
 
 

@@ -39,6 +39,7 @@ __all__ = ["PROTOCOL", "CommandRunner"]
 PROTOCOL = 1
 """The version of the protocol, in every request."""
 
+_NO_ANSWER = "the program ended without an answer"
 _FRAME_BYTES = 2**28
 _ATTEMPTS = 3
 _PATIENCE = 1
@@ -134,6 +135,8 @@ class CommandRunner:
             return _read(answer.result(self._timeout), self._count)
         except FutureTimeout:
             return self._failed(f"no answer within {self._timeout} seconds")
+        except BrokenPipeError:  # it ended before it took all of the question
+            return self._failed(_NO_ANSWER)
         except (_Broken, OSError, Invalid) as error:
             return self._failed(str(error))
 
@@ -186,7 +189,7 @@ def _exchange(process: subprocess.Popen[bytes], frame: bytes) -> bytes:
     process.stdin.flush()
     header = process.stdout.read(4)
     if len(header) < 4:
-        raise _Broken("the program ended without an answer")
+        raise _Broken(_NO_ANSWER)
     (length,) = struct.unpack("<I", header)
     if length > _FRAME_BYTES:
         raise _Broken(f"the program announced a frame of {length} bytes; {_FRAME_BYTES} are allowed")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import pickle
-import tarfile
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import cvm
@@ -17,60 +13,8 @@ from cvm.audit.trace_file import read_trace
 from cvm.errors import CvmError, Invalid, Malformed
 from cvm.formats import model_format, recognised
 from tests.api import small
+from tests.api.beginnings import STARTS
 
-
-def zipped(*names: str) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name in names:
-            archive.writestr(name, b"0")
-    return buffer.getvalue()
-
-
-def arrays(**items: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, **items)  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
-def packed() -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("graph.nnef"), io.BytesIO())
-    return buffer.getvalue()
-
-
-def array() -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, np.zeros(3))
-    return buffer.getvalue()
-
-
-STARTS = {
-    "onnx": b"\x08\x08\x12\x07pytorch",
-    "tflite": b"\x1c\0\0\0TFL3",
-    "program": b"\x93\xabcvm-program\x01",
-    "receipt": b"\x93\xabcvm-receipt\x01",
-    "trace": b"\x93\xa9cvm-trace\x01",
-    "vectors": b"\x94\xabcvm-vectors\x01",
-    "npy": array(),
-    "npz": arrays(x=np.zeros(3)),
-    "tensor": b"N\xef\x01\0",
-    "archive": packed(),
-    "torch": zipped("archive/data.pkl", "archive/version"),
-    "pickle": pickle.dumps({"weight": [1.0]}),
-    "keras": zipped("metadata.json", "config.json", "model.weights.h5"),
-    "hdf5": b"\x89HDF\r\n\x1a\n\0\0",
-    "safetensors": (40).to_bytes(8, "little") + b'{"weight":{"dtype":"F32"}}',
-    "gguf": b"GGUF\x03\0\0\0",
-    "ort": b"\x10\0\0\0ORTM",
-    "openvino": b'<?xml version="1.0"?>\n<net name="a" version="11">',
-    "picture": b"\x89PNG\r\n\x1a\n",
-    "web_page": b"\n<!DOCTYPE html><html>",
-    "lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n",
-    "zip": zipped("readme.txt"),
-    "cvm_runtime": b'{"nodes": []}',
-}
 MODELS = {"onnx", "tflite", "tensor", "archive"}
 
 
@@ -154,3 +98,25 @@ def test_bytes_of_no_known_format_are_refused_as_such(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="begins with the bytes 7f 45 4c 46 02 01 01 00; models are NNEF") as caught:
         cvm.compile(file)
     assert caught.value.code == "format.unknown"
+
+
+@pytest.mark.parametrize("call", [cvm.load, cvm.Session, cvm.Receipt.load, read_trace])
+def test_a_folder_is_no_file(tmp_path: Path, call: Callable[[Path], object]) -> None:
+    with pytest.raises(Invalid, match="found a folder") as caught:
+        call(tmp_path)
+    assert caught.value.code == "format.other"
+    (tmp_path / "graph.nnef").write_bytes(b"version 1.0;")
+    with pytest.raises(Invalid, match="found a model of NNEF; `cvm compile`"):
+        call(tmp_path)
+
+
+@pytest.mark.parametrize("call", [cvm.load, cvm.Session, cvm.Receipt.load, read_trace])
+@pytest.mark.parametrize("name", ["file", "file.cvm"])
+def test_a_file_of_no_known_format_does_not_begin_as_one(
+    tmp_path: Path, call: Callable[[Path], object], name: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(b"-----BEGIN PRIVATE KEY-----")
+    with pytest.raises(Malformed, match=r"expected a (program|receipt|trace)") as caught:
+        call(file)
+    assert "byte" not in caught.value.message

@@ -87,6 +87,16 @@ def test_reprs_of_large_things_are_short(tmp_path):
     )
     made = cvm.quantize_program(tmp_path, {"x": np.ones((1, 3))})
     assert repr(made) == "Quantized(Program(x [1, 3] -> y; 0 nodes), Calibration(2 tensors of 'g'))"
+    assert repr(made.source) == "QuantizedGraph('g': 1 inputs, 1 outputs, 1 operations, 2 tensors)"
+    assert (
+        repr(program.provenance)
+        == f"Provenance('cvm' from 'lenet_digits' {program.provenance.source_digest}; 30 tensors)"
+    )
+    scales = tuple(Fraction(number, 7) for number in range(1, 501))
+    quantizer = LinearQuantizer(scales, (Fraction(0),) * 500, -8, 7, 1)
+    assert repr(quantizer) == "LinearQuantizer(500 scales from 1/7 to 500/7 along axis 1, codes -8..7, half_up)"
+    one = LinearQuantizer((Fraction(1, 3),), (Fraction(-1),), 0, 9, None, "half_even")
+    assert repr(one) == "LinearQuantizer(scale=1/3, offset=-1, codes 0..9, half_even)"
     many = ProgramBuilder()
     names = [many.input(f"input{number}", (1,), 0, 9) for number in range(50)]
     assert "and more" not in repr(many.build([Output(name, name) for name in names]))

@@ -169,6 +169,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda item: item[0])
 def test_commands_write_into_devices_and_say_when_these_are_full(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     import numpy as np

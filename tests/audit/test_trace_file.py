@@ -229,10 +229,10 @@ def test_what_could_not_be_read_is_not_written(tmp_path):
 
 
 def test_what_is_no_file_is_said(tmp_path):
-    for path in (tmp_path, tmp_path / "nothing.trace"):
+    for path, code in ((tmp_path, "format.other"), (tmp_path / "nothing.trace", "trace.unreadable")):
         with pytest.raises(CvmError) as caught:
             read_trace(path)
-        assert (caught.value.code, caught.value.location.file) == ("trace.unreadable", str(path))
+        assert (caught.value.code, caught.value.location.file) == (code, str(path))
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])

@@ -161,7 +161,7 @@ def test_a_difference_is_1(cvm, files, monkeypatch):
     outcome = cvm("check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "formal,numpy")
     assert outcome.code == 1
     assert outcome.out == (
-        "DIFFER   formal, liar: 1 runs, 3 tensors each, 12 elements\n"
+        "DIFFER   formal, liar: 1 run, 3 tensors each, 12 elements\n"
         "first difference: run 0, op broadcast_sub, tensor 'difference', index [0, 1, 1]: "
         "formal has 251, liar has 252\n"
     )

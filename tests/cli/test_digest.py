@@ -39,7 +39,7 @@ def test_every_file_has_the_identity_that_is_computed_from_it(cvm, files):
         ("wide.npy", "expected integers that int32 holds, found an array of int64"),
         ("text.txt", "expected a program, a receipt, a trace, or an array"),
         ("nothing.cvm", "cannot be read"),
-        (".", "digest"),
+        (".", "found a folder"),
         ("short.cvm", "short.cvm"),
     ],
 )

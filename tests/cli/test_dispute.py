@@ -45,7 +45,10 @@ def test_what_run_captures_is_what_a_side_has(cvm, true):
     outcome = cvm("run", "m.cvm", "-i", "in.npz", "--codes", "--capture", "all", "-o", "captured.npz")
     assert outcome.code == 0
     outcome = cvm("dispute", "locate", "captured.npz", "mine.npz", "--program", "m.cvm", "--json")
-    assert (outcome.code, outcome.document) == (0, {"version": 1, "equal": True, "place": None})
+    assert (outcome.code, outcome.document) == (
+        0,
+        {"version": 1, "equal": True, "run": None, "compared": [0], "place": None},
+    )
     outcome = cvm("dispute", "locate", "mine.trace", "captured.npz", "--program", "m.cvm")
     assert (outcome.code, outcome.out) == (0, "EQUAL     every op gave the same\n")
 
@@ -87,6 +90,15 @@ def test_a_run_of_a_batch_is_compared_by_its_number(cvm, true, tmp_path):
     found = [cvm("dispute", "locate", *sides, "--run", str(number), "--json") for number in range(3)]
     assert [outcome.code for outcome in found] == [0, 1, 0]
     assert (found[1].document["place"]["op"], found[1].document["place"]["element"]) == (op, 3)
+    every = cvm("dispute", "locate", *sides, "--json")
+    assert (every.code, every.document["run"], every.document["compared"]) == (1, 1, [0, 1, 2])
+    assert every.document["place"] == found[1].document["place"]
+    assert "run       1 is the first that differs, of 3\n" in cvm("dispute", "locate", *sides).out
+    equal = cvm("dispute", "locate", "mine.npz", *sides[:1], *sides[2:])
+    assert (equal.code, equal.out) == (0, "EQUAL     every op gave the same in each of 3 runs\n")
+    (tmp_path / "one.npz").write_bytes(npz_bytes({name: mine[name][1] for name in mine}))
+    unclear = cvm("dispute", "locate", "mine.npz", "one.npz", *sides[2:])
+    assert (unclear.code, "mine.npz is of 3 runs, one.npz of 1: say which one" in unclear.err) == (2, True)
     played = cvm("dispute", "play", *sides, "-i", "in.npz", "--codes", "--run", "1", "--json").document
     assert (played["winner"], played["true"]) == ("A", played["roots"][0])
     assert cvm("dispute", "play", *sides, "-i", "in.npz", "--codes", "--run", "0", "--json").document["rounds"] == 0

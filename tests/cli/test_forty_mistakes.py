@@ -54,6 +54,7 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["ops", "Conv"], 3, ["'Conv'", "'conv2d'"]),
     (["export", "negated.cvm", "-o", "x"], 2, ["--format", TRY]),
     (["report", "negated.cvm"], 2, ["--model MODEL"]),
+    (["inspect", "negated.cvm", "--draw", "x.png"], 2, ["SVG", "--draw x.svg"]),
     (["completion", "tcsh"], 2, ["'tcsh'", "bash, zsh, fish"]),
     (["quantize", str(MODEL)], 2, ["'image'", "--random N"]),
     # Wrong files in place of a program or a model
@@ -73,6 +74,12 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["compile", "cut.tflite"], 3, ["cut.tflite", "leads nowhere", "export it again"]),
     (["quantize", "negated.cvm", "-i", "reals.npy", "-o", "x.cvm"], 3, ["negated.cvm", "a program", "`cvm run`"]),
     (["digest", "text.txt"], 3, ["text.txt", "a program, a receipt, a trace"]),
+    (["digest", "picture.png"], 3, ["picture.png", "a picture", "numpy.save"]),
+    (["digest", "folder"], 3, ["folder", "a program, a receipt"]),
+    (["nnef", "run", "codes.npy"], 3, ["codes.npy", "a model of NNEF", "with -i"]),
+    (["dispute", "verify-step", "r.receipt"], 3, ["r.receipt", "a proof of one step", "`cvm receipt verify`"]),
+    (["dispute", "verify-step", "text.txt"], 3, ["text.txt", "a proof of one step", "right file"]),
+    (["vectors", "check", "negated.cvm", "--executor", "numpy"], 3, ["negated.cvm", "vectors", "`cvm run`"]),
     (["vectors", "check", "folder", "--executor", "numpy"], 3, ["folder", "*.msgpack"]),
     # Wrong arrays
     ([*RUN, "-i", "nowhere.npy"], 3, ["nowhere.npy", "No such file"]),
@@ -102,6 +109,8 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     ([*VERIFY, "pair.cvm", "-i", "reals.npy"], 5, ["the receipt is of program", "the program at hand is"]),
     ([*VERIFY, "negated.cvm"], 5, ["no inputs are given", "-i"]),
     ([*VERIFY, "negated.cvm", "-i", "reals.npy", "--signer", "text.txt"], 3, ["text.txt", "openssl pkey -pubout"]),
+    ([*VERIFY, "negated.cvm", "-i", "reals.npy", "--signer", 61 * "a"], 3, ["64 hexadecimal digits, this has 61"]),
+    (["receipt", "verify", ".", "--program", "negated.cvm", "--resume", "text.txt"], 3, ["text.txt", "another file"]),
     (["receipt", "verify", "negated.cvm", "--program", "negated.cvm"], 3, ["expected a receipt", "`cvm run`"]),
     (["receipt", "sign", "r.receipt", "--key", "text.txt"], 3, ["text.txt", "private key", "openssl genpkey"]),
     (["receipt", "show", "cut.receipt"], 3, ["cut.receipt", "copy the file again"]),
@@ -192,6 +201,47 @@ CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: _session().run_many([{"image": IMAGE}, {"image": np.zeros(5)}]),
         ["number 1 of the 2 inputs", "[1, 2, 3]"],
     ),
+    "a receipt of another kind": (
+        lambda: _session().run({"image": IMAGE}, receipt="yes"),  # type: ignore[arg-type]
+        ["'yes'", "False, True or 'trace'"],
+    ),
+    "one array for an op": (
+        lambda: library.run_op("relu", IMAGE.astype(int)),  # type: ignore[arg-type]
+        ["a list of arrays", "ndarray"],
+    ),
+    "attributes of an op as a list": (
+        lambda: library.run_op("relu", [[1]], [1]),  # type: ignore[arg-type]
+        ["attributes by name", "{'axis': 1}", "list"],
+    ),
+    "an attribute that an op does not have": (
+        lambda: library.run_op("clip", [[1]], {"min": 0, "a_min": 0, "a_max": 1}),
+        ["attribute min", "clip has a_min, a_max"],
+    ),
+    "an attribute that is missing": (lambda: library.run_op("clip", [[1]], {"a_min": 0}), ["a_max", "must be given"]),
+    "an attribute of a wrong type": (
+        lambda: library.run_op("max_pool2d", [[1]], {"pool_size": "ab"}),
+        ["pool_size", "expected a tuple of integers", "'ab'"],
+    ),
+    "too many numbers for an attribute": (
+        lambda: library.run_op("max_pool2d", [[1]], {"pool_size": (1, 2, 3)}),
+        ["pool_size", "expected at most 2 items", "(1, 2, 3)"],
+    ),
+    "data without names": (
+        lambda: library.quantize(MODEL, IMAGE),  # type: ignore[arg-type]
+        ["{'image': array}", "ndarray"],
+    ),
+    "data for a program without names": (
+        lambda: library.quantize_program(MODEL, [IMAGE]),  # type: ignore[arg-type]
+        ["{'image': array}", "list"],
+    ),
+    "quantisation that is no file": (
+        lambda: library.compile(MODEL, quant=3),  # type: ignore[arg-type]
+        ["graph.quant", "None or False", "found 3"],
+    ),
+    "a program is saved into a number": (
+        lambda: library.load("negated.cvm").save(3),  # type: ignore[arg-type]
+        ["path of a file", "found 3"],
+    ),
     "an op of another name": (lambda: library.run_op("Conv", [IMAGE]), ["'Conv'", "'conv2d'", "`cvm ops`"]),
     "a receipt of a program": (lambda: library.Receipt.load("negated.cvm"), ["negated.cvm", "expected a receipt"]),
     "a level that is none": (
@@ -208,6 +258,21 @@ def test_a_wrong_call_is_explained(mess: Path, name: str) -> None:
     with pytest.raises(CvmError) as caught:
         call()
     told(str(caught.value), held)
+
+
+def test_a_tensor_that_a_result_does_not_have_is_named_with_those_that_it_has(mess: Path) -> None:
+    result = _session().run({"image": IMAGE})
+    with pytest.raises(KeyError, match="no tensor 'probs' in the result; there are y, total"):
+        result["probs"]
+    with pytest.raises(KeyError, match="there are y, total"):
+        result.real("probs")
+    assert "probs" not in result
+
+
+def test_what_cannot_be_saved_is_called_by_its_own_name(mess: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        library.load("negated.cvm").save("nowhere/x.cvm")
+    assert str(caught.value.filename).endswith("nowhere/x.cvm")
 
 
 EXTRAS: dict[str, tuple[list[str], list[str], list[str]]] = {
@@ -257,6 +322,7 @@ def test_a_user_without_a_home_is_served(mess: Path) -> None:
     told(out + err, ["file/home"])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("locale", ["C", "POSIX", "nothing"])
 def test_a_poor_locale_is_no_trouble(mess: Path, locale: str) -> None:
     np.save(mess / "größe.npy", np.zeros((1, 2, 3)))

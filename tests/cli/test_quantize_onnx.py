@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 
 import numpy as np
 import onnx
@@ -112,6 +113,18 @@ def test_the_quantised_model_leaves_as_onnx(cvm, model):
     assert "say -o FILE.cvm, or FILE.onnx for a quantised model of ONNX" in wrong.err
 
 
+def test_a_quantised_model_of_onnx_has_the_weights_that_its_source_keeps_in_a_file_beside_it(cvm, model):
+    """As torch.onnx.export writes them."""
+    one = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "one.onnx", "--json").document
+    (model / "apart").mkdir()
+    apart = onnx.load("float.onnx")
+    onnx.save(apart, "apart/float.onnx", save_as_external_data=True, location="float.data", size_threshold=0)
+    two = cvm("quantize", "apart/float.onnx", "-i", "x.npy", "-o", "two.onnx", "--json").document
+    assert (two["digest"], two["outputs"]) == (one["digest"], one["outputs"])
+    shutil.rmtree("apart")
+    assert cvm("compile", "two.onnx", "--json").document["digest"] == one["digest"]
+
+
 @pytest.mark.parametrize("option", ["--equalize", "--correct-bias"])
 @pytest.mark.parametrize("choice", ["on", "auto"])
 def test_a_model_of_onnx_keeps_its_weights_when_it_leaves(cvm, model, option, choice):
@@ -132,6 +145,16 @@ def test_options_for_data_shapes_and_scales(cvm, model):
     said = cvm("quantize", "float.onnx", "--random", "8", "--seed", "3").out
     assert "data: 8 random samples (seed 3): the ranges are theirs" in said
     assert not list(model.glob("*.cvm"))
+
+
+def test_numbers_drawn_outside_of_what_a_function_is_defined_for_name_the_option(cvm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(made([helper.make_node("Log", ["x"], ["y"])], {"x": ("float32", (3,))}, {"y": "float32"}), "log.onnx")
+    refused = cvm("quantize", "log.onnx", "--random", "8", "--json").document["error"]
+    assert (refused["code"], refused["location"]["tensor"]) == ("calibration.real", "y")
+    assert "no result for some number of [-1, 1), from which --random draws; give" in refused["message"]
+    assert "`--random-range 0.1,0.9`" in refused["message"]
+    assert cvm("quantize", "log.onnx", "--random", "8", "--random-range", "0.1,0.9").code == 0
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_every_block_runs_or_says_why_not(page: Path) -> None:
     assert list(run_pages.untried(page.read_text("utf-8"))) == []
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("page", "part"), RUN)
 def test_the_blocks_of_a_page_run_and_print_what_it_says(page: Path, part: Part) -> None:
     prints_what_it_says(part, page.name)

@@ -34,10 +34,15 @@ def copied(tmp_path: Path) -> Path:
 @needs_mkdocs
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    done = build(copied(tmp_path))
+    site = copied(tmp_path)
+    done = build(site)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stdout + done.stderr
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    page = (tmp_path / "build" / "site" / "index.html").read_text("utf-8")
+    assert 'href="extra.css"' in page
+    assert (tmp_path / "build" / "site" / "extra.css").read_text("utf-8") == (site / "extra.css").read_text("utf-8")
+    assert 'href="bring-your-model.html">Bring your model</a>: three commands' in page
     assert pages <= {path.stem for path in (tmp_path / "build" / "site").glob("*.html")}
 
 
@@ -58,8 +63,16 @@ def test_the_menu_is_that_of_the_index() -> None:
     assert first == "index.md"
     named = [page for section in sections for pages in section.values() for page in pages]
     assert set(named) == {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    text = "[errata](../formal/ERRATA.md), [ops](ops.md)"
-    assert hooks.on_page_markdown(text) == "errata (`formal/ERRATA.md`), [ops](ops.md)"
+
+
+def test_links_have_the_titles_of_pages_and_name_files_outside_of_them() -> None:
+    text = (
+        "[errata](../formal/ERRATA.md), [ops](ops.md), [ops.md](ops.md), [errors.md](errors.md#input), [no.md](no.md)"
+    )
+    shown = hooks.on_page_markdown(text, {"docs_dir": str(ROOT / "docs")})
+    assert shown == (
+        "errata (`formal/ERRATA.md`), [ops](ops.md), [Ops](ops.md), [Error codes](errors.md#input), [no.md](no.md)"
+    )
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)

@@ -60,15 +60,11 @@ class Reader:  # Reads msgpack front to back, each item as it is expected
         need(size <= len(self.data) - self.at, "program.truncated"); self.at += size; return self.data[self.at - size : self.at]
     def integer(self): return self.number("integer")
     def binary(self): return self.take(self.number("binary"))
-    def boolean(self):
-        need(self.kind() == "boolean", "program.type"); return self.take(1) == b"\xc3"
+    def boolean(self): need(self.kind() == "boolean", "program.type"); return self.take(1) == b"\xc3"
     def text(self):
-        try:
-            return self.take(self.number("string")).decode("utf-8")
-        except UnicodeDecodeError:
-            raise Refused("program.text") from None
-    def word(self, *words):
-        text = self.text(); need(text in words, "program.value"); return text
+        try: return self.take(self.number("string")).decode("utf-8")
+        except UnicodeDecodeError: raise Refused("program.text") from None
+    def word(self, *words): text = self.text(); need(text in words, "program.value"); return text
     def rational(self):
         found = RATIONAL.fullmatch(self.text())
         need(found and max(len(part.lstrip("-")) for part in found.groups()) <= 640, "program.rational")
@@ -79,8 +75,7 @@ class Reader:  # Reads msgpack front to back, each item as it is expected
         need(count * (2 if kind == "map" else 1) <= len(self.data) - self.at, "program.truncated")
         need(count <= 10**6, "limit.items"); return count
     def array(self, item): return tuple([item() for _ in range(self.count("array"))])
-    def entry(self, more=1):
-        self.entries += more; need(self.entries <= self.most, "limit.entries")
+    def entry(self, more=1): self.entries += more; need(self.entries <= self.most, "limit.entries")
     def entry_array(self, item): return self.array(lambda: self.entry() or item())
     def table(self, value):  # A map; ``value`` reads the value of a key
         found, last = {}, None
@@ -89,8 +84,7 @@ class Reader:  # Reads msgpack front to back, each item as it is expected
             found[key] = value(key)
         return found
     def record(self, fields, optional=()):
-        def value(key):
-            need(key in fields, "program.key"); return fields[key]()
+        def value(key): need(key in fields, "program.key"); return fields[key]()
         found = self.table(value)
         need(all(key in found or key in optional for key in fields), "program.key"); return found
 
@@ -115,8 +109,7 @@ def program_of(data):  # The parts of the program that some bytes are
         need(q["lo"] < q["hi"], "quantization.codes"); return q
     def node():
         kinds = {"integer": r.integer, "boolean": r.boolean, "string": r.text, "array": integers}
-        def attribute(_):
-            kind = r.kind(); need(kind in kinds, "program.type"); return kinds[kind]()
+        def attribute(_): kind = r.kind(); need(kind in kinds, "program.type"); return kinds[kind]()
         found = r.record({"attributes": lambda: r.table(attribute), "inputs": integers, "op": r.text,
                           "outputs": lambda: r.array(value)})
         r.entry(len(found["inputs"]) // 16); return found
@@ -185,8 +178,7 @@ def each(ranges, rule, rank=None):  # The range of an op on single elements
         if operands not in known: known[operands] = rule(*operands)
         bounds.append(known[operands])
     return extents, bounds
-def times(a, b):  # The product of two intervals
-    p = [x * y for x in a for y in b]; return min(p), max(p)
+def times(a, b): p = [x * y for x in a for y in b]; return min(p), max(p)  # The product of two intervals
 def plus(bounds): return sum(lo for lo, _ in bounds), sum(hi for _, hi in bounds)
 def along(r, axis, picked):
     extents, bounds = r; n, inner = extents[axis], prod(extents[axis + 1 :])
@@ -309,8 +301,7 @@ def tile_range(c):
     r = (1,) * (len(c.y) - len(c.s[0])) + c.r[0][0], c.r[0][1]
     for axis, count in enumerate(tiling(c)[1]): r = repeated(r, axis, count, lambda k, n: k % n)
     return r
-def concatenate_shape(c):
-    n, a = c.s[0], c.axis % len(c.s[0]); return (*n[:a], sum(s[a] for s in c.s), *n[a + 1 :])
+def concatenate_shape(c): n, a = c.s[0], c.axis % len(c.s[0]); return (*n[:a], sum(s[a] for s in c.s), *n[a + 1 :])
 def concatenate_range(c):
     a = c.axis % len(c.s[0])
     if a != min(1, len(c.s[0]) - 1):
@@ -348,8 +339,7 @@ def take_range(c):
     if getattr(c, "axis", None) is None:
         return selected(reshaped(c.r[0], c.s[0], (prod(c.s[0]),)), c.r[1], 0, prod(c.s[0]))
     return selected(c.r[0], c.r[1], c.axis % len(c.s[0]), c.s[0][c.axis])
-def expanded(c, extents):
-    a = c.axis % (len(extents) + 1); return (*extents[:a], *[1] * c.num_newaxis, *extents[a:])
+def expanded(c, extents): a = c.axis % (len(extents) + 1); return (*extents[:a], *[1] * c.num_newaxis, *extents[a:])
 def squeezed(c, extents):
     dropped = axes_of(c) or [k for k, n in enumerate(c.s[0]) if n == 1]
     return tuple(n for k, n in enumerate(extents) if k not in dropped) or (1,)
@@ -567,8 +557,7 @@ class Verifier:  # Walks a program in its order; values stand under their number
             need(item["width"] in (1, 2, 4, 8), "program.constant.width")
             need(len(item["data"]) == count * item["width"], "program.constant.length")
     def name(self, name, new=True):
-        need(name and not UNPRINTABLE.search(name), "program.name")
-        need(len(name.encode()) <= 1024, "limit.name")
+        need(name and not UNPRINTABLE.search(name), "program.name"); need(len(name.encode()) <= 1024, "limit.name")
         need(not new or name not in self.names, "program.duplicate")
     def shape(self, shape):
         need(len(shape) <= 8, "limit.rank"); need(all(extent <= MAX32 for extent in shape), "limit.extent")
@@ -576,8 +565,7 @@ class Verifier:  # Walks a program in its order; values stand under their number
         need(shape and min(shape) >= 1, "program.shape"); return prod(shape)
     def interval(self, value): need(-MAX32 <= value["lo"] <= value["hi"] <= MAX32, "program.bounds")
     def define(self, name, kind, shape, bounds):
-        self.names.add(name); self.kinds.append(kind); self.shapes.append(tuple(shape))
-        self.ranges.append(bounds)
+        self.names.add(name); self.kinds.append(kind); self.shapes.append(tuple(shape)); self.ranges.append(bounds)
     def declare(self, value):
         self.name(value["name"]); self.shape(value["shape"]); self.interval(value)
         self.define(value["name"], "tensor", value["shape"], ((1,) * len(value["shape"]), [(value["lo"], value["hi"])]))
@@ -644,8 +632,6 @@ class Verifier:  # Walks a program in its order; values stand under their number
 
 def runs(r): return [[lo, hi, len(list(group))] for (lo, hi), group in groupby(r[1])]
 def verdict(data):  # What this verifier says of some bytes
-    try:
-        return Verifier(program_of(data)).run()
-    except Refused as refusal:
-        (code,) = refusal.args
-        return {"verdict": "limit" if code.startswith("limit.") else MALFORMED.get(code, "invalid"), "code": code}
+    try: return Verifier(program_of(data)).run()
+    except Refused as refusal: (code,) = refusal.args
+    return {"verdict": "limit" if code.startswith("limit.") else MALFORMED.get(code, "invalid"), "code": code}

@@ -174,11 +174,32 @@ def test_long_rows_of_all_codes_on_every_executor(count: int) -> None:
         np.testing.assert_array_equal(Session(program, executor=executor).run({"x": codes}, codes=True)["y"], wanted)
 
 
+@pytest.mark.parametrize("rounding", ["half_up", "half_even"])
+@pytest.mark.parametrize("count", [1, 7, pytest.param(300, marks=pytest.mark.slow)])
+def test_codes_of_sixteen_bits(count: int, rounding: str) -> None:
+    """Also rows that are nearly alike, whose roots are small; and the program stays small."""
+    random = np.random.default_rng(8)
+    codes = random.integers(0, 2**16, (5, count))
+    codes[1:3] = 2**15 + random.integers(-2, 3, (2, count))
+    codes[3] = random.choice([0, 2**16 - 1], count)
+    codes[4] = 77
+    size, step = Fraction(float(np.float32(0.00013))), Fraction(float(np.float32(0.0001)))
+    source = LinearQuantizer((size,), (-32700 * size,), 0, 2**16 - 1)
+    result = LinearQuantizer((step,), (Fraction(0),), -(2**15), 2**15 - 1, rounding=rounding)  # type: ignore[arg-type]
+    scale, bias = (random.normal(size=(1, count)).astype(np.float32) for _ in range(2))
+    case = ((1,), source, result, Fraction(float(np.float32(1e-5))), scale, bias)
+    program = lower(network(codes.shape, *case))
+    found = Session(program, executor="numpy").run({"x": codes}, codes=True)["y"]
+    np.testing.assert_array_equal(found, expected(codes, *case))
+    assert len(program.nodes) < 2000
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"result": None}, "needs a quantiser"),
         ({"epsilon": Fraction(0)}, "epsilon must be above 0"),
+        ({"result": LinearQuantizer((Fraction(1),), (Fraction(0),), 0, 2**31 - 1)}, "more than 262144 codes"),
     ],
 )
 def test_what_is_refused_has_a_reason(change: dict[str, object], message: str) -> None:

@@ -37,6 +37,7 @@ def float_classes(network: Network) -> npt.NDArray[Any]:
     return result.reshape(len(network.images), -1).argmax(axis=1)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse"])
 @pytest.mark.parametrize("form", ["linear", "zero-point"])
 def test_half_of_the_images_of_the_package_calibrate_for_the_other_half(method: Any, form: Any) -> None:

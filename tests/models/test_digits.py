@@ -48,6 +48,7 @@ def test_the_networks_of_the_shared_folder_have_all_their_inputs() -> None:
     }
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @each_network
 def test_every_tensor_of_every_input_has_the_exact_codes(network: Network) -> None:

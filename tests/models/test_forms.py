@@ -132,6 +132,7 @@ def assert_same_form(name: str, form: str, count: int | None) -> None:
     assert_same(results(program, "numpy", given), expected(folder, len(given)))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", FORMAL)
 def test_formal_gives_the_same_on_some_inputs(name: str, form: str) -> None:

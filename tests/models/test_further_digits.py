@@ -41,6 +41,7 @@ def assert_that_of_the_oracle(name: str, first: int, last: int) -> None:
         assert_within_bounds(program, session.run({source: shaped}, "all"), oracle.run(shaped).codes)
 
 
+@pytest.mark.sweep
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_tensor_is_that_of_the_oracle(name: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cvm.ops import REGISTRY, Call, Op, Range, Shape
 from cvm.ops.catalogue import catalogue
+from tools.plain_ops import PLAIN
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Recipe = Callable[[Draw], tuple[tuple[Shape, ...], dict[str, Any]]]
@@ -288,9 +289,9 @@ def _update_slice(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
 
 
 RECIPES: dict[str, Recipe] = {
+    **dict.fromkeys(PLAIN, _unary),
     **dict.fromkeys(("sum", "max"), _reduce),
     **dict.fromkeys((name for name in REGISTRY if name.startswith("broadcast_")), _broadcast),
-    **dict.fromkeys(("relu", "abs", "cvm_precision", "negative", "flatten"), _unary),
     **dict.fromkeys(("elemwise_add", "elemwise_sub"), _same),
     **dict.fromkeys(("cvm_right_shift", "cvm_left_shift"), _shift),
     "conv2d": _conv2d,

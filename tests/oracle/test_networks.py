@@ -96,6 +96,7 @@ def test_each_operation_of_the_last_cycle_on_the_trace_s_operands_differs_from_i
             assert differences(exact.codes[tensor], codes) <= set(exact.near_ties[tensor]), tensor
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_tensor_of_sample_0_has_the_codes_of_the_trace(name: str) -> None:
     exact = evaluations(name)[0]

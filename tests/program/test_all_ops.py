@@ -9,6 +9,7 @@ import pytest
 
 from cvm import ops
 from cvm.errors import CvmError, Invalid
+from cvm.ops.specification import STATEMENTS
 from cvm.program import Output, ProgramBuilder, decode, encode, verify
 from tests.program.mutations import mutations
 
@@ -64,7 +65,9 @@ CALLS = {
     ),
     "update_slice": ([MATRIX, (3, 2), (1,)], {"axis": 1}),
 }
-"""Input shapes and attributes of one call of each op."""
+"""Input shapes and attributes of one call of an op; the other ops are used as in their example."""
+for name in ops.REGISTRY.keys() - CALLS.keys():
+    CALLS[name] = ([item.shape for item in STATEMENTS[name].example.inputs], dict(STATEMENTS[name].example.attributes))
 
 
 def build(op: str):
@@ -78,10 +81,6 @@ def build(op: str):
     ]
     results = builder.add(op, names, attributes)
     return builder, builder.build([Output(f"out {name}", name) for name in results])
-
-
-def test_every_op_has_a_call():
-    assert CALLS.keys() == ops.REGISTRY.keys()
 
 
 @pytest.mark.parametrize("op", CALLS)

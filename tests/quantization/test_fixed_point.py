@@ -252,7 +252,8 @@ def test_the_slacks_of_the_gap_lemma_are_those_that_some_value_of_the_second_acc
     for slacks, extreme in ((lemma.least_slacks, min), (lemma.greatest_slacks, max)):
         of_all = [[(q * s + row.constant - k * row.denominator) % p for s in range(lo, hi + 1)] for k in lemma.k]
         exact = [extreme(residues) for residues in of_all]
-        assert (slacks.lower() <= exact).all() and (slacks.upper() >= exact).all()
+        assert (slacks.lower() <= exact).all()
+        assert (slacks.upper() >= exact).all()
         assert slacks.exact(np.arange(len(exact))).tolist() == exact
 
 

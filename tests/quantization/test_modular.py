@@ -40,8 +40,10 @@ LARGE = st.integers(-(2**140), 2**140)
 def test_bounds_hold_the_extremes(count: int, modulus: int, step: int, starts: list[int]) -> None:
     start = np.array(starts, dtype=object)
     bounds, found = bounds_of_least_residue(count, modulus, step, start), least_residue(count, modulus, step, start)
-    assert (bounds.lower() >= 0).all() and (bounds.lower() <= found).all()
-    assert (found <= bounds.upper()).all() and (bounds.upper() < modulus).all()
+    assert (bounds.lower() >= 0).all()
+    assert (bounds.lower() <= found).all()
+    assert (found <= bounds.upper()).all()
+    assert (bounds.upper() < modulus).all()
 
 
 @pytest.mark.parametrize("count", [2**9, 2304 * 255])
@@ -59,4 +61,5 @@ def test_the_last_item_counts_and_a_wrap_is_not_missed() -> None:
     modulus = 3 * 2**70 + 1
     start = np.array([modulus - 1, 0, 1, modulus - 5], dtype=object)
     bounds, least = bounds_of_least_residue(6, modulus, 1, start), np.array([0, 0, 1, 0], dtype=object)
-    assert (bounds.lower() <= least).all() and (least <= bounds.upper()).all()
+    assert (bounds.lower() <= least).all()
+    assert (least <= bounds.upper()).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -333,3 +334,25 @@ def test_statistics_over_cycles() -> None:
     assert found["n"].mean == pytest.approx(4 / 3)
     single = statistics(Reference(counter()), {"x": reals([1])})["x"]
     assert (single.std, single.count) == (0, 1)
+
+
+THIRDS = LinearQuantizer((Fraction(1, 3), Fraction(1, 7)), (Fraction(0), Fraction(1)), -128, 127, axis=0)
+
+
+@pytest.mark.parametrize("quantizer", [QUARTERS, THIRDS])
+@pytest.mark.parametrize("kind", ["constant", "variable"])
+def test_large_weights_are_rounded_as_each_part_of_them_is(quantizer: LinearQuantizer, kind: Any) -> None:
+    values = np.random.default_rng(3).normal(0, 9, (2, 3, 70_001)).astype(np.float32)
+    w = GraphTensor("w", values.shape, kind, quantizer=quantizer, data=TensorData(values))
+    tensors = [external("x", (2, 1, 1)), w, computed("y", values.shape)]
+    model = graph("x", "y", tensors, operation("add", "y", x="x", y="w"))
+    found = Reference(model, pseudo_quantize=True).run({"x": np.zeros((2, 1, 1))})["y"]
+    assert found.dtype == np.float64
+    for channel in (0, 1):
+        scale, offset = (of[channel % len(of)] for of in (quantizer.scale, quantizer.offset))
+        alone = replace(quantizer, scale=(scale,), offset=(offset,), axis=None)
+        for cut in (slice(0, 100), slice(65_000, 66_000), slice(69_990, None)):
+            part = values[channel, :, cut].astype(np.float64)
+            assert (found[channel, :, cut] == pseudo_quantized(part, alone)).all()
+            codes = quantize(part, alone)
+            np.testing.assert_allclose(found[channel, :, cut], float(offset) + float(scale) * codes, atol=1e-9)

@@ -89,6 +89,7 @@ def test_eight_cycles_of_the_recurrent_network(model: str) -> None:
     check_trace(model, last)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("model", present(REAL, "hello_world", "micro_speech", "person_detect", "mobilenet_v2"))
 def test_int8_networks_give_the_exact_codes(model: str) -> None:
     graph = nnef.load(REAL / model)

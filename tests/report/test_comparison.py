@@ -167,6 +167,7 @@ def test_accuracy_is_that_of_the_program_and_of_the_float_model():
     assert found["agreeing"] == (program == reals).sum()
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(not DIGITS.is_dir(), reason="../shared/models/digits is not there")
 @pytest.mark.parametrize("name", ["lenet_digits_logw", "mobilenet_digits", "rnn_digits"])
 def test_the_float_model_is_that_of_the_digits(name):

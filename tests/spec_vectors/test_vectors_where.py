@@ -42,6 +42,8 @@ def test_an_installation_has_them_among_its_files(tmp_path: Path, monkeypatch: p
 def test_the_package_takes_every_file_of_the_folder() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["data-files"]
     taken = {path for patterns in declared.values() for pattern in patterns for path in ROOT.glob(pattern)}
-    assert taken == {path for path in (ROOT / "spec_vectors").rglob("*") if path.is_file()}
+    vectors = {path for path in (ROOT / "spec_vectors").rglob("*") if path.is_file()}
+    pages = {*(ROOT / "docs").glob("*.md"), *(ROOT / name for name in ("CHANGELOG.md", "README.md", "formal/ERRATA.md"))}
+    assert taken == vectors | pages
     for target, patterns in declared.items():
         assert all(Path("share/cvm", pattern).parent == Path(target) for pattern in patterns)

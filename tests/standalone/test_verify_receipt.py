@@ -381,6 +381,7 @@ def test_a_wrong_vector_is_named(tmp_path):
     index = data.index(b"\xa7outputs\x91\xc4\x20") + 20
     (tmp_path / "receipts" / "argmax.receipt").write_bytes(data[:index] + bytes([data[index] ^ 1]) + data[index + 1 :])
     assert run("--vectors", tmp_path) == (1, "1 receipts, wrong: ['argmax']")
+    assert run("--vectors", tmp_path / "receipts") == (1, f"no receipts/*.receipt in {tmp_path / 'receipts'}")
 
 
 def test_other_answers_have_their_exit_codes(tmp_path):

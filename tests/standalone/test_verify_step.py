@@ -80,7 +80,7 @@ def test_it_says_what_a_proof_is_about(tmp_path):
 
 
 def test_a_folder_without_proofs_is_none_of_vectors(tmp_path):
-    assert run("--vectors", tmp_path) == (1, "0 proofs, wrong: []\n")
+    assert run("--vectors", tmp_path) == (1, f"no steps/*.step in {tmp_path}\n")
 
 
 def test_true_proofs_of_every_op_are_accepted():

@@ -129,7 +129,8 @@ SLOW = """
 from itertools import count
 from tools.fuzz import harness
 harness.SECONDS = 0.05
-print(harness.examine(harness.Fuzzer("none", lambda random_: b"", lambda case: str(next(n for n in count() if n < 0))), b"")[0])
+endless = harness.Fuzzer("none", lambda random_: b"", lambda case: str(next(n for n in count() if n < 0)))
+print(harness.examine(endless, b"")[0])
 """
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from cvm.limits import INT32_MAX
 from cvm.program import Output, Program
 from tools.fuzz.growth import LARGEST, Draw, Growth, Shape
+from tools.plain_ops import PLAIN
 
 __all__ = ["GROWERS", "Sample", "sample"]
 
@@ -175,7 +176,7 @@ def slice_like(g: Growth, op: str) -> None:
 
 
 def indices(g: Growth, count: int) -> str:
-    """Indices among ``count``: drawn ones, also beyond both ends, or any computed value."""
+    """Positions among ``count``: drawn ones, also beyond both ends, or any computed value."""
     if g.number(0, 2) == 0:
         return g.small(g.choice(g.values))
     shape = g.shape(g.number(1, 3))
@@ -363,11 +364,12 @@ GROWERS: dict[str, Callable[[Growth, str], None]] = {
     "requantize": requantize, "matmul": matmul, "quotient": quotient, "normalize": normalize,
     "update_slice": update_slice,
 }  # fmt: skip
-"""For each op, the function that adds it, with whatever its operands need, to a growing program."""
+"""Op -> the function that adds it, with whatever its operands need, to a growing program."""
+GROWERS.update({name: unary for name in PLAIN if name not in GROWERS})
 
 
 def _state(g: Growth) -> list[str]:
-    """Up to two states; any value of their shape may be their update."""
+    """Up to two states, any value of whose shape may be their update."""
     names = []
     for index in range(g.choice((0, 0, 0, 1, 2))):
         shape = g.shape(g.number(1, 3))
@@ -377,7 +379,7 @@ def _state(g: Growth) -> list[str]:
 
 
 def sample(draw: Draw, chosen: Callable[[], Sequence[str]]) -> Sample:
-    """A valid program with the ops that ``chosen`` returns (called once there are values to apply them to) and a
+    """A valid program with the ops that ``chosen`` gives (it is called once there are values to apply them to) and a
     chain of at least three nodes, and inputs for one run, or for three if it has state.
     """
     g = Growth(draw)

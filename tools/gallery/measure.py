@@ -34,7 +34,7 @@ SAMPLES = 4
 JUDGED = 200
 """How many elements FORMAL computes, spread over all tensors."""
 
-_SECONDS = 300
+_SECONDS = 900
 """The most seconds that a command may take."""
 
 
@@ -61,8 +61,9 @@ def measured(network: Network, file: Path, timed: bool) -> dict[str, Any]:
         checked = _said(
             ["check", str(program), "-i", str(inputs), "--codes", "--executors", "numpy,native", "--judge", str(JUDGED)]
         )
-        row["agree"] = "error" not in checked and checked["agree"]
-        row["judged"] = 0 if "error" in checked else checked["judged"]["elements"]
+        if "error" in checked:
+            return row | {"unchecked": {"code": checked["error"]["code"], "message": _message(checked["error"], file)}}
+        row |= {"agree": checked["agree"], "judged": checked["judged"]["elements"]}
         if timed and find_spec(ENGINES[network.format][1]) is not None:
             row |= _timed(program, file, ENGINES[network.format][0])
         return row

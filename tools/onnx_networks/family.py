@@ -123,8 +123,8 @@ def table() -> str:
     lines = [
         "What `onnxruntime.quantization.quantize_static` writes of small networks of well-known architectures, per",
         "tensor and per channel, signed and unsigned (`python -m tools.onnx_networks.family`). LSTM and GRU are",
-        "refused since the file has no scales of gates and states (`cvm quantize` finds them); layer normalisations of",
-        "16-bit codes since their exact programs have more nodes than the default limits allow.",
+        "refused since the file has no scales of gates and states: `cvm quantize` finds them and makes programs of",
+        "all these files. What differs by some codes has a Softmax; with 16 bits, a code is 1/65536 of the range.",
         "",
         "| network | QDQ, 8 bits | QDQ, 16 bits | QOperator, 8 bits |",
         "|---|---|---|---|",

@@ -61,7 +61,8 @@ class Log:
         for number, line in enumerate(data[:length].decode("utf-8", "surrogateescape").split("\n")[:-1], 1):
             link, _, words = line.partition(" ")
             if link != _linked(chain, words):
-                raise Malformed("audit.log", "this line does not continue the log", Location(str(path), line=number))
+                message = "this line does not continue the log: it was changed, or is none; name another file"
+                raise Malformed("audit.log", message, Location(str(path), line=number))
             chain = link
             if number > 1:
                 finished = _finished(words, Location(str(path), line=number))

@@ -12,6 +12,7 @@ from typing import Literal
 
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends.common.files import read_regular
+from cvm.frontends.onnx.embedding import embedded
 from cvm.frontends.onnx.inputs import Settings
 from cvm.frontends.onnx.model import Model, OnnxNode, Shape, refusal
 from cvm.frontends.onnx.reading import read_model
@@ -20,7 +21,7 @@ from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits, require
 
-__all__ = ["Loaded", "Settings", "load", "loads"]
+__all__ = ["Loaded", "Settings", "embedded", "load", "loads"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -17,7 +17,7 @@ from cvm.limits import Limits, elements
 if TYPE_CHECKING:
     from onnx import TensorProto
 
-__all__ = ["DATA_TYPES", "data_type_of", "tensor_of", "unpacked"]
+__all__ = ["DATA_TYPES", "data_type_of", "embed", "tensor_of", "unpacked"]
 
 DATA_TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
@@ -124,6 +124,21 @@ def _from_fields(proto: TensorProto, data_type: str, count: int, what: str) -> n
 
 
 # Files
+
+
+def embed(proto: TensorProto, folder: str, limits: Limits, what: str) -> int:
+    """Put the items of a constant that lie in another file, within ``folder`` alone, into it; returns their bytes.
+
+    One that has its items already is left as it is. Raises as `tensor_of`.
+    """
+    if proto.data_location != _EXTERNAL:
+        return 0
+    data_type = data_type_of(proto.data_type, what)
+    raw = _external(proto, folder, _stored_bytes(data_type, elements(tuple(proto.dims), limits, what)), what)
+    proto.raw_data = raw
+    proto.ClearField("external_data")
+    proto.ClearField("data_location")
+    return len(raw)
 
 
 def _external(proto: TensorProto, folder: str | None, size: int, what: str) -> bytes:

@@ -27,6 +27,7 @@ from cvm.lowering.parts.operands import scaled, sum_of
 from cvm.lowering.parts.ratio import from_least, signed
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, digits_of_sum
 from cvm.lowering.proofs.pieces import at_least, summands
+from cvm.lowering.proofs.table import MOST_ENTRIES
 from cvm.lowering.rules.normalization import moments
 from cvm.lowering.rules.norms import single_integer
 from cvm.quantization import LinearQuantizer
@@ -46,7 +47,7 @@ _MOST_SUMMANDS = 32
         APART,
         "scale or offset is computed",
         "epsilon is not above 0: items that are all alike would be divided by zero",
-        "the result has no linear quantiser",
+        f"the result has no linear quantiser, or one of more than {MOST_ENTRIES} codes",
     ),
 )
 def layer_normalization(lowering: Lowering) -> list[Result]:
@@ -91,6 +92,8 @@ def _codes(
     step, zero = scale_and_offset(quantizer, rank)
     base = zero + step * Rationals.scalar(quantizer.lo - _HALF, rank) - offset
     steps = quantizer.hi - quantizer.lo
+    if steps >= MOST_ENTRIES:
+        raise lowering.unsupported(f"the result has more than {MOST_ENTRIES} codes: give it a quantiser of fewer bits")
     odd = [(quantizer.lo + t) % 2 for t in range(2 ** steps.bit_length())]
 
     bits = (budget(_MOST_SUMMANDS) >> steps.bit_length()).bit_length() - 1

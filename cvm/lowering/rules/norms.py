@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -146,14 +147,22 @@ def _power_divisor(lowering: Lowering) -> _Divisor:
         raise lowering.unsupported(f"alpha and beta must be positive, beta a fraction of integers up to {_MOST_ROOT}")
     a, b = 2 * beta.numerator, beta.denominator
 
-    def limit(square: Fraction, unit: Fraction) -> tuple[int, int] | None:
-        # sigma / unit <= E * w - F, where w is the a-th root of r^b.
+    @cache
+    def coefficients(unit: Fraction) -> tuple[int, int, int, int]:
+        # sigma / unit <= E * w - F where w is the a-th root of r^b: F's two parts, (its denominator * E)^a
         e, f = 1 / (alpha * unit), bias / (alpha * unit)
-        power = (f.denominator * e) ** a * square**b
-        root = floor_root(power.numerator // power.denominator, a)
-        below = (root - f.numerator) // f.denominator
-        exact = below + f >= 0 and ((below + f) / e) ** a == square**b
-        return below, below if exact else below + 1
+        power = (f.denominator * e) ** a
+        return f.denominator, f.numerator, power.numerator, power.denominator
+
+    def limit(square: Fraction, unit: Fraction) -> tuple[int, int] | None:
+        denominator, numerator, above, below = coefficients(unit)
+        top, bottom = above * square.numerator**b, below * square.denominator**b
+        root = floor_root(top // bottom, a)
+        least = (root - numerator) // denominator
+        # (least + F) * denominator is an integer; it is the root of the power itself, or there is none.
+        whole = least * denominator + numerator
+        exact = whole >= 0 and whole**a * bottom == top
+        return least, least if exact else least + 1
 
     return _Divisor(limit, Fraction(0))
 

@@ -36,7 +36,7 @@ STATEMENTS = {
             "the nearest integer, and of two equally near ones the even one.",
             "Of k inputs the first floor((k - 2) / 2) are tensors and the others parameters, also where k is odd (C1).",
             "C5 and C6 hold for each bound of R(s) and R(m_i). For C7 the operands are first made to fit 2^18 bounds",
-            "or as many as all of them have, counted as those of their broadcast; then, for each bound of the",
+            "or as many as they have together, counted as those of their broadcast; then, for each bound of the",
             "broadcast, with P and c as in the interval below,",
             "  sum of max(0, max(P_i)) + max(0, c.hi) + 2^(s.hi - 1) if s.hi > 0  <=  2^63 - 1  and",
             "  sum of min(0, min(P_i)) + min(0, c.lo)  >=  -(2^63 - 1).",

@@ -165,7 +165,7 @@ STATEMENTS = {
         interval=(
             (
                 "R(Cond) gets axes of extent 1 at its end, to the rank of A. R(Cond), R(A) and R(B) are then made "
-                "to fit 2^18 bounds or as many as all of them have, counted as those of their broadcast."
+                "to fit 2^18 bounds or as many as they have together, counted as those of their broadcast."
             ),
             (
                 "For each bound of their broadcast: the interval of A if the condition is [lo, hi] with lo > 0 or "

@@ -287,3 +287,51 @@ def test_what_would_be_too_large_is_refused_before_it_is_made() -> None:
                   {"y": "int8"}, {"sizes": np.array([1, 1, 3, 2**24])})  # fmt: skip
     with pytest.raises(LimitExceeded, match="an extent that is resampled"):
         compiled(larger)
+
+
+def _put_beside(tensor: TensorProto, folder: Path) -> None:
+    """Move the items of a constant to the end of a file in a folder."""
+    with (folder / "weights.bin").open("ab") as file:
+        offset, data = file.tell(), tensor.raw_data
+        file.write(data)
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, text in (("location", "weights.bin"), ("offset", str(offset)), ("length", str(len(data)))):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, text
+
+
+def test_a_model_with_constants_in_files_becomes_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the graph, of attributes, of branches and of functions."""
+    numbers = [numpy_helper.from_array(np.float32([value, 1]), f"c{value}") for value in range(6)]
+    inner = helper.make_graph([helper.make_node("Constant", [], ["k"], value=numbers[0])], "g", [], [], [numbers[1]])
+    nodes = [
+        helper.make_node("Constant", [], ["a"], value=numbers[2]),
+        helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner),
+        helper.make_node("Several", [], ["z"], domain="own", graphs=[inner], tensors=[numbers[3]]),
+    ]
+    function = helper.make_function(
+        "own", "F", [], ["f"], [helper.make_node("Constant", [], ["f"], value=numbers[4])], []
+    )
+    graph = helper.make_graph(nodes, "g", [], [], [numbers[5]])
+    model = helper.make_model(graph, functions=[function])
+    whole = model.SerializeToString()
+    assert front.embedded(whole, str(tmp_path)) is whole
+    branches = [model.graph.node[1].attribute[0].g, model.graph.node[1].attribute[1].g]
+    branches += model.graph.node[2].attribute[0].graphs
+    found = [branch.node[0].attribute[0].t for branch in branches] + [branch.initializer[0] for branch in branches]
+    found += [model.graph.node[0].attribute[0].t, model.graph.node[2].attribute[1].tensors[0]]
+    found += [model.functions[0].node[0].attribute[0].t, model.graph.initializer[0]]
+    for tensor in found:
+        _put_beside(tensor, tmp_path)
+    apart = model.SerializeToString()
+    assert front.embedded(apart, str(tmp_path)) == whole
+    monkeypatch.setattr("cvm.frontends.onnx.embedding._LARGEST", len(apart) + 20)
+    with pytest.raises(LimitExceeded, match="write a program"):
+        front.embedded(apart, str(tmp_path))
+    (tmp_path / "secret").write_bytes(bytes(200))
+    (tmp_path / "weights.bin").unlink()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "weights.bin").symlink_to(tmp_path / "secret")
+    with pytest.raises(Invalid, match="leads out of the model's folder"):
+        front.embedded(apart, str(tmp_path / "folder"))

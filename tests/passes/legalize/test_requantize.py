@@ -56,6 +56,7 @@ def scalar(value: int) -> np.ndarray:
     return np.array([value], np.int64)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("shift", mostly_long(range(63), {0, 1, 2, 30, 31, 32, 33, 61, 62, *range(5, 63, 9)}))
 def test_every_shift_over_the_whole_of_int32(rounding: str, shift: int) -> None:
@@ -69,6 +70,7 @@ def test_every_shift_over_the_whole_of_int32(rounding: str, shift: int) -> None:
     assert_same(Requantize((1, 1, 99), [(-LARGEST, LARGEST)], parameters, rounding, lo, hi), random)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("bits", range(1, 62))
 def test_every_width_of_multipliers(rounding: str, bits: int) -> None:

@@ -20,7 +20,7 @@ from tests.passes.optimize.equality import assert_equal, extremes, optimized, st
 from tests.passes.optimize.patterns import programs
 from tests.random_programs.strategies import Sample, samples
 
-QUICK, INVITING, FULL = 60, 200, 2000
+QUICK, INVITING, FULL = 60, 100, 2000
 SETTINGS = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
@@ -203,6 +203,7 @@ def test_a_pass_that_changes_the_interface_is_a_defect():
             applied(lambda _, changed=changed: changed, verify(program))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
 def test_the_bytes_do_not_depend_on_the_seed_of_hashes(seed):
     script = (

@@ -1,0 +1,71 @@
+"""The reference multiplies on one thread, and leaves the number of threads as it was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from cvm.reference import Reference
+from cvm.reference.threads import one_thread, openblas
+from tests.reference.graphs import computed, external, graph, operation
+
+
+@pytest.fixture
+def threads() -> Iterator[list[int]]:
+    """A list to write numbers of threads into, while three are what the process had."""
+    found = openblas()
+    if found is None:
+        pytest.skip("this NumPy has no OpenBLAS of its own")
+    get, put = found
+    before = get()
+    put(3)
+    try:
+        yield []
+        assert get() == 3
+    finally:
+        put(before)
+
+
+def count() -> int:
+    found = openblas()
+    assert found is not None
+    return found[0]()
+
+
+def test_products_are_computed_on_one_thread(threads: list[int]) -> None:
+    def change(name: str, arrays: list[np.ndarray]) -> list[np.ndarray]:  # type: ignore[type-arg]
+        threads.append(count())
+        return arrays
+
+    tensors = [external("x", (1, 4)), computed("y", (1, 4))]
+    model = graph("x", "y", tensors, operation("relu", "y", x="x"))
+    Reference(model).side_by_side({"x": np.ones((2, 4))}, slice(None), change)
+    assert threads == [1]
+
+
+def test_what_was_is_restored_after_an_error_and_after_the_last_of_several(threads: list[int]) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with one_thread():
+            inside.set()
+            leave.wait(20)
+
+    worker = threading.Thread(target=other)
+
+    def fails() -> None:
+        with one_thread():
+            worker.start()
+            assert inside.wait(20)
+            threads.append(count())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    threads.append(count())
+    leave.set()
+    worker.join()
+    assert threads == [1, 1]
