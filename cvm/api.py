@@ -62,19 +62,16 @@ def compile(
 
     ``input_shapes`` give the shapes of inputs whose extents a model of ONNX leaves open; an open first extent is 1
     without it. ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi); every run checks it.
-    ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes.
-    ``outputs`` are those that the program has, by default all.
-    ``op_set`` is the latest version of the op-set whose ops the program may use: with 2, a product of computed
-    tensors, a softmax and a layer normalisation take one op each, and a few around it. Codes that are exact stay the
-    same, those of a softmax come nearer to the exact ones; op-set 1 gives the programs and digests that it always gave.
-    Raises `CvmError` with the file, line and column of the error.
+    ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes;
+    ``outputs`` are those that it has, by default all. ``op_set`` is the latest version of the op-set whose ops it may
+    use: transformers take far fewer ops with 2. Exact codes stay the same, those of a softmax come nearer; op-set 1
+    gives the digests that it always gave. Raises `CvmError` with the file, line and column of the error.
     """
     at = Location(checked_path(path, "a model"))
     kind = "cvm_runtime" if params is not None else model_format(path)
     if kind != "tflite" and compat == "tflite-reference":
         raise Invalid(f"{kind}.options", "compat tflite-reference is for a model of TFLite", at)
-    if kind != "nnef" and (quant is not None or variant is not None):
-        raise Invalid(f"{kind}.options", "quant and variant are for an NNEF model", at)
+    _check_nnef_only(quant is not None or variant is not None, kind, at)
     _check_op_set(op_set, kind, at)
     if params is not None:
         return _of_cvm_runtime(path, params, "cvm-1" if compat == "cvm-1" else "correct")
@@ -85,6 +82,12 @@ def compile(
     if kind == "tflite":
         return _of_tflite(path, optimize, op_set, "tflite-reference" if compat == "tflite-reference" else "correct")
     return _of_nnef(path, quant, optimize, op_set, bit_order, variant)
+
+
+def _check_nnef_only(given: bool, kind: str, at: Location) -> None:
+    """Require that options for NNEF models are given for such models alone. Raises `Invalid`."""
+    if given and kind != "nnef":
+        raise Invalid(f"{kind}.options", "quant and variant are for an NNEF model", at)
 
 
 def _check_op_set(op_set: int, kind: str, at: Location) -> None:
@@ -303,10 +306,10 @@ def quantize_program(
 
     ``data`` and ``codes`` are as for `quantize`. A model of ONNX or TFLite may be quantised in part: its quantisers are
     kept, and others are added where the program needs them (docs/calibration.md). ``settings``
-    (`cvm.calibration.Settings`) are 8 bits by default, `Settings.measured` for ONNX and TFLite. ``input_shapes`` and
-    ``input_ranges`` are for ONNX, as for `compile`, and so are ``outputs``, and ``states``, with which data have a cycle axis. A
-    ``goal`` (`cvm.quantizing.Goal`) gives tensors more bits until the outputs have an SQNR, or the program a size.
-    ``op_set`` is that of `compile`. The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the file or the tensor.
+    (`cvm.calibration.Settings`) are 8 bits by default, `Settings.measured` for ONNX and TFLite. ``op_set`` is that of
+    `compile`; ``input_shapes``, ``input_ranges``, ``outputs`` and ``states``, with which data have a cycle axis, are
+    for ONNX, as there. A ``goal`` (`cvm.quantizing.Goal`) gives tensors more bits until the outputs have an SQNR, or
+    the program a size. The result holds the ``program`` and the ``calibration``. Raises `CvmError` with the place.
     """
     from cvm.calibration import Settings
     from cvm.frontends import nnef, onnx, tflite
@@ -332,8 +335,7 @@ def quantize_program(
         with exhaustion(os.fspath(path)):
             return quantize_nnef(graph, data, settings or Settings(), cycles=cycles, **how)
     _check_codes(loaded.graph, data, codes)
-    chosen = settings or Settings.measured()
-    return quantize_completed(path, loaded, data, chosen, cycles=cycles, **how)
+    return quantize_completed(path, loaded, data, settings or Settings.measured(), cycles=cycles, **how)
 
 
 def _check_codes(graph: QuantizedGraph, data: Mapping[str, npt.ArrayLike], codes: bool) -> None:

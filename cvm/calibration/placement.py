@@ -139,8 +139,9 @@ class Placement(Planner):
                 continue
             chosen = [name for name in members if self._takes(name)]
             if chosen:
-                is_state = any(self.graph.tensors[name].kind == "variable" and not self.uses.fixed(name) for name in chosen)
-                groups.append(replace(self.group(chosen), state=is_state))
+                updated = {name for name in chosen if not self.uses.fixed(name)}
+                state = any(self.graph.tensors[name].kind == "variable" for name in updated)
+                groups.append(replace(self.group(chosen), state=state))
         return Plan(tuple(groups), tuple(filters), (), ())
 
     def ends(self, group: Group) -> bool:

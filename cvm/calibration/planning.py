@@ -34,8 +34,8 @@ class Group:
     """Tensors that share a quantiser, the tensors whose numbers determine it, and ranges that are known beforehand.
 
     ``with_zero``: operations read zeros together with their elements. ``coordinates``: their elements are coordinates.
-    ``nonzero``: an operation divides by them. ``normalised``: a layer normalisation reads them. ``state``: among them is
-    state of a graph whose quantisers may have any codes.
+    ``nonzero``: an operation divides by them. ``normalised``: a layer normalisation reads them. ``state``: state is
+    among them, of a graph whose quantisers may have any codes.
     """
 
     tensors: tuple[str, ...]

@@ -91,8 +91,8 @@ def command(
     """
     imported = params is not None or model.suffix == ".json"
     kind = "cvm_runtime" if imported else model_format(model)
-    if (input_shape or input_range or state) and kind != "onnx":
-        raise Usage("--input-shape, --input-range and --state are for a model of ONNX")
+    if (input_shape or input_range or state or only_output) and kind != "onnx":
+        raise Usage("--input-shape, --input-range, --state and --only-output are for a model of ONNX")
     if kind != "nnef" and (quant is not None or no_quant or variant is not None):
         raise Usage("--quant, --no-quant and --variant are for an NNEF model: others have their own quantisation")
     if compat == "tflite-reference" and kind != "tflite":
@@ -114,8 +114,7 @@ def command(
         )  # fmt: skip
         with timed("verification", "of the result"):
             verified = verify(program)
-    document = report(verified) | (_profiled(times) if profile else {})
-    return _written(document, verified, output, as_json)
+    return _written(report(verified) | (_profiled(times) if profile else {}), verified, output, as_json)
 
 
 @contextmanager

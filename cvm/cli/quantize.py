@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -229,14 +229,22 @@ def command(
     shaped, aims = (input_shape, input_range, state, only_output), (target_sqnr, max_bytes)
     _require_sense(kind, output, method, form, write_weights, any(shaped))
     widths, ranges = (bits, weight_bits, output_bits), (per_channel, method, percentile, form)
-    settings = _settings(kind, output, widths, ranges, _changes(kind, output, (equalize, correct_bias), write_weights))
-    settings = replace(settings, bits_of=_bits_of(bits_of))
+    changes = _changes(kind, output, (equalize, correct_bias), write_weights)
+    settings = replace(_settings(kind, output, widths, ranges, changes), bits_of=_bits_of(bits_of))
     data = _Data(inputs, random, seed, _interval(random_range), cycles, codes)
-    how = {"optimize": not no_optimize, "op_set": op_set}
+    made, what = (_completed, shaped) if kind != "nnef" else (_of_nnef, write_weights)
+    return _explained(data, made, model, output, settings, data, what, aims, _how(no_optimize, op_set), as_json)
+
+
+def _how(no_optimize: bool, op_set: int) -> dict[str, Any]:
+    """How a graph becomes a program, as arguments of `cvm.quantizing`."""
+    return {"optimize": not no_optimize, "op_set": op_set}
+
+
+def _explained(data: _Data, made: Callable[..., int], *arguments: Any) -> int:
+    """Call ``made`` with the arguments. A refusal names the option of the data that led to it."""
     try:
-        if kind != "nnef":
-            return _completed(model, output, settings, data, shaped, aims, how, as_json)
-        return _of_nnef(model, output, settings, data, write_weights, aims, how, as_json)
+        return made(*arguments)
     except Invalid as error:
         raise data.explained(error) from None
 
@@ -396,9 +404,7 @@ def _of_nnef(
             found, settings, trials = calibrated_nnef(graph, feeds, settings, cycles=data.cycles, on_run=advance)
         else:
             goal = Goal(*aims, on_step=say_step) if aimed else None
-            made = quantize_nnef(
-                graph, feeds, settings, cycles=data.cycles, on_run=advance, goal=goal, **how
-            )
+            made = quantize_nnef(graph, feeds, settings, cycles=data.cycles, on_run=advance, goal=goal, **how)
             found, settings, trials = made.calibration, made.settings, made.trials
             if aimed:
                 document |= {"bits": settings.bits, "widened": _widened(made)}
@@ -441,9 +447,7 @@ def _completed(
     runs = run_count(loaded.graph, feeds, data.cycles)
     with narrated("calibrating", runs) as (advance, say_step):
         goal = None if aims == (None, None) else Goal(*aims, on_step=say_step)
-        made = quantize_completed(
-            model, loaded, feeds, settings, cycles=data.cycles, on_run=advance, goal=goal, **how
-        )
+        made = quantize_completed(model, loaded, feeds, settings, cycles=data.cycles, on_run=advance, goal=goal, **how)
     document: dict[str, Any] = {
         "model": str(model),
         "data": data.said(runs),

@@ -56,7 +56,8 @@ def test_the_program_is_the_one_of_the_page(program: cvm.Program) -> None:
 
 def test_it_has_learnt_english(program: cvm.Program, vocabulary: Vocabulary) -> None:
     """A sentence that is not in the training text; guessing among 65 characters alike would take 4.2 nats for each."""
-    tokens = np.array(vocabulary.encode("The king will come to the house of his father, and all the men will follow him."))
+    sentence = "The king will come to the house of his father, and all the men will follow him."
+    tokens = np.array(vocabulary.encode(sentence))
     result = Session(program, "numpy").run({"token": tokens[None, :, None]}, cycles=True, codes=True)
     logits = result.real("logits").reshape(len(tokens), -1)
     assert losses(logits[:-1], tokens[1:]).mean() < 1.6

@@ -1,1 +1,1 @@
-"""From the weights of `tools/train_tiny_gpt.py` to the integer program that comes with cvm (docs/language-models.md)."""
+"""From the weights of `tools/train_tiny_gpt.py` to the program that comes with cvm (docs/language-models.md)."""

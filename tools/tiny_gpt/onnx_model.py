@@ -62,7 +62,7 @@ class _Writer:
         return self.add("LayerNormalization", [x, scale, offset], name, axis=-1, epsilon=1e-5)
 
     def dense(self, x: str, weight: Array, bias: Array, name: str) -> str:
-        """x times the transposed weight, plus the bias."""
+        """X times the transposed weight, plus the bias."""
         product = self.add("MatMul", [x, self.constant(f"{name}.weight", weight.T.copy())], f"{name}.product")
         return self.add("Add", [product, self.constant(f"{name}.bias", bias)], name)
 
@@ -118,7 +118,8 @@ def _positions(w: _Writer) -> None:
     places = w.add("Add", [w.add("Range", [zero, number, one], "order"), "position"], "places")
     column = w.add("Unsqueeze", [places, w.integers("last", 1)], "places.column")
     w.add("LessOrEqual", [w.constant("every", np.arange(w.context)[None]), column], "seen")
-    w.add("Min", [w.add("Add", ["position", count], "position.after"), w.integers("context", w.context)], "position_next")
+    after = w.add("Add", ["position", count], "position.after")
+    w.add("Min", [after, w.integers("context", w.context)], "position_next")
 
 
 def model_of(weights: Weights) -> onnx.ModelProto:

@@ -2,8 +2,8 @@
 
     python -m tools.tiny_gpt.prefill tiny_gpt.onnx calibration.npz tiny_gpt.cvm --tokens N -o prefill.cvm
 
-The quantisers are chosen again from the same data as for ``tiny_gpt.cvm``, whose digest must come out. The program for N
-tokens has the same state, so that one can go on where the other has stopped.
+The quantisers are chosen again from the same data as for ``tiny_gpt.cvm``, whose digest must come out. The program for
+N tokens has the same state, so that one can go on where the other has stopped.
 """
 
 from __future__ import annotations

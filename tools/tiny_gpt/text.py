@@ -2,8 +2,8 @@
 
     python -m tools.tiny_gpt.text TEXT -o calibration.npz [--windows N] [--vocabulary tiny_gpt.vocabulary.json]
 
-``calibration.npz`` holds ``token``, of shape (windows, 256, 1): windows at random places of the first nine tenths of the
-text, a character for each cycle. The vocabulary is written as a JSON list of its characters, in the order of their
+``calibration.npz`` holds ``token``, of shape (windows, 256, 1): windows at random places of the first nine tenths of
+the text, a character for each cycle. The vocabulary is written as a JSON list of its characters, in the order of their
 numbers.
 """
 

@@ -55,9 +55,7 @@ class Logits:
         return np.array([*found, *([] if self.span is None else [0])], dtype=object)
 
 
-def softmax_by_quotient(
-    lowering: Lowering, logits: Logits, quantizer: LinearQuantizer, fineness: int
-) -> Coded | None:
+def softmax_by_quotient(lowering: Lowering, logits: Logits, quantizer: LinearQuantizer, fineness: int) -> Coded | None:
     """Emit the codes of softmax over ``axes`` of ``unit`` times the integers of ``value``.
 
     Numbers may differ from the exact ones by 2^-fineness steps of the result. Returns None where the op does not

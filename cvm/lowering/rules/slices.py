@@ -25,8 +25,8 @@ __all__: list[str] = []
     "update_slice",
     claim=exact(
         "the integers move",
-        "the result has no quantiser, and input and update are not integers of one scale and offset; or its scales vary "
-        "along the axis",
+        "the result has no quantiser, and input and update are not integers of one scale and offset",
+        "the scales of the result vary along the axis",
     ),
 )
 def update_slice(lowering: Lowering) -> list[Result]:

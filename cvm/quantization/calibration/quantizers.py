@@ -21,7 +21,7 @@ from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer
 __all__ = ["affine", "decimal_above", "multiples_of", "power_above", "powers", "short_above", "symmetric"]
 
 _DIGITS = 6
-_SHORT_BITS = 10
+_SHORT = Fraction(1, 2**10)
 
 _NARROWEST = 2**10
 """The width of a range is at least its greatest magnitude divided by this number, since other data may differ more."""
@@ -43,7 +43,7 @@ def power_above(value: Fraction) -> Fraction:
 
 def short_above(value: Fraction) -> Fraction:
     """The least number m * 2^e, m an integer of at most 10 bits, that is at least a positive number."""
-    unit = power_above(value) / 2**_SHORT_BITS
+    unit = power_above(value) * _SHORT
     return -(-value // unit) * unit
 
 
@@ -59,8 +59,8 @@ def affine(
     """A quantiser of 2^bits codes, from 0 or around 0, for the numbers in [low, high].
 
     ``rounded`` makes the scale a simple number: a decimal; a power of two, for tensors from which indices are computed;
-    or a short dyadic number, for tensors whose squares are summed. With ``nonzero``, numbers that all have the same sign
-    keep it: none is rounded to zero, even if zero is nearer.
+    or a short dyadic number, for tensors whose squares are summed. With ``nonzero``, numbers that all have the same
+    sign keep it: none is rounded to zero, even if zero is nearer.
 
     A range that is narrower than 1/1024 of its greatest magnitude is widened to that on both sides. The range of zeros
     only is [0, 1].

@@ -43,7 +43,8 @@ def scattered(cache: Any, update: Any, starts: Any, axis: int) -> Any:
 def test_rows_are_written_at_their_starts(op_set: int, batch: int, count: int) -> None:
     cache, update = (batch, 2, 5, 3), (batch, 2, count, 3)
     inputs = {"x": ("int8", cache), "u": ("int8", update), "s": ("int64", (batch,))}
-    program = program_of(made([node("TensorScatter", ["x", "u", "s"], ["y"])], inputs, {"y": "int8"}, opset=24), op_set)
+    model = made([node("TensorScatter", ["x", "u", "s"], ["y"])], inputs, {"y": "int8"}, opset=24)
+    program = program_of(model, op_set)
     assert sum(item.op == "update_slice" for item in program.nodes) == (batch if op_set == 2 else 0)
     session = Session(program, "numpy")
     for start in range(-2, 8):
@@ -57,7 +58,8 @@ def test_rows_are_written_at_their_starts(op_set: int, batch: int, count: int) -
 def test_real_rows_take_the_scale_of_the_result(op_set: int) -> None:
     """The cache is rounded to the scale of the result, as the update is; without a start, rows are written at 0."""
     nodes = [node("DequantizeLinear", ["x", "a", "z"], ["xr"]), node("DequantizeLinear", ["u", "b", "z"], ["ur"]),
-             node("TensorScatter", ["xr", "ur"], ["yr"], axis=1), node("QuantizeLinear", ["yr", "c", "z"], ["y"])]  # fmt: skip
+             node("TensorScatter", ["xr", "ur"], ["yr"], axis=1),
+             node("QuantizeLinear", ["yr", "c", "z"], ["y"])]  # fmt: skip
     fixed = {"a": np.float32(0.5), "b": np.float32(0.75), "c": np.float32(1), "z": np.int8(0)}
     model = made(nodes, {"x": ("int8", (1, 4, 2)), "u": ("int8", (1, 2, 2))}, {"y": "int8"}, fixed, opset=24)
     x, u = (RANDOM.integers(-128, 128, shape).astype(np.int8) for shape in ((1, 4, 2), (1, 2, 2)))
