@@ -81,7 +81,7 @@ def test_a_float_model_becomes_a_program_from_data(tmp_path):
         cvm.quantize(path, data)
     program = cvm.quantize_program(path, data).program
     assert abs(cvm.Session(program).run(data).real("y") - np.tanh(data["x"])).max() < 4 / 255 + 2 / 255
-    with pytest.raises(CvmError, match="input shapes and ranges are for a model of ONNX"):
+    with pytest.raises(CvmError, match="input shapes and ranges, states and chosen outputs are for a model of ONNX"):
         cvm.quantize_program(MODEL, {}, input_shapes={"image": (1,)})
 
 
