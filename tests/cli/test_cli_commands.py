@@ -341,6 +341,8 @@ def test_ops_lists_what_is_claimed_of_the_operations_of_nnef(cvm):
     further |= {"hard_swish", "l2_pool", "log_sum_reduce", "log_sum_exp_reduce", "wrapping_quantize", "lookup"}
     further |= {
         "hard_swish",
+        "masked_softmax",
+        "update_slice",
         "non_max_suppression",
         "region_maximum",
         "softmax(accuracy = 'fine')",

@@ -242,3 +242,37 @@ def test_a_model_without_inputs_needs_no_data(cvm, model):
     document = cvm("quantize", "constant.onnx", "-o", "constant.cvm", "--json").document
     assert document["outputs"][0]["sqnr_db"] > 40
     assert cvm("run", "constant.cvm", "-o", "out.npz").code == 0
+
+
+def test_bits_outputs_and_op_set_are_chosen(cvm, tmp_path, monkeypatch):
+    """A normalised product whose result goes on in the next cycle: by one op with op-set 2, and only with it."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(6)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "h"], ["s"]),
+             helper.make_node("LayerNormalization", ["s", "g"], ["n"], axis=-1),
+             helper.make_node("MatMul", ["n", "v"], ["y"])]  # fmt: skip
+    drawn = {"w": (6, 6), "g": (6,), "v": (6, 3)}
+    constants = {name: random.normal(size=shape).astype(F32) for name, shape in drawn.items()}
+    shapes = {"x": ("float32", (1, 6)), "h": ("float32", (1, 6))}
+    onnx.save(made(nodes, shapes, {"y": "float32", "n": "float32"}, constants), "float.onnx")
+    np.save("x.npy", random.normal(size=(2, 20, 1, 6)))
+    asked = ("quantize", "float.onnx", "-i", "x.npy", "--state", "h=n", "--only-output", "y", "--method", "minmax")
+    ops = {}
+    for op_set in ("1", "2"):
+        document = cvm(*asked, "--bits-of", "s=16", "--op-set", op_set, "-o", "model.cvm", "--json").document
+        assert [item["output"] for item in document["outputs"]] == ["y"]
+        (quantizer,) = [item["quantizer"] for item in document["tensors"] if item["tensor"] == "s"]
+        assert "bits = 16" in quantizer
+        program = cvm("inspect", "model.cvm", "--json").document
+        assert program["op_set"] == int(op_set)
+        ops[op_set] = document["nodes"]
+    assert ops["2"] < 20 < ops["1"]
+    for words, message in (
+        (("--bits-of", "s"), "expected --bits-of NAME=N, found 's'"),
+        (("--bits-of", "s=many"), "expected --bits-of NAME=N, found 's=many'"),
+        (("--bits-of", "t=9"), "no tensor has a name like 't'"),
+        (("--only-output", "z"), "there is no output 'z'"),
+    ):
+        refused = cvm(*asked, *words, "-o", "model.cvm")
+        assert refused.code in (2, 3)
+        assert message in " ".join(refused.err.split())
