@@ -1,6 +1,7 @@
 """The quantisers of ranges: short decimals, zero a code, nothing in the range clipped."""
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 from cvm.errors import Invalid
 from cvm.frontends.nnef.quantizer_text import algorithm_text
 from cvm.quantization import LinearQuantizer
-from cvm.quantization.calibration import affine, decimal_above, multiples_of, power_above, powers, symmetric
+from cvm.quantization.calibration import (
+    affine,
+    decimal_above,
+    multiples_of,
+    power_above,
+    powers,
+    short_above,
+    symmetric,
+)
 from cvm.quantization.exact import code, quantize
 
 BITS = st.integers(2, 16)
@@ -37,12 +46,21 @@ def test_powers_of_two_are_the_least_above(value: Fraction) -> None:
     assert power / 2 < value <= power
 
 
-@given(REALS, REALS, BITS, st.booleans(), st.booleans())
+@given(POSITIVE)
+def test_short_numbers_have_ten_bits_and_are_the_least_above(value: Fraction) -> None:
+    short = short_above(value)
+    assert (short.denominator & (short.denominator - 1)) == 0
+    assert (short.numerator // (short.numerator & -short.numerator)).bit_length() <= 10
+    assert value <= short < value * (1 + Fraction(1, 512))
+    assert short_above(short) == short
+
+
+@given(REALS, REALS, BITS, st.booleans(), st.sampled_from([decimal_above, power_above, short_above]))
 def test_no_number_of_a_range_is_further_than_half_a_scale_from_a_code(
-    a: float, b: float, bits: int, signed: bool, dyadic: bool
+    a: float, b: float, bits: int, signed: bool, rounded: Callable[[Fraction], Fraction]
 ) -> None:
     low, high = min(a, b), max(a, b)
-    quantizer = affine(low, high, bits, signed=signed, dyadic=dyadic)
+    quantizer = affine(low, high, bits, signed=signed, rounded=rounded)
     (scale,), (offset,) = quantizer.scale, quantizer.offset
     for x in (Fraction(low), Fraction(high), (Fraction(low) + Fraction(high)) / 2):
         assert abs(offset + scale * code(x, quantizer, 0) - x) <= scale / 2
