@@ -179,8 +179,8 @@ def test_a_table_has_a_limit(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_large_vocabulary_has_digits_that_its_sums_fit():
-    size = 2**16
+@pytest.mark.parametrize("size", [255 * 256, 255 * 256 + 1, 2**18])
+def test_a_large_vocabulary_has_digits_that_its_sums_fit(size):
     logits = np.random.default_rng(3).integers(-400, 400, size).tolist()
     table = decimal_weights(Fraction(1, 64), HI - LO)
     randoms = [SEEDS[0], 2**30, SEEDS[1]]
