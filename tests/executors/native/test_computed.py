@@ -116,9 +116,9 @@ def test_a_drawn_call_is_computed_alike(op: object, seed: int) -> None:
 def test_a_quotient_takes_the_bits_that_its_intervals_ask_for(wide: int, most: int, bits: int) -> None:
     builder = ProgramBuilder()
     x, y = builder.input("x", (3,), -most, most), builder.input("y", (1,), 0, most)
-    factors = [builder.parameter(np.array([2**wide - 1], np.int64)) for _ in range(4)]
+    factors = [builder.parameter(np.array([2**wide - 1], np.int64)) for _ in range(6)]
     attributes = {"terms": 1, "rounding": "half_up", "lo": 1 - 2**31, "hi": 2**31 - 1}
-    (result,) = builder.add("quotient", [x, y, *factors], attributes)
+    (result,) = builder.add("quotient", [x, y, y, y, *factors], attributes)
     verified = verify(builder.build([Output("y", result)]))
     kernels = plan(verified, available()[0], frozenset({result})).functions.values()
     assert [kernel.bits for kernel in kernels if isinstance(kernel, Quotient)] == [bits]
