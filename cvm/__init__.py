@@ -13,6 +13,7 @@ from cvm import errors
 if TYPE_CHECKING:
     from cvm.api import compile, load, quantize, quantize_program, run_op, verify
     from cvm.audit.receipt import Receipt
+    from cvm.generation import generate
     from cvm.program import Program
     from cvm.session import Result, Session
 
@@ -23,6 +24,7 @@ __all__ = [
     "Session",
     "compile",
     "errors",
+    "generate",
     "load",
     "quantize",
     "quantize_program",
@@ -36,6 +38,7 @@ _HOMES = {
     "Result": "cvm.session",
     "Session": "cvm.session",
     "compile": "cvm.api",
+    "generate": "cvm.generation",
     "load": "cvm.api",
     "quantize": "cvm.api",
     "quantize_program": "cvm.api",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
     from cvm.quantization import Quantizer
 
-__all__ = ["Observer", "Result", "Session", "Witness"]
+__all__ = ["Observer", "Result", "Session", "Witness", "verified_of"]
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -116,7 +116,7 @@ class Witness(Protocol):
         """Called after a call with the notes of all its runs, in order."""
 
 
-def _verified(program: object) -> VerifiedProgram:
+def verified_of(program: object) -> VerifiedProgram:
     """The verified program that a caller passed. Raises `CvmError`, and `Invalid` (``argument.program``)."""
     from cvm.program.files import load_verified
     from cvm.program.verifier import VerifiedProgram, verify
@@ -161,7 +161,7 @@ class Session:
             raise expected("threads", "a number of threads", threads)
         if threads is not None and threads < 1:
             raise Invalid("session.threads", f"expected at least one thread, found {threads}")
-        verified = _verified(program)
+        verified = verified_of(program)
         self._name, self._reason = choose_executor(executor)
         self._threads = threads or cores()
         self._executor = create(self._name, verified, threads)
@@ -201,6 +201,11 @@ class Session:
     def program(self) -> Program:
         """The program."""
         return self._verified.program
+
+    @property
+    def verified(self) -> VerifiedProgram:
+        """The program with what was proven about it."""
+        return self._verified
 
     @property
     def executor(self) -> str:

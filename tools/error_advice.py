@@ -26,6 +26,7 @@ FAMILIES = {
     "executors": "Requests that an executor cannot fulfil.",
     "export": "Programs and quantisers written for others.",
     "format": "A file is not what a command or function takes.",
+    "generation": "`cvm generate`, `cvm.generate` ([language-models.md](language-models.md)).",
     "graph": (
         "A graph of real tensors breaks a rule of its operations ([graph.md](graph.md)). A file alone cannot "
         "cause this."
@@ -63,6 +64,7 @@ FAMILIES = {
     "usage": "The command line.",
     "vectors": "Test vectors, and programs that answer them.",
     "verify": "`cvm receipt verify`, `cvm.verify`.",
+    "vocabulary": "Vocabularies of language models ([language-models.md](language-models.md)).",
     "webnn": "WebNN graphs ([webnn.md](webnn.md)).",
 }
 """The subject of all codes with the same first word."""
@@ -124,6 +126,7 @@ ADVICE = {
     "executors.native": "Use `--executor numpy`; `cvm doctor` says why native code is not used here.",
     "export.": "Choose other bits or another form, or write a program (`-o model.cvm`) instead.",
     "format.": "Follow the message: it names what the file is, and the command that takes it.",
+    "generation.": "Follow the message: it names the program, the option or the prompt that does not fit.",
     "graph.": _BUG,
     "input.": "Give arrays as `cvm inspect PROGRAM` (`session.inputs`) lists them: names, shapes, types.",
     "input.integers": (
@@ -137,6 +140,10 @@ ADVICE = {
     "limit.": _LARGE,
     "limit.memory": "Free memory or give fewer `--jobs`; then run the same command again: it goes on.",
     "limit.workers": "Start nodes of the cluster, then run the same command again: it goes on.",
+    "limit.context": "Shorten the prompt, or generate fewer tokens: the program's memory holds no more.",
+    "limit.cycles": "Generate fewer tokens.",
+    "limit.logits": "Quantise the logits with at most 31 bits.",
+    "limit.weights": "Lower the temperature, or quantise the logits more coarsely.",
     "limit.work": "Run fewer samples or a smaller model; `cvm inspect --cost` shows where the gas goes.",
     "limit.stack": "Make the document less deep.",
     "log.": _AGAIN,
@@ -222,6 +229,8 @@ ADVICE = {
     "usage": "Type what the message says, or `--help` after the command.",
     "vectors.": "Name a folder of vectors and a command that runs here; `spec_vectors/README.md` has the protocol.",
     "verify.": "Name a level that the given files allow; [receipts.md](receipts.md) has the levels.",
+    "vocabulary.": "Give a JSON list of the texts of all tokens, each once, in the order of their numbers.",
+    "vocabulary.unreadable": _PATH,
     "webnn.": "Give arrays of the declared types, finite and within the range that the message names.",
 }
 """What to do about a code, by the beginning of the code; the longest matching beginning counts."""

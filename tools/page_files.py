@@ -6,6 +6,7 @@ are the digit classifier of ``cvm/demo``, so that they share images. The TFLite 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ import cvm
 from cvm.arrays import npz_bytes
 from cvm.demo import IMAGES, MODEL
 from cvm.program import Output, ProgramBuilder
+from tools.decode_step import CHARACTERS, decode_step
 from tools.tflite_writer import Graph, Operator, Tensor, written
 
 __all__ = ["SETS", "make"]
@@ -157,6 +159,12 @@ def dispute(folder: Path) -> None:
     command(folder, "dispute", "step", "--program", "model.cvm", "-i", "photo.npy", "--op", "0", "-o", "a.step")
 
 
+def generate(folder: Path) -> None:
+    """``gpt.cvm``, a program of one decode step with random weights, and ``gpt.vocabulary.json``."""
+    decode_step().save(folder / "gpt.cvm")
+    (folder / "gpt.vocabulary.json").write_text(json.dumps(list(CHARACTERS)), "utf-8")
+
+
 def command(folder: Path, *arguments: str) -> None:
     """Run a command of cvm in a folder."""
     paths = {"PYTHONPATH": str(Path(cvm.__file__).parents[1]), "PYTHONSAFEPATH": "1"}
@@ -183,6 +191,7 @@ SETS: dict[str, Callable[[Path], None]] = {
     "receipts": receipts,
     "dispute": dispute,
     "cvm-runtime": cvm_runtime,
+    "generate": generate,
 }
 """For each set of files, the function that writes it into a folder."""
 

@@ -20,6 +20,7 @@ from cvm.cli import (
     dispute,
     doctor,
     export,
+    generate,
     inspect,
     legalize,
     nnef,
@@ -65,6 +66,7 @@ Examples:
 COMMANDS: Mapping[str, Command | Group] = {
     "compile": compile.COMMAND,
     "run": run.COMMAND,
+    "generate": generate.COMMAND,
     "check": check.COMMAND,
     "inspect": inspect.COMMAND,
     "quantize": quantize.COMMAND,

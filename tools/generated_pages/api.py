@@ -14,6 +14,7 @@ import cvm
 from cvm.audit import Receipt, Verdict
 from cvm.calibration import Calibration, Settings
 from cvm.errors import CvmError, Location
+from cvm.generation import Generation, Generator, Request
 from cvm.ports import Port
 from cvm.program import Program
 from cvm.quantizing import Goal, Quantized
@@ -74,8 +75,8 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = tuple(
 """The functions of the package."""
 
 CLASSES: tuple[type, ...] = (
-    cvm.Session, Port, cvm.Result, Program, Receipt, Verdict, Quantized, Settings, Goal, Calibration, CvmError,
-    Location,
+    cvm.Session, Port, cvm.Result, Program, Receipt, Verdict, Quantized, Settings, Goal, Calibration, Generator,
+    Request, Generation, CvmError, Location,
 )  # fmt: skip
 """The classes of the package, and the classes that its functions take and return."""
 
@@ -108,7 +109,7 @@ def where(kind: type) -> str:
 
 def constructor(kind: type) -> str:
     """The signature of a class that callers construct; empty for errors and for classes that only functions return."""
-    made = kind in (cvm.Session, Settings, Goal)
+    made = kind in (cvm.Session, Settings, Goal, Generator)
     return signature(kind, where(kind)) + "\n" if made else ""
 
 

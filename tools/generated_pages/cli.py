@@ -31,6 +31,7 @@ are written whole or not at all; a link stands for its target. If the target is 
 FILES = {
     "cvm compile": "nnef cvm-runtime tflite onnx",
     "cvm run": "program pair",
+    "cvm generate": "generate",
     "cvm inspect": "program nnef cvm-runtime",
     "cvm quantize": "tflite nnef onnx",
     "cvm report": "program onnx nnef",
