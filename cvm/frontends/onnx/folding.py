@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from cvm.errors import CvmError
 from cvm.frontends.common.data_types import bounds, is_float
+from cvm.frontends.common.registry import entering
 from cvm.frontends.onnx.call import OnnxCall, Operand
 from cvm.frontends.onnx.model import Refused, Tensor
 from cvm.frontends.onnx.reshaping import shape_of_reshape
@@ -54,12 +55,7 @@ def fold(call: OnnxCall) -> list[tuple[Array, str]] | None:
     return results if isinstance(results, list) else [results]
 
 
-def _fold(*ops: str) -> Callable[[_Fold], _Fold]:
-    def enter(function: _Fold) -> _Fold:
-        _FOLDS.update(dict.fromkeys(ops, function))
-        return function
-
-    return enter
+_fold = entering(_FOLDS)
 
 
 def _values(operand: Operand) -> Array:
