@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cvm.executors.numpy.blocks import blocks
-from cvm.executors.numpy.step import Array, PlannedNode, known, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, known, plans, plans_functions, single
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Shape
 
@@ -18,10 +18,7 @@ BLOCK_ELEMENTS = 2**16
 """The number of elements of one block, so small that its int64 sums and products stay in the cache."""
 
 
-@plans("broadcast_greater")
-def plan_broadcast_greater(call: Call) -> PlannedNode:
-    """1 where A > B, else 0."""
-    return single(lambda A, B: np.greater(A, B).astype(np.int32), "int32")
+plans_functions({"broadcast_greater": lambda A, B: np.greater(A, B).astype(np.int32)})
 
 
 @plans("requantize")

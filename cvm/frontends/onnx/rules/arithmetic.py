@@ -48,13 +48,6 @@ def arithmetic(translation: OnnxTranslation, call: OnnxCall) -> Made:
     return result(translation, translation.emit(call.node.op.lower(), *operands), shape, data_type)
 
 
-@rule("Div")
-def div(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Div: exact; quotients of integers are truncated toward zero."""
-    operands, shape, data_type = pair(translation, call)
-    return Made(quotient(translation, *operands, data_type), shape, data_type)
-
-
 @rule("Mod")
 def mod(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Mod: the remainder of a division that is truncated with ``fmod`` and rounded down without."""
@@ -151,11 +144,14 @@ def _bound(call: OnnxCall, index: int, default: Fraction) -> Fraction:
     return Fraction(item)
 
 
-@rule("PRelu")
-def prelu_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """PRelu: x where it is not negative, else slope * x."""
+_OF_TWO = {"Div": quotient, "PRelu": prelu}
+
+
+@rule(*_OF_TWO)
+def of_two(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """Div: exact; quotients of integers are truncated toward zero. PRelu: x where not negative, else slope * x."""
     operands, shape, data_type = pair(translation, call)
-    return Made(prelu(translation, *operands, data_type), shape, data_type)
+    return Made(_OF_TWO[call.node.op](translation, *operands, data_type), shape, data_type)
 
 
 # Truth values
