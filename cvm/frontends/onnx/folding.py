@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cvm.errors import CvmError
 from cvm.frontends.common.data_types import bounds, is_float
 from cvm.frontends.common.registry import entering
-from cvm.frontends.onnx.call import OnnxCall, Operand
+from cvm.frontends.onnx.call import OnnxCall, Operand, target_of_cast
 from cvm.frontends.onnx.model import Refused, Tensor
 from cvm.frontends.onnx.reshaping import shape_of_reshape
 from cvm.frontends.onnx.tensors import data_type_of
@@ -218,12 +218,7 @@ def _unary(call: OnnxCall) -> Folded | None:
 
 @_fold("Cast", "CastLike")
 def _cast(call: OnnxCall) -> Folded | None:
-    source = call.operand()
-    if call.node.op == "CastLike":
-        data_type = call.operand(1).data_type
-    else:
-        data_type = data_type_of(call.integer("to", 0), "the result")
-    call.ignore("saturate", "round_mode")
+    source, data_type = call.operand(), target_of_cast(call)
     values = _values(source)
     if data_type == source.data_type or (source.real and is_float(data_type)):
         return values, data_type

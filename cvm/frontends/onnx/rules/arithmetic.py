@@ -18,7 +18,7 @@ from cvm.frontends.common.decompositions.arithmetic import (
     small_exponent,
 )
 from cvm.frontends.common.decompositions.movement import tiled
-from cvm.frontends.onnx.call import Made, OnnxCall, Operand
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand, target_of_cast
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.tensors import data_type_of
@@ -197,12 +197,7 @@ def where(translation: OnnxTranslation, call: OnnxCall) -> Made:
 @rule("Cast", "CastLike")
 def cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Cast: to integers the low bits (floats are truncated first); to floats and truth values without rounding."""
-    source = call.operand()
-    if call.node.op == "CastLike":
-        data_type = call.operand(1).data_type
-    else:
-        data_type = data_type_of(call.integer("to", 0), "the result")
-    call.ignore("saturate", "round_mode")
+    source, data_type = call.operand(), target_of_cast(call)
     name, shape = translation.name(source), source.shape
     if is_float(data_type) or data_type == source.data_type:
         return Made(name, shape, data_type)
