@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cvm.frontends.common.data_types import bounds, is_float
-from cvm.frontends.webnn.arguments import snake_case
+from cvm.frontends.webnn.arguments import documented, snake_case
 from cvm.frontends.webnn.operand import MLOperand, data_type_of
 from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 
@@ -32,19 +32,13 @@ def cast_number(value: Any, data_type: str) -> int | float:
     return min(max(whole, lo), hi)
 
 
-def _named(method: Callable[..., MLOperand], op: str, text: str) -> Callable[..., MLOperand]:
-    method.__name__, method.__doc__ = snake_case(op), text
-    method.__qualname__ = f"Elementwise.{method.__name__}"
-    return method
-
-
 def _of_one(op: str, text: str) -> Callable[..., MLOperand]:
     """The method of an operator with one operand and no attributes."""
 
     def method(self: Elementwise, input: MLOperand, *, label: str = "") -> MLOperand:
         return self._unary(op, input, label)
 
-    return _named(method, op, text)
+    return documented(method, "Elementwise", op, text)
 
 
 def _truth_of_one(op: str, text: str) -> Callable[..., MLOperand]:
@@ -54,7 +48,7 @@ def _truth_of_one(op: str, text: str) -> Callable[..., MLOperand]:
         call = RecordedCall(self, op, label, {"a": a})
         return call.result("uint8", call.operands["a"].shape)
 
-    return _named(method, op, text)
+    return documented(method, "Elementwise", op, text)
 
 
 def _of_two(op: str, text: str, result: str | None = None) -> Callable[..., MLOperand]:
@@ -65,7 +59,7 @@ def _of_two(op: str, text: str, result: str | None = None) -> Callable[..., MLOp
         call.same_type("a", "b")
         return call.result(result or call.operands["a"].data_type, call.broadcast("a", "b"))
 
-    return _named(method, op, text)
+    return documented(method, "Elementwise", op, text)
 
 
 class Elementwise(Recorder):
