@@ -62,8 +62,8 @@ def compile(
     ``input_shapes`` give the shapes of inputs whose extents a model of ONNX leaves open; an open first extent is 1
     without it. ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi); every run checks it.
     ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes.
-    ``op_set`` is the latest version of the op-set whose ops the program may use: with 2, each product of computed
-    tensors is one `matmul`. The codes are the same; op-set 1 gives the programs and digests that it always gave.
+    ``op_set`` is the latest version of the op-set whose ops the program may use: transformers take far fewer ops with
+    2. Exact codes stay the same, those of a softmax come nearer; op-set 1 gives the digests that it always gave.
     Raises `CvmError` with the file, line and column of the error.
     """
     at = Location(checked_path(path, "a model"))

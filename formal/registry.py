@@ -55,6 +55,9 @@ OPS: Mapping[str, Op] = MappingProxyType(
         "requantize": extension.requantize,
         "broadcast_greater": extension.broadcast_greater,
         "matmul": computed.matmul,
+        "quotient": computed.quotient,
+        "normalize": computed.normalize,
+        "update_slice": computed.update_slice,
     }
 )
 """Op name -> its function."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 Table = dict[tuple[str, str], str]
 
 REALS: Table = {
+    ("cvm/executors/numpy/wide.py", "_approximate"): "float64",
     ("cvm/reference/operations/activations.py", "*"): "scalars of NNEF are float64",
     (
         "cvm/reference/operations/elementwise.py",
@@ -195,6 +196,10 @@ SAME: Table = {
 
 PROVEN: Table = {
     (
+        "cvm/ops/computed.py",
+        "_rounded_quotient",
+    ): "`_sums`: Python integers where twice the sum of all magnitudes exceeds 64 bits",
+    (
         "cvm/executors/numpy/broadcast.py",
         "plan_broadcast_div.run",
     ): "program.range: operands and quotient within +-(2^31 - 1), so magnitudes fit as well",
@@ -283,6 +288,10 @@ PROVEN: Table = {
 """Values that the verifier has bounded: the label of the constraint, or the code of the check."""
 
 CHOSEN: Table = {
+    ("cvm/executors/numpy/normalize.py", "Roots.of"): "Python integers",
+    ("cvm/executors/numpy/normalize.py", "Factors.of"): "Python integers",
+    ("cvm/executors/numpy/normalize.py", "Exact.decide"): "Python integers",
+    ("cvm/executors/numpy/normalize.py", "Exact._ties"): "the remainder of Python integers",
     ("cvm/executors/native/runtime/trial.py", "*"): "constants of the programs that try the compiler, all written here",
     ("cvm/selftest.py", "_pattern"): "constants of the self-test, all written here",
     ("cvm/frontends/nnef/tensor_data.py", "_logarithmic"): "codes of at most 17 bits (quantization.bits)",
@@ -324,6 +333,7 @@ CHOSEN: Table = {
         "cvm/passes/legalize/requantize.py",
         "weighted_sum",
     ): "requantize C5: shifts are at most 62; all else is Python integers",
+    ("cvm/passes/legalize/quotient.py", "quotient.combined"): "Python integers",
     ("cvm/passes/legalize/requantize.py", "_rounded"): "minus one",
     ("cvm/passes/legalize/tensors.py", "Tensors.within"): "bounds of int32, in 64 bits",
     ("cvm/quantization/exact.py", "_quantize_powers"): "exponents of float64, and of a quantiser within +-2^14",

@@ -132,12 +132,47 @@ def matmul(x, y, transpose_a, transpose_b):
 
     return Tensor([*p, m, n], rule)
 
+def rounded(n, d, rounding):
+    found = {"half_up": (2 * n + d) // (2 * d), "toward_zero": abs(n) // d * (1 if n > 0 else -1),
+             "half_even": n // d + (2 * (n % d) + n // d % 2 > d)}
+    return found[rounding]
+
 def requantize(*v, rounding, lo, hi):
-    n, p = len(v) // 2 - 1, 1 << v[-1]
-    total = sum(v[i] * v[n + i] for i in range(n)) + v[-2]
-    found = {"half_up": (2 * total + p) // (2 * p), "toward_zero": abs(total) // p * (1 if total > 0 else -1),
-             "half_even": total // p + (2 * (total % p) + total // p % 2 > p)}
-    return max(lo, min(found[rounding], hi))
+    n = len(v) // 2 - 1
+    return max(lo, min(rounded(sum(v[i] * v[n + i] for i in range(n)) + v[-2], 1 << v[-1], rounding), hi))
+
+def quotient(*v, terms, rounding, lo, hi):
+    n = len(v) // 2 - 1
+    x = [v[i] * v[n + i] for i in range(n)]
+    return max(lo, min(rounded(sum(x[:terms]) + v[-2], sum(x[terms:]) + v[-1], rounding), hi))
+
+def normalize(x, m, c, k, r, e, *, axes, statistic, shift=0, rounding, lo, hi):
+    gone, rows, t, v = real(x, axes), {}, {}, {}
+    for d, i in x.at.items():
+        rows.setdefault(tuple(0 if j in gone else place for j, place in enumerate(d)), []).append((d, i))
+    for row in rows.values():
+        n, s, q = len(row), sum(i for _, i in row), sum(i * i for _, i in row)
+        scale, less, square = {"variance": (n, s, n * q - s * s), "mean_square": (n, 0, n * q),
+                               "square_sum": (1, 0, q)}[statistic]
+        for d, i in row:
+            t[d], v[d] = scale * i - less, r[0,] ** 2 * square + (e[0,] << shift)
+    def code(t, v, m, c, k):
+        left, below, above = 2 * m * t * r[0,], lo, hi + 1
+        while above - below > 1:
+            q = (below + above) // 2
+            right = (2 * q - 1) * k - 2 * c
+            more = left * abs(left) - right * abs(right) * v
+            if more > 0 or (more == 0 and (rounding == "half_up" or q % 2 == 0)):
+                below = q
+            else:
+                above = q
+        return below
+
+    return each(code)(Tensor(x.shape, t.get), Tensor(x.shape, v.get), m, c, k)
+
+def update_slice(x, u, i, axis):
+    k, s = axis % len(x.shape), max(0, min(i[0,], x.shape[axis] - u.shape[axis]))
+    return Tensor(x.shape, lambda d: u.at.get((*d[:k], d[k] - s, *d[k + 1 :]), x[d]))
 
 def slices(x, begin, end, strides):
     for n, b, e, s in zip_longest(x.shape, begin, end, strides):
@@ -171,7 +206,7 @@ OPS = {
     "cvm_right_shift": each(lambda x, precision, shift_bit: clip((x + (1 << shift_bit - 1)) >> shift_bit, precision)),
     "cvm_left_shift": each(lambda x, precision, shift_bit: clip(x << shift_bit, precision)),
     "conv2d": conv2d, "max_pool2d": max_pool2d, "take": take, "cvm_lut": take, "concatenate": concatenate,
-    "matmul": matmul,
+    "matmul": matmul, "quotient": each(quotient), "normalize": normalize, "update_slice": update_slice,
     "tile": lambda x, reps: pick(shaped(x, (n := [1] * (len(reps) - len(x.shape)) + x.shape)), *(
         [*range(e)] * t for e, t in zip(n, [1] * (len(n) - len(reps)) + reps, strict=True))),
     "transpose": transpose, "slice": lambda x, **a: pick(x, *slices(x, **a)),

@@ -80,6 +80,7 @@ def wide_program() -> Program:
     rounding = {"rounding": "half_even", "lo": -128, "hi": 127}
     ends = [builder.parameter(np.arange(512).reshape(channels)), builder.parameter(np.full(channels, 20))]
     given += builder.add("requantize", [*terms, *ends], rounding)
+    given += _computed(builder, deep)
     given += builder.add("transpose", [deep], {"axes": (0, 2, 3, 1)})
     rows = builder.input("rows", (2, 5000, 32), -1, 100)
     given += builder.add("get_valid_count", [rows], {"score_threshold": 30})
@@ -88,6 +89,29 @@ def wide_program() -> Program:
     overlap = {"iou_threshold": 40, "max_output_size": -1, "force_suppress": False, "top_k": -1}
     given += builder.add("non_max_suppression", [boxes, count], overlap)
     return builder.build([Output(name, name) for name in given])
+
+
+def _computed(builder: ProgramBuilder, deep: str) -> list[str]:
+    """The ops of op-set 2, with operands of which all are large."""
+    channels = (512, 1, 1)
+
+    def parameter(least: int) -> str:
+        return builder.parameter(np.arange(least, least + 512).reshape(channels))
+
+    (positive,) = builder.add("abs", [deep])
+    one = [builder.parameter(np.array([item])) for item in (2**40, 2**41, 2**42, 1)]
+    bytes_ = {"rounding": "half_even", "lo": -128, "hi": 127}
+    operands = [*[deep] * 6, *[positive] * 3, *(parameter(k) for k in range(6)), *one[:3], parameter(7), one[3]]
+    given = [*builder.add("quotient", operands, {**bytes_, "terms": 6})]
+    for axes in ((1,), (3,), (1, 2, 3)):
+        row = [parameter(2**30), parameter(-99), parameter(2**20), builder.parameter(np.array([1000])), one[3]]
+        given += builder.add("normalize", [deep, *row], {**bytes_, "axes": axes, "statistic": "variance"})
+    index = builder.input("index", (1,), 0, 600)
+    (part,) = builder.add("slice", [deep], {"begin": (0, 7), "end": (1, 19), "strides": ()})
+    given += builder.add("update_slice", [deep, part, index], {"axis": 1})
+    for transposed in (False, True):
+        given += builder.add("matmul", [deep, deep], {"transpose_a": transposed, "transpose_b": not transposed})
+    return given
 
 
 def evidence_of(verified: VerifiedProgram, seed: int = 0) -> Evidence:

@@ -14,13 +14,22 @@ from cvm.ops.declaration import Call, Constraint, Input, Op, register
 from cvm.ops.ranges import Bounds, Range, Shape, aligned, pointwise
 
 __all__ = ["Broadcast", "BroadcastAdd", "BroadcastDiv", "BroadcastMax", "BroadcastMul", "BroadcastSub",
-           "broadcastable"]  # fmt: skip
+           "broadcastable", "broadcasts_to"]  # fmt: skip
 
 
 def broadcastable(shapes: Sequence[Shape]) -> bool:
     """Whether the extents of the shapes, aligned at the right, are equal or 1 in every dimension."""
     columns = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return all(len(set(column) - {1}) <= 1 for column in columns)
+
+
+def broadcasts_to(operands: Sequence[Shape], shape: Shape) -> bool:
+    """Whether the extents of all operands, aligned at the right, are 1 or those of ``shape``."""
+    return all(
+        len(operand) <= len(shape)
+        and all(extent in (1, n) for extent, n in zip(reversed(operand), reversed(shape), strict=False))
+        for operand in operands
+    )
 
 
 class Broadcast(Op):

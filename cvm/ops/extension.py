@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from cvm.limits import INT64_MAX
-from cvm.ops.broadcast import Broadcast
+from cvm.ops.broadcast import Broadcast, broadcasts_to
 from cvm.ops.declaration import AttributeModel, Call, Constraint, Input, InputKind, Int32, Op, register
 from cvm.ops.ranges import Bounds, Range, Shape, aligned, blocks, pointwise
 
@@ -29,20 +29,12 @@ def terms(count: int) -> int:
     return max(0, count - 2) // 2
 
 
-def _broadcast(operands: Sequence[Shape], shape: Shape) -> bool:
-    return all(
-        len(operand) <= len(shape)
-        and all(extent in (1, n) for extent, n in zip(reversed(operand), reversed(shape), strict=False))
-        for operand in operands
-    )
-
-
 def _tensors_fit(call: Call) -> bool:
-    return _broadcast(call.shapes[1 : terms(len(call.shapes))], call.shapes[0])
+    return broadcasts_to(call.shapes[1 : terms(len(call.shapes))], call.shapes[0])
 
 
 def _parameters_fit(call: Call) -> bool:
-    return _broadcast(call.shapes[terms(len(call.shapes)) :], call.shapes[0])
+    return broadcasts_to(call.shapes[terms(len(call.shapes)) :], call.shapes[0])
 
 
 def _shifts_fit(call: Call) -> bool:

@@ -143,16 +143,21 @@ ATTRIBUTES = {
     "non_max_suppression": {"iou_threshold": EXTENT, "max_output_size": AXIS, "force_suppress": boolean, "top_k": AXIS},
     "requantize": {"rounding": lambda v: v in ROUNDINGS, "lo": ELEMENT, "hi": ELEMENT},
     "matmul": {"transpose_a": boolean, "transpose_b": boolean},
+    "quotient": {"terms": integer(1, 6), "rounding": lambda v: v in ROUNDINGS, "lo": ELEMENT, "hi": ELEMENT},
+    "normalize": {"axes": AXES, "statistic": lambda v: v in ("variance", "mean_square", "square_sum"),
+                  "shift": integer(0, 62), "rounding": lambda v: v in ROUNDINGS[:2], "lo": ELEMENT, "hi": ELEMENT},
+    "update_slice": {"axis": AXIS},
 }
 """The attributes of the ops that have any, and the limits of each."""
 ARITY = dict.fromkeys(
     ["broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_max", "broadcast_greater",
      "elemwise_add", "elemwise_sub", "slice_like", "take", "cvm_lut", "non_max_suppression",
      "matmul"], (2, 2)
-) | {"conv2d": (2, 3), "dense": (2, 3), "where": (3, 3), "requantize": (4, 18), "concatenate": (1, 2**32)}
+) | {"conv2d": (2, 3), "dense": (2, 3), "where": (3, 3), "requantize": (4, 18), "concatenate": (1, 2**32),
+     "quotient": (6, 20), "normalize": (6, 6), "update_slice": (3, 3)}
 """The least and the largest number of inputs of the ops that have several."""
 
-SECOND = ("matmul",)
+SECOND = ("matmul", "quotient", "normalize", "update_slice")
 """The ops that are not in op-set 1."""
 
 def op_record(data):
@@ -299,6 +304,12 @@ def repeat(a, x, d):
     axis = real([a["axis"]], len(x[0].shape))[0]
     return x[0][replaced(d, axis, d[axis] // a["repeats"])]
 
+def updated(a, x, d):
+    axis = real([a["axis"]], len(d))[0]
+    extent = x[1].shape[axis]
+    s = min(max(x[2][0,], 0), x[0].shape[axis] - extent)
+    return x[1][replaced(d, axis, d[axis] - s)] if s <= d[axis] < s + extent else x[0][d]
+
 def tiled(a, x):
     n, m = x[0].shape, a["reps"]
     K = max(len(n), len(m))
@@ -322,7 +333,7 @@ ONE_STEP = {
     "cvm_left_shift": alike(lambda a, v: clip(v << a["shift_bit"], a)),
     "upsampling": (upsampled, lambda a, x, d: x[0][(*d[:2], d[2] // a["scale"], d[3] // a["scale"])]),
     "tile": (tiled, lambda a, x, d: x[0][tuple(map(lambda i, n: i % n, d[len(d) - len(x[0].shape) :], x[0].shape))]),
-    "repeat": (repeated, repeat),
+    "repeat": (repeated, repeat), "update_slice": (same, updated),
     "flatten": (lambda a, x: (prod(x[0].shape),), lambda a, x, d: x[0][index(d[0], x[0].shape)]),
     "transpose": (lambda a, x: tuple(x[0].shape[i] for i in order_of(a, x)),
                   lambda a, x, d: x[0][tuple(d[order_of(a, x).index(i)] for i in range(len(d)))]),
@@ -425,11 +436,56 @@ def requantize(a, x, d, outputs, target):
         c, s = x[2 * n], x[2 * n + 1]
         v, s = v + aligned(d, c), aligned(d, s)
         require(0 <= s <= 62, "op", "a shift is in [0, 62]")
-        floor, twice = v >> s, 2 * (v - (v >> s << s))
-        up = {"half_up": twice >= 1 << s, "toward_zero": v < 0 < twice,
-              "half_even": twice > 1 << s or (twice == 1 << s and floor % 2 == 1)}[a["rounding"]]
-        return max(a["lo"], min(floor + up, a["hi"]))
+        return max(a["lo"], min(divided(v, 1 << s, a["rounding"]), a["hi"]))
     return n, 0, step
+
+def divided(v, by, rounding):
+    floor, twice = v // by, 2 * (v % by)
+    return floor + {"half_up": twice >= by, "toward_zero": v < 0 < twice,
+                    "half_even": twice > by or (twice == by and floor % 2 == 1)}[rounding]
+
+def quotient(a, x, d, outputs, target):
+    n, count = a["terms"], (x.count - 2) // 2
+    require(n < count, "op", f"{count} tensors are not {n} terms and a divisor")
+    def product_of(i):
+        X, m = x[i], x[count + i]
+        return aligned(d, m) * aligned(d, X)
+    def step(i, before):
+        if i < n:
+            return before + product_of(i) + (aligned(d, x[2 * count]) if i == n - 1 else 0)
+        divisor = sum(map(product_of, range(n, count))) + aligned(d, x[2 * count + 1])
+        require(divisor > 0, "op", "a divisor is positive")
+        return max(a["lo"], min(divided(before, divisor, a["rounding"]), a["hi"]))
+    return n + 1, 0, step
+
+def normalize(a, x, d, outputs, target):
+    X = x[0]
+    require(X.shape == outputs[0], "shape", "a normalize of this operand has another shape")
+    R = real(a["axes"], len(X.shape))
+    space = [X.shape[i] for i in R]
+    count, indices = chunks(space, [[prod(X.shape[i + 1 :]) for i in R]])
+    def step(j, before):
+        if j < count:
+            for z in indices(j):
+                at = dict(zip(R, z, strict=True))
+                v = X[tuple(at.get(i, k) for i, k in enumerate(d))]
+                before += (v * v << 64) + v
+            return before
+        total, n = (before + 2**63) % 2**64 - 2**63, prod(space)
+        squares = before - total >> 64
+        t, Q = {"variance": (n * X[d] - total, n * squares - total * total), "mean_square": (n * X[d], n * squares),
+                "square_sum": (X[d], squares)}[a["statistic"]]
+        m, c, k, r, e = [aligned(d, x[i]) for i in range(1, 6)]
+        V, left = r * r * Q + (e << a["shift"]), 2 * m * t * r
+        below, above = a["lo"], a["hi"] + 1
+        while above - below > 1:
+            q = (below + above) // 2
+            T = (2 * q - 1) * k - 2 * c
+            tie = a["rounding"] == "half_up" or q % 2 == 0
+            reached = left * abs(left) > T * abs(T) * V or (tie and left * abs(left) == T * abs(T) * V)
+            below, above = (q, above) if reached else (below, q)
+        return below
+    return count + 1, 0, step
 
 def matmul(a, x, d, outputs, target):
     *b, m, n = d
@@ -528,7 +584,7 @@ def kept_row(a, x, d, shape):
 SEVERAL_STEPS = {
     "conv2d": conv2d, "dense": dense, "max_pool2d": max_pool2d, "sum": reduce(0, lambda p, q: p + q),
     "max": reduce(-(2**31), max), "requantize": requantize, "concatenate": concatenate,
-    "matmul": matmul,
+    "matmul": matmul, "quotient": quotient, "normalize": normalize,
     "get_valid_count": get_valid_count,
     "non_max_suppression": lambda a, x, d, y, target: (rank, order, kept, kept_row)[target](a, x, d, y[0]),
 }

@@ -22,6 +22,7 @@ PATTERN = re.compile("|".join(re.sub(r"<\w+>", r"[\\w-]+", re.escape(code)) for 
 CALL = re.compile(r"\b(?:Malformed|Invalid|Unsupported|LimitExceeded|Mismatch)\(\s*\"([\w.-]+)\"")
 
 
+@pytest.mark.slow
 def test_every_code_that_stands_in_the_source_is_in_the_page() -> None:
     written = {code for file in (ROOT / "cvm").rglob("*.py") for code in CALL.findall(file.read_text("utf-8"))}
     assert len(written) > 200
@@ -29,6 +30,7 @@ def test_every_code_that_stands_in_the_source_is_in_the_page() -> None:
     assert {item.code for item in raised()} == set(CODES)
 
 
+@pytest.mark.slow
 def test_every_call_of_an_error_class_gives_a_code() -> None:
     # A code that the collector does not understand would be missing from the page without a word.
     for file in (ROOT / "cvm").rglob("*.py"):

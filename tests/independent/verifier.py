@@ -222,7 +222,7 @@ def rounded(v, s, rounding):
 # An op: attributes, number of inputs, constraints, shapes, work, ranges. All but the first two are functions of a call c
 # with the shapes c.s and ranges c.r of the inputs, the shape c.y of the first result, and attributes under their names.
 INT, INT32, ANY = (-(2**31), MAX32), (-MAX32, MAX32), "required"
-AXES = ("list", 0, 8, *INT, ())
+AXES, AXES_GIVEN = ("list", 0, 8, *INT, ()), ("list", 0, 8, *INT, ANY)
 PAIR = ("list", 2, 2)
 def axes_of(c): return [axis % len(c.s[0]) for axis in c.axes]
 def axes_fit(c): return all(-len(c.s[0]) <= axis < len(c.s[0]) for axis in c.axes)
@@ -371,6 +371,21 @@ def requantize_rule(c):
         ends = [rounded(x, y, c.rounding) for x in v for y in s]
         return clip(min(ends), c.lo, c.hi), clip(max(ends), c.lo, c.hi)
     return each(c.r, rule, len(c.s[0]))
+def tensors(op, count): return {"requantize": (count - 2) // 2, "quotient": (count - 2) // 2, "normalize": 1}.get(op, count)
+def ratio(a, b, rounding):
+    if rounding == "half_up": return (2 * a + b) // (2 * b)
+    return quotient(a, b) if rounding == "toward_zero" else round(Fraction(a, b))
+def sums(c, operands):  # N and D of a quotient
+    n = terms(operands); products = [times(a, b) for a, b in zip(operands[:n], operands[n : 2 * n])]
+    return plus([*products[: c.terms], operands[-2]]), plus([*products[c.terms :], operands[-1]])
+def quotient_rule(c):
+    def rule(*operands):
+        N, D = sums(c, operands); ends = [ratio(a, b, c.rounding) for a in N for b in D]
+        return clip(min(ends), c.lo, c.hi), clip(max(ends), c.lo, c.hi)
+    return each(c.r, rule, len(c.s[0]))
+def positive(c): return all(each(c.r, lambda *operands: sums(c, operands)[1][0] >= 1, len(c.s[0]))[1])
+def largest(r): return max(magnitude(bound)[1] for bound in r[1])
+def inside(r, lo, hi): return lo <= hull(r[1])[0] and hull(r[1])[1] <= hi
 def within_alpha(c, x): return tuple(clip(v, 1 - 2 ** (c.precision - 1), 2 ** (c.precision - 1) - 1) for v in x)
 def none(_): return 0
 P, SHIFT = {"precision": ("int", 1, 32, ANY)}, {"shift_bit": ("int", 1, 32, ANY)}
@@ -468,9 +483,33 @@ OPS = {
                 lambda c: c.s[0][summed(c)[0]] == c.s[1][summed(c)[1]]],
                lambda c: (*c.s[0][:-2], c.s[0][-1 if c.transpose_a else -2], c.s[1][-2 if c.transpose_b else -1]),
                lambda c: prod(c.y) * c.s[0][summed(c)[0]], matmul_range),
+    "quotient": (
+        {"terms": ("int", 1, 6, ANY), "rounding": ("word", *ROUNDINGS, ANY), "lo": ("int", *INT32, ANY), "hi": ("int", *INT32, ANY)},
+        (6, 20),
+        [lambda c: len(c.s) % 2 == 0, lambda c: 1 <= terms(c.s) - c.terms <= 3, lambda c: spreads(c.s[1 : terms(c.s)], c.s[0]),
+         lambda c: spreads([*c.s[terms(c.s) : terms(c.s) + c.terms], c.s[-2]], c.s[0])
+         and all(s == (1,) for s in [*c.s[terms(c.s) + c.terms : -2], c.s[-1]]),
+         lambda c: c.lo <= c.hi, positive],
+        same_shape, lambda c: (2 * terms(c.s) + 8) * prod(c.s[0]), quotient_rule),
+    "normalize": (
+        {"axes": AXES_GIVEN, "statistic": ("word", "variance", "mean_square", "square_sum", ANY), "shift": ("int", 0, 62, 0),
+         "rounding": ("word", "half_up", "half_even", ANY), "lo": ("int", *INT32, ANY), "hi": ("int", *INT32, ANY)}, (6, 6),
+        [axes_fit, axes_differ, lambda c: c.axes and c.s[4] == c.s[5] == (1,),
+         lambda c: spreads(c.s[1:4], c.s[0]) and c.lo <= c.hi,
+         lambda c: largest(c.r[1]) < 2**62 and hull(c.r[3][1])[0] >= 1,
+         lambda c: inside(c.r[4], 1, 2**31 - 1) and inside(c.r[5], 1, 2**62 - 1),
+         lambda c: (prod(c.s[0][k] for k in axes_of(c)) * largest(c.r[0])) ** 2 < 2**62,
+         lambda c: (2 * max(abs(c.lo), abs(c.hi)) + 1) * largest(c.r[3]) + 2 * largest(c.r[2]) < 2**64],
+        same_shape, lambda c: 16 * prod(c.s[0]), lambda c: ((1,) * len(c.s[0]), [(c.lo, c.hi)])),
+    "update_slice": (
+        {"axis": ("int", *INT, ANY)}, (3, 3),
+        [axis_fits, lambda c: len(c.s[0]) == len(c.s[1]) and all(
+            u == n or (k == c.axis % len(c.s[0]) and u < n) for k, (n, u) in enumerate(zip(c.s[0], c.s[1]))),
+         lambda c: c.s[2] == (1,)],
+        same_shape, none, lambda c: ((1,) * len(c.s[0]), [hull([hull(c.r[0][1]), hull(c.r[1][1])])])),
 }
-OP_SET = {"matmul": 2}  # the op-set that the op came with, if not 1
-ON_RANGES = {"requantize": 3}  # how many constraints are on ranges: the last ones
+OP_SET = {"matmul": 2, "quotient": 2, "normalize": 2, "update_slice": 2}  # the op-set that the op came with, if not 1
+ON_RANGES = {"requantize": 3, "quotient": 1, "normalize": 4}  # how many constraints are on ranges: the last ones
 
 def attribute(name, spec, given, code):  # The value of one attribute, in the form that a program has
     need(name in given or spec[-1] != ANY, code); value, kind = given.get(name, spec[-1]), spec[0]
@@ -560,10 +599,10 @@ class Verifier:  # Walks a program in its order; values stand under their number
         attributes = {k: attribute(k, s, given, f"ops.{op}.attribute.{k}") for k, s in specs.items()}
         for key in given: need(key in specs, f"ops.{op}.attribute.{key}")
         need(least <= len(numbers) and (most is None or len(numbers) <= most), f"ops.{op}.arity")
-        tensors = terms(numbers) if op == "requantize" else len(numbers)
+        given_tensors = tensors(op, len(numbers))
         for index, number in enumerate(numbers):
             need(number < len(self.shapes), "program.undefined")
-            need(self.kinds[number] == ("tensor" if index < tensors else "parameter"), "program.kind")
+            need(self.kinds[number] == ("tensor" if index < given_tensors else "parameter"), "program.kind")
         call = SimpleNamespace(s=[self.shapes[k] for k in numbers], r=[self.ranges[k] for k in numbers], **attributes)
         early = len(rules) - ON_RANGES.get(op, 0)
         for index, rule in enumerate(rules[:early]): need(rule(call), f"ops.{op}.C{index + 1}")

@@ -130,8 +130,11 @@ def test_every_code_is_that_of_the_exact_number_in_many_cases(case: tuple[object
 def check(case: tuple[object, ...]) -> None:
     codes, *rest = case
     graph = network(codes.shape, *rest)  # type: ignore[attr-defined, arg-type]
-    found = Session(lower(graph), executor="numpy").run({"x": codes}, codes=True)["y"]  # type: ignore[dict-item]
-    np.testing.assert_array_equal(found, expected(*case))  # type: ignore[arg-type]
+    wanted = expected(*case)  # type: ignore[arg-type]
+    for op_set in (1, 2):
+        program = lower(graph, op_set=op_set)
+        found = Session(program, executor="numpy").run({"x": codes}, codes=True)["y"]  # type: ignore[dict-item]
+        np.testing.assert_array_equal(found, wanted, err_msg=f"op-set {op_set}")
 
 
 @pytest.mark.parametrize("rounding", ["half_up", "half_even"])
@@ -142,9 +145,11 @@ def test_ties_are_seen(rounding: str) -> None:
     one, none = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
     codes = np.array([[1, 7]])
     case = ((1,), source, result, Fraction(7), one, none)
-    found = Session(lower(network((1, 2), *case)), executor="numpy").run({"x": codes}, codes=True)["y"]
-    np.testing.assert_array_equal(found, expected(codes, *case))
-    assert found.tolist() == [[-1 if rounding == "half_up" else -2, 2]]
+    for op_set in (1, 2):
+        program = lower(network((1, 2), *case), op_set=op_set)
+        found = Session(program, executor="numpy").run({"x": codes}, codes=True)["y"]
+        np.testing.assert_array_equal(found, expected(codes, *case))
+        assert found.tolist() == [[-1 if rounding == "half_up" else -2, 2]]
 
 
 def test_quantisers_per_channel() -> None:
@@ -192,6 +197,26 @@ def test_codes_of_sixteen_bits(count: int, rounding: str) -> None:
     found = Session(program, executor="numpy").run({"x": codes}, codes=True)["y"]
     np.testing.assert_array_equal(found, expected(codes, *case))
     assert len(program.nodes) < 2000
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_rows_of_any_width_are_two_ops_of_op_set_2(bits: int) -> None:
+    """One row of 768 codes, with scales of float32: the zero is subtracted, and one op does the rest."""
+    random = np.random.default_rng(bits)
+    most = 2 ** (bits - 1)
+    codes = random.integers(-most, most, (2, 768))
+    source = LinearQuantizer(
+        (Fraction(float(np.float32(9 / most))),), (Fraction(float(np.float32(9 / most))) * 3,), -most, most - 1
+    )
+    result = LinearQuantizer(
+        (Fraction(float(np.float32(7 / most))),), (Fraction(0),), -most, most - 1, rounding="half_even"
+    )
+    scale, bias = (random.normal(size=(1, 768)).astype(np.float32) for _ in range(2))
+    case = ((1,), source, result, Fraction(float(np.float32(1e-5))), scale, bias)
+    program = lower(network(codes.shape, *case), op_set=2)
+    assert [node.op for node in program.nodes] == ["broadcast_sub", "normalize"]
+    found = Session(program, executor="native").run({"x": codes}, codes=True)["y"]
+    np.testing.assert_array_equal(found, expected(codes, *case))
 
 
 @pytest.mark.parametrize(

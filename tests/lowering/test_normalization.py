@@ -27,7 +27,7 @@ def shaped(random: Random) -> tuple[int, ...]:
 
 
 def by_axes(random: Random, name: str) -> None:
-    document = Document(random)
+    document = Document(random, op_set=random.choice([1, 2]))
     shape = shaped(random)
     x = operand(document, shape)
     axes = random.sample(range(len(shape)), random.randint(1, len(shape)))
@@ -36,7 +36,7 @@ def by_axes(random: Random, name: str) -> None:
 
 
 def by_window(random: Random, name: str) -> None:
-    document = Document(random)
+    document = Document(random, op_set=random.choice([1, 2]))
     shape = shaped(random)
     x = operand(document, shape)
     if name == "local_contrast_normalization":
@@ -48,7 +48,7 @@ def by_window(random: Random, name: str) -> None:
 
 
 def local_mean(random: Random) -> None:
-    document = Document(random)
+    document = Document(random, op_set=random.choice([1, 2]))
     shape = shaped(random)
     x = document.external(shape)
     size = [random.randint(1, min(3, n)) for n in shape]
@@ -56,7 +56,7 @@ def local_mean(random: Random) -> None:
 
 
 def local_response(random: Random) -> None:
-    document = Document(random)
+    document = Document(random, op_set=random.choice([1, 2]))
     shape = shaped(random)
     x = operand(document, shape)
     size = [random.randint(1, min(3, n)) for n in shape]
@@ -72,7 +72,7 @@ def local_response(random: Random) -> None:
 
 
 def moments(random: Random) -> None:
-    document = Document(random)
+    document = Document(random, op_set=random.choice([1, 2]))
     shape = shaped(random)
     x = document.external(shape)
     axes = random.sample(range(len(shape)), random.randint(1, len(shape)))
@@ -83,7 +83,7 @@ def moments(random: Random) -> None:
 
 
 def moments_of_many(random: Random) -> None:
-    document = Document(random)
+    document = Document(random, op_set=random.choice([1, 2]))
     x = document.external((1, 2, random.randint(12, 16), 16))
     document.lines.append(f"(mean, variance) = moments({x}, axes = [2, 3]);")
     document.quantise("mean")

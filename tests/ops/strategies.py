@@ -257,6 +257,37 @@ def _requantize(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
     return (shape, *others), {"rounding": rounding, "lo": lo, "hi": hi}
 
 
+def _quotient(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
+    shape, terms, divisors = draw(shapes()), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    others = tuple(_broadcast_to(draw, shape) for _ in range(terms + divisors - 1))
+    factors = tuple(_broadcast_to(draw, shape) for _ in range(terms))
+    lo, hi = sorted(draw(st.tuples(st.integers(-99, 99), st.integers(-99, 99))))
+    rounding = draw(st.sampled_from(["half_up", "half_even", "toward_zero"]))
+    inputs = (shape, *others, *factors, *[(1,)] * divisors, _broadcast_to(draw, shape), (1,))
+    return inputs, {"terms": terms, "rounding": rounding, "lo": lo, "hi": hi}
+
+
+def _normalize(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
+    shape = draw(shapes())
+    lo, hi = sorted(draw(st.tuples(st.integers(-99, 99), st.integers(-99, 99))))
+    attributes = {
+        "axes": _axes(draw, len(shape)) or (0,),
+        "statistic": draw(st.sampled_from(["variance", "mean_square", "square_sum"])),
+        "shift": draw(st.sampled_from([0, 0, 1, 62])),
+        "rounding": draw(st.sampled_from(["half_up", "half_even"])),
+    }
+    inputs = (shape, *(_broadcast_to(draw, shape) for _ in range(3)), (1,), (1,))
+    return inputs, {**attributes, "lo": lo, "hi": hi}
+
+
+def _update_slice(draw: Draw) -> tuple[tuple[Shape, ...], dict[str, Any]]:
+    shape = draw(shapes())
+    axis = _axis_in(draw, len(shape))
+    at = axis % len(shape)
+    part = (*shape[:at], draw(st.integers(1, shape[at])), *shape[at + 1 :])
+    return (shape, part, (1,)), {"axis": axis}
+
+
 RECIPES: dict[str, Recipe] = {
     **dict.fromkeys(PLAIN, _unary),
     **dict.fromkeys(("sum", "max"), _reduce),
@@ -285,6 +316,9 @@ RECIPES: dict[str, Recipe] = {
     "non_max_suppression": _non_max_suppression,
     "requantize": _requantize,
     "matmul": _matmul,
+    "quotient": _quotient,
+    "normalize": _normalize,
+    "update_slice": _update_slice,
 }
 """How to draw a valid call: input shapes and attributes."""
 
@@ -304,6 +338,11 @@ def ranges(draw: Draw, shape: Shape, bound: int, constant: bool = False) -> Rang
     return Range(np.minimum(lo, hi), np.maximum(lo, hi))
 
 
+def _positive(bounds: Range) -> Range:
+    """The same with what is negative made 0."""
+    return bounds.monotone(lambda ends: np.maximum(ends, 0))
+
+
 @st.composite
 def proven_call(draw: Draw, op: Op) -> Call:
     """A valid call with ranges of its inputs; all of them small, or some of them near the ends of int32."""
@@ -316,4 +355,13 @@ def proven_call(draw: Draw, op: Op) -> Call:
     ]
     if op.name == "requantize":
         bounds[-1] = Range.exactly(np.abs(bounds[-1].lo) % 12)
+    if op.name == "quotient":
+        count, terms = (len(found) - 2) // 2, attributes["terms"]
+        for index in (*range(terms, count), *range(count + terms, 2 * count)):
+            bounds[index] = Range.exactly(np.abs(bounds[index].lo)) if index >= count else _positive(bounds[index])
+        bounds[-1] = Range.exactly(np.abs(bounds[-1].lo) + 1)
+    if op.name == "normalize":
+        most = 2**30 // math.prod(found[0])
+        bounds[0] = bounds[0].monotone(lambda ends: np.clip(ends, -most, most))
+        bounds[3:] = [Range.exactly(np.abs(item.lo) + 1) for item in bounds[3:]]
     return Call(found, op.parse(attributes), tuple(bounds))

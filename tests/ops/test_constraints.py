@@ -15,6 +15,9 @@ Case = tuple[str, str, tuple[Shape, ...], dict[str, Any]]
 POOL = {"pool_size": (3, 3)}
 RQ = {"rounding": "half_up", "lo": 0, "hi": 255}
 VECTOR = (4,)
+QUOTIENT = {"terms": 1, **RQ}
+NORMALIZE = {"axes": (0,), "statistic": "variance", **RQ}
+ONE = (1,)
 
 VIOLATIONS: list[Case] = [
     *((op, "C1", ((2, 3),), {"axes": (axis,)}) for op in ("sum", "max") for axis in (2, -3, 2**31 - 1)),
@@ -42,6 +45,36 @@ VIOLATIONS: list[Case] = [
     ("matmul", "C2", ((3, 2, 3), (2, 3, 2)), {}),
     ("matmul", "C3", ((2, 3), (2, 3)), {}),
     ("matmul", "C3", ((2, 3), (3, 2)), {"transpose_a": True}),
+    ("quotient", "C1", (VECTOR, VECTOR, ONE, ONE, ONE, ONE, ONE), QUOTIENT),
+    ("quotient", "C2", (VECTOR, VECTOR, ONE, ONE, ONE, ONE), {**QUOTIENT, "terms": 2}),
+    ("quotient", "C2", (VECTOR,) * 5 + (ONE,) * 7, QUOTIENT),
+    ("quotient", "C3", (VECTOR, (2,), ONE, ONE, ONE, ONE), QUOTIENT),
+    ("quotient", "C3", (ONE, VECTOR, ONE, ONE, ONE, ONE), QUOTIENT),
+    ("quotient", "C4", (VECTOR, VECTOR, (2,), ONE, ONE, ONE), QUOTIENT),
+    ("quotient", "C4", (VECTOR, VECTOR, ONE, ONE, (1, 4), ONE), QUOTIENT),
+    ("quotient", "C4", (VECTOR, VECTOR, ONE, VECTOR, ONE, ONE), QUOTIENT),
+    ("quotient", "C4", (VECTOR, VECTOR, ONE, ONE, ONE, VECTOR), QUOTIENT),
+    ("quotient", "C4", (VECTOR, VECTOR, ONE, ONE, ONE, (1, 1)), QUOTIENT),
+    ("quotient", "C5", (VECTOR, VECTOR, ONE, ONE, ONE, ONE), {**QUOTIENT, "lo": 256}),
+    ("normalize", "C1", (VECTOR, ONE, ONE, ONE, ONE, ONE), {**NORMALIZE, "axes": (1,)}),
+    ("normalize", "C2", (VECTOR, ONE, ONE, ONE, ONE, ONE), {**NORMALIZE, "axes": (0, -1)}),
+    ("normalize", "C3", (VECTOR, ONE, ONE, ONE, ONE, ONE), {**NORMALIZE, "axes": ()}),
+    ("normalize", "C3", (VECTOR, ONE, ONE, ONE, VECTOR, ONE), NORMALIZE),
+    ("normalize", "C3", (VECTOR, ONE, ONE, ONE, ONE, (1, 1)), NORMALIZE),
+    *(
+        ("normalize", "C4", (VECTOR, *(wrong if k == at else ONE for k in range(3)), ONE, ONE), NORMALIZE)
+        for at in range(3)
+        for wrong in ((2,), (1, 4))
+    ),
+    ("normalize", "C4", (VECTOR, ONE, ONE, ONE, ONE, ONE), {**NORMALIZE, "lo": 256}),
+    ("update_slice", "C1", ((2, 3), (2, 3), ONE), {"axis": 2}),
+    ("update_slice", "C1", ((2, 3), (2, 3), ONE), {"axis": -3}),
+    ("update_slice", "C2", ((2, 3), (3,), ONE), {"axis": 1}),
+    ("update_slice", "C2", ((2, 3), (2, 4), ONE), {"axis": 1}),
+    ("update_slice", "C2", ((2, 3), (1, 2), ONE), {"axis": 1}),
+    ("update_slice", "C2", ((2, 3), (1, 3), ONE), {"axis": -1}),
+    ("update_slice", "C3", ((2, 3), (2, 1), (2,)), {"axis": 1}),
+    ("update_slice", "C3", ((2, 3), (2, 1), (1, 1)), {"axis": 1}),
     ("max_pool2d", "C1", ((4, 4),), POOL),
     ("max_pool2d", "C2", ((1, 1, 4, 2),), POOL),
     ("max_pool2d", "C3", ((1, 1, 9, 9),), {**POOL, "padding": (0, 3)}),
@@ -115,6 +148,11 @@ ACCEPTED: list[tuple[str, tuple[Shape, ...], dict[str, Any], tuple[Shape, ...]]]
     ("dense", ((5, 3), (2, 3), (2,)), {}, ((5, 2),)),
     ("matmul", ((6, 4, 5, 3), (2, 4, 3, 7)), {}, ((6, 4, 5, 7),)),
     ("matmul", ((3, 5), (7, 3)), {"transpose_a": True, "transpose_b": True}, ((5, 7),)),
+    ("quotient", ((2, 3), (2, 1), (3,), ONE, (2, 1), ONE), QUOTIENT, ((2, 3),)),
+    ("quotient", ((2, 3),) * 9 + (ONE,) * 11, {**QUOTIENT, "terms": 6}, ((2, 3),)),
+    ("normalize", ((2, 3, 4), (4,), (3, 1), (2, 3, 4), ONE, ONE), {**NORMALIZE, "axes": (-1, 0)}, ((2, 3, 4),)),
+    ("update_slice", ((2, 3), (2, 3), ONE), {"axis": 0}, ((2, 3),)),
+    ("update_slice", ((2, 3), (1, 3), ONE), {"axis": -2}, ((2, 3),)),
     ("max_pool2d", ((1, 1, 4, 4),), {**POOL, "padding": 1, "strides": (2, 2)}, ((1, 1, 2, 2),)),
     ("max_pool2d", ((1, 1, 4, 4),), {**POOL, "strides": (2, 2), "ceil_mode": True}, ((1, 1, 2, 2),)),
     ("upsampling", ((1, 2, 3, 4),), {"scale": 3}, ((1, 2, 9, 12),)),
@@ -240,8 +278,67 @@ def test_parameters_at_the_end_of_their_ranges_are_accepted() -> None:
     assert requantized((0, 0), 0, 2**63 - 1 - 2**61, 62) == (1, 1) == requantized((0, 1), 0, 2**62, 62)
 
 
+def proven(name: str, attributes: dict[str, Any], intervals: list[tuple[int, int]], extent: int = 1) -> tuple[int, int]:
+    """The interval of an op on vectors: the first one of some extent, the others of one element."""
+    op = get(name)
+    shapes = ((extent,), *((1,) for _ in intervals[1:]))
+    call = Call(shapes, op.parse(attributes), tuple(Range.uniform(1, *ends) for ends in intervals))
+    op.infer(call)
+    (found,) = op.prove(call)
+    return found.hull()
+
+
+def exactly(*items: int) -> list[tuple[int, int]]:
+    return [(item, item) for item in items]
+
+
+NORMALIZED_TO_BYTES = {**NORMALIZE, "lo": -128, "hi": 127}
+FULL, HALF, QUARTER = 2**64 - 1, 2**31 - 1, 2**62 - 1
+COMPUTED_ON_RANGES = [
+    ("quotient", "C6", QUOTIENT, [(0, 9), (0, 9), *exactly(1, 1, 0, 0)]),
+    ("quotient", "C6", QUOTIENT, [(0, 9), (-4, 9), *exactly(1, 1, 0, 4)]),
+    ("quotient", "C6", QUOTIENT, [(0, 9), (-4, 5), *exactly(1, -2**62, 0, 2**62)]),
+    *(("normalize", "C5", NORMALIZE, [(0, 9), *exactly(m, 0, k, 1, 1)])
+      for m, k in ((2**62, 1), (-(2**62), 1), (1, 0))),
+    *(("normalize", "C6", NORMALIZE, [(0, 9), *exactly(1, 0, 1, r, e)])
+      for r, e in ((0, 1), (-1, 1), (2**31, 1), (1, 0), (1, 2**62))),
+    ("normalize", "C8", NORMALIZED_TO_BYTES, [(0, 9), *exactly(1, 0, FULL // 257 + 1, 1, 1)]),
+    ("normalize", "C8", NORMALIZED_TO_BYTES, [(0, 9), *exactly(1, -(FULL - 257) // 2 - 1, 1, 1, 1)]),
+]  # fmt: skip
+"""Op, label, attributes and the intervals of the operands."""
+
+
+@pytest.mark.parametrize(("name", "label", "attributes", "intervals"), COMPUTED_ON_RANGES)
+def test_a_broken_rule_on_ranges_of_op_set_2_is_named(
+    name: str, label: str, attributes: dict[str, Any], intervals: list[tuple[int, int]]
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        proven(name, attributes, intervals)
+    assert caught.value.code == f"ops.{name}.{label}"
+
+
+def test_rows_that_are_too_long_for_the_sum_of_their_squares_are_refused() -> None:
+    rest = exactly(1, 0, 1, 1, 1)
+    assert proven("normalize", NORMALIZE, [(0, HALF), *rest], 1) == (0, 255)
+    assert proven("normalize", NORMALIZE, [(-(2**28) + 1, 0), *rest], 8) == (0, 255)
+    for bound, extent in ((HALF, 2), (2**28, 8)):
+        with pytest.raises(Invalid) as caught:
+            proven("normalize", NORMALIZE, [(-bound, 0), *rest], extent)
+        assert caught.value.code == "ops.normalize.C7"
+
+
+@pytest.mark.parametrize("c", [(FULL - 257) // 2, -((FULL - 257) // 2)])
+def test_operands_of_op_set_2_at_the_ends_of_their_ranges_are_accepted(c: int) -> None:
+    assert proven("quotient", QUOTIENT, [(0, 9), (-3, 9), *exactly(1, 1, 0, 4)]) == (0, 9)
+    wide = [(-HALF, HALF), (0, HALF), *exactly(2**63 - 1, 2**63 - 1, 0, 1)]
+    assert proven("quotient", QUOTIENT, wide) == (0, 255)
+    assert proven("normalize", NORMALIZED_TO_BYTES, [(0, HALF), *exactly(QUARTER, c, 1, HALF, QUARTER)]) == (-128, 127)
+    assert proven("normalize", NORMALIZED_TO_BYTES, [(0, 9), *exactly(1, 0, FULL // 257, 1, 1)]) == (-128, 127)
+
+
 def test_every_label_has_a_call_that_breaks_it() -> None:
     broken = {(name, label) for name, label, *_ in VIOLATIONS} | {("requantize", label) for label, *_ in ON_RANGES}
+    broken |= {(name, label) for name, label, *_ in COMPUTED_ON_RANGES} | {("normalize", "C7")}
     assert broken == {(op.name, rule.label) for op in REGISTRY.values() for rule in op.constraints}
 
 

@@ -28,7 +28,8 @@ def test_the_ops_stand_in_the_order_of_the_document() -> None:
     expected = """sum max broadcast_add broadcast_sub broadcast_mul broadcast_div broadcast_max conv2d dense relu
         max_pool2d upsampling abs cvm_precision elemwise_add elemwise_sub negative clip cvm_clip cvm_right_shift
         cvm_left_shift repeat tile flatten concatenate transpose slice slice_like take cvm_lut expand_dims reshape
-        squeeze where get_valid_count non_max_suppression requantize broadcast_greater matmul"""
+        squeeze where get_valid_count non_max_suppression requantize broadcast_greater matmul
+        quotient normalize update_slice"""
     assert list(REGISTRY) == expected.split()
     assert list(dict.fromkeys(op.family for op in REGISTRY.values())) == FAMILIES
     assert list(OPS) == list(REGISTRY)
@@ -69,7 +70,9 @@ def test_an_unknown_op_is_invalid() -> None:
 def test_the_catalogue_is_plain_data_in_registry_order() -> None:
     entries = json.loads(json.dumps(catalogue()))
     assert [entry["name"] for entry in entries] == list(REGISTRY)
-    assert [entry["name"] for entry in entries if entry["extension"]] == ["requantize", "broadcast_greater", "matmul"]
+    assert [entry["name"] for entry in entries if entry["extension"]] == [
+        "requantize", "broadcast_greater", "matmul", "quotient", "normalize", "update_slice",
+    ]  # fmt: skip
 
 
 def test_the_catalogue_gives_the_type_range_and_default_of_an_attribute() -> None:

@@ -55,6 +55,15 @@ CALLS = {
     "requantize": ([PLANE, (1,), (2, 1, 1), (1,)], {"rounding": "half_even", "lo": -128, "hi": 127}),
     "broadcast_greater": ([PLANE, (1,)], {}),
     "matmul": ([PLANE, (1, 1, 4, 3)], {"transpose_a": True}),
+    "quotient": (
+        [PLANE, (2, 1, 1), (4,), (1,), (2, 1, 1), (1,), (1,), (1,)],
+        {"terms": 2, "rounding": "half_even", "lo": -128, "hi": 127},
+    ),
+    "normalize": (
+        [PLANE, (2, 1, 1), (1,), (1,), (1,), (1,)],
+        {"axes": (2, 3), "statistic": "variance", "rounding": "half_up", "lo": -128, "hi": 127},
+    ),
+    "update_slice": ([MATRIX, (3, 2), (1,)], {"axis": 1}),
 }
 """Input shapes and attributes of one call of an op; the other ops are used as in their example."""
 for name in ops.REGISTRY.keys() - CALLS.keys():

@@ -51,6 +51,7 @@ def enclosing(name: str, x: float) -> FloatInterval:
 
 
 @pytest.mark.sweep
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ORACLE))
 @settings(max_examples=20, deadline=None)
 @given(st.data())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -34,7 +34,10 @@ class _Drawn:
 
 
 @st.composite
-def samples(draw: st.DrawFn) -> Sample:
-    """A valid program with a chain of at least three nodes, and inputs for one run, or for three if it has state."""
-    ops = st.lists(st.sampled_from(list(GROWERS)), min_size=5, max_size=9)
+def samples(draw: st.DrawFn, among: Collection[str] = tuple(GROWERS)) -> Sample:
+    """A valid program with a chain of at least three nodes, and inputs for one run, or for three if it has state.
+
+    The ops are ``among`` those given, and what their operands need.
+    """
+    ops = st.lists(st.sampled_from([op for op in GROWERS if op in among]), min_size=5, max_size=9)
     return sample(_Drawn(draw), lambda: draw(ops))

@@ -43,7 +43,6 @@ class Echo:
         runs = tuple(run.values for run in case.runs)
         return self._change(case, Answer(case.verdict, case.code, digest=case.digest, runs=runs))
 
-
     def verdict(self, case: VerdictCase) -> Answer:
         return self._change(case, Answer(case.verdict, case.code, digest=case.digest, gas=case.gas, ranges=case.ranges))
 
@@ -57,6 +56,7 @@ def passes(executor: str, path: Path) -> None:
     assert sum(tally.passed for tally in report.tallies) == sum(counts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", sorted(set(cvm.executors.EXECUTORS) - {"native"}))
 def test_our_executors_pass_all_vectors(executor: str) -> None:
     passes(executor, FOLDER)

@@ -72,7 +72,7 @@ def test_the_consumer_reads_the_files_itself_and_says_what_it_skips() -> None:
 
 def test_the_consumer_is_short_and_uses_the_standard_library_only() -> None:
     lines = CONSUMER.read_text("utf-8").splitlines()
-    assert len(lines) < 280  # 240 for op-set 1, 40 more for op-set 2
+    assert len(lines) < 310  # 240 for op-set 1, 70 more for op-set 2
     imports = [line for line in lines if line.startswith(("import ", "from "))]
     assert {line.split()[1] for line in imports} <= ALLOWED
 

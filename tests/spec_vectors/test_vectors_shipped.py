@@ -53,7 +53,10 @@ def test_files_that_are_not_as_they_would_be_written_are_named_and_written_again
 @pytest.mark.long
 def test_the_bytes_do_not_depend_on_hash_seeds() -> None:
     again = run("--check", PYTHONHASHSEED="12345")
-    assert (again.returncode, again.stdout) == (0, f"{len(files()) + len(DERIVED)} files are as they would be written\n")
+    assert (again.returncode, again.stdout) == (
+        0,
+        f"{len(files()) + len(DERIVED)} files are as they would be written\n",
+    )
 
 
 @pytest.mark.long

@@ -56,8 +56,8 @@ def test_it_imports_nothing_but_the_standard_library_and_is_read_in_one_sitting(
     modules += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert {name.split(".")[0] for name in modules} <= sys.stdlib_module_names
     assert (
-        len([line for line in TOOL.read_text("utf-8").splitlines() if line.strip()]) <= 660
-    )  # 60 of them for op-set 2
+        len([line for line in TOOL.read_text("utf-8").splitlines() if line.strip()]) <= 680
+    )  # 80 of them for op-set 2
 
 
 def test_it_judges_the_vectors_as_their_names_say():
@@ -166,7 +166,23 @@ ENDS = (
     2**31,
     2**63 - 1,
 )
-VALUES = [True, False, "half_up", "half_even", "toward_zero", "HALF_UP", "", *ENDS, (), *((end,) for end in ENDS)]
+VALUES = [
+    True,
+    False,
+    "half_up",
+    "half_even",
+    "toward_zero",
+    "HALF_UP",
+    "",
+    "variance",
+    "mean_square",
+    "square_sum",
+    "VARIANCE",
+    *(6, 7, 62, 63),
+    *ENDS,
+    (),
+    *((end,) for end in ENDS),
+]
 VALUES += [*product(ENDS, repeat=2), *((end,) * count for end in (0, 1) for count in (3, 7, 8, 9, 5_000))]
 """Values of attributes on both sides of every limit, of all kinds."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("tflite", reason="the package tflite is not installed")
 
+from tools.gallery import measure
 from tools.gallery.measure import measured
 from tools.gallery.networks import Network, found_files, networks, read
 from tools.gallery.results import rows
@@ -118,3 +120,26 @@ def test_the_page_counts_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> N
     assert "| a | nothing | compile | 1.0 | 2 | 1e-05 | 2 of 3, bound 0.5 | 31.5 | yes |  |  |" in page
     monkeypatch.setattr(gallery, "rows", lambda: {"a": made | {"refused": {"code": "x.y", "message": "why | not"}}})
     assert "* **a**: why \\| not [x.y]" in gallery.markdown()
+
+
+def test_a_comparison_that_takes_too_long_is_not_called_a_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = measure._said
+
+    def late(arguments: list[str]) -> dict[str, Any]:
+        if arguments[0] == "check":
+            return {"error": {"code": "time", "message": "took over 900 s"}}
+        return said(arguments)
+
+    monkeypatch.setattr(measure, "_said", late)
+    file = tmp_path / "a.tflite"
+    file.write_bytes(written(RELU))
+    row = measured(network(file.read_bytes(), "compile"), file, timed=False)
+    assert row["unchecked"] == {"code": "time", "message": "took over 900 s"}
+    assert "agree" not in row
+    monkeypatch.setattr(gallery, "networks", lambda: read(ENTRY))
+    monkeypatch.setattr(gallery, "rows", lambda: {"a": row})
+    page = gallery.markdown()
+    assert "The executors agree on 0 of 1." in page
+    assert "| not checked |" in page

@@ -299,6 +299,59 @@ def matmul(g: Growth, op: str) -> None:
     g.add(op, [g.limited(a, 27 - bits), g.limited(b, bits)], transpose_a=transpose_a, transpose_b=transpose_b)
 
 
+def quotient(g: Growth, op: str) -> None:
+    x = g.operand()
+    shape = g.shape_of(x)
+
+    def extents() -> Shape:
+        return tuple(extent if g.chance() else 1 for extent in shape)[g.number(0, len(shape) - 1) :]
+
+    def parameter(own: Shape, least: int, largest: int) -> str:
+        return g.builder.parameter(g.elements(own, least, largest))
+
+    terms = [x, *(g.adapted(g.small(g.choice(g.values)), extents()) for _ in range(g.choice((0, 0, 1, 5))))]
+    divisors = [g.adapted(g.small(g.choice(g.values)), extents()) for _ in range(g.number(1, 3))]
+    divisors = [g.one("clip", y, a_min=0, a_max=g.choice((3, 300, INT32_MAX))) for y in divisors]
+    wide = 2 ** g.choice((4, 20, 31, 62))
+    factors = [parameter(extents(), -wide, wide) for _ in terms]
+    weights = [parameter((1,), 0, 2 ** g.choice((1, 10, 62))) for _ in divisors]
+    ends = [parameter(extents(), -wide, wide), parameter((1,), 1, g.choice((1, 2, 2**33)))]
+    lo, hi = sorted(g.choice((-INT32_MAX, -32768, -128, -1, 0, 1, 127, 255, INT32_MAX)) for _ in range(2))
+    rounding = g.choice(("half_up", "half_even", "toward_zero"))
+    g.add(op, [*terms, *divisors, *factors, *weights, *ends], terms=len(terms), rounding=rounding, lo=lo, hi=hi)
+
+
+def normalize(g: Growth, op: str) -> None:
+    x = g.operand()
+    shape = g.shape_of(x)
+    axes = [axis for axis in range(len(shape)) if g.chance()] or [0]
+    x = g.limited(x, 30 - prod(shape[axis] for axis in axes).bit_length())
+
+    def parameter(least: int, largest: int) -> str:
+        own = tuple(extent if g.chance() else 1 for extent in shape)[g.number(0, len(shape) - 1) :]
+        return g.builder.parameter(g.elements(own, least, largest))
+
+    m, c, k = 2 ** g.choice((4, 20, 50, 61)), 2 ** g.choice((1, 20, 50)), 2 ** g.choice((0, 3, 20, 40))
+    parameters = [parameter(-m, m), parameter(-c, c), parameter(1, k)]
+    parameters += [g.builder.parameter(g.elements((1,), 1, 2 ** g.choice((0, 5, 30)))) for _ in range(2)]
+    lo, hi = sorted(g.choice((-32768, -128, -1, 0, 1, 127, 255, 32767)) for _ in range(2))
+    g.add(
+        op, [x, *parameters], axes=tuple(axis - len(shape) * g.number(0, 1) for axis in axes),
+        statistic=g.choice(("variance", "mean_square", "square_sum")), shift=g.choice((0, 0, 3, 62)),
+        rounding=g.choice(("half_up", "half_even")), lo=lo, hi=hi,
+    )  # fmt: skip
+
+
+def update_slice(g: Growth, op: str) -> None:
+    x = g.operand()
+    shape = g.shape_of(x)
+    axis = g.number(0, len(shape) - 1)
+    own = (*shape[:axis], g.number(1, shape[axis]), *shape[axis + 1 :])
+    part = g.adapted(g.operand(), own) if g.chance() else g.source(own)
+    index = g.adapted(g.small(g.choice(g.values)), (1,)) if g.chance() else g.source((1,), 3)
+    g.add(op, [x, part, index], axis=axis - len(shape) * g.number(0, 1))
+
+
 GROWERS: dict[str, Callable[[Growth, str], None]] = {
     "sum": reduce, "max": reduce, "broadcast_add": broadcast, "broadcast_sub": broadcast, "broadcast_mul": broadcast,
     "broadcast_div": broadcast, "broadcast_max": broadcast, "broadcast_greater": broadcast, "conv2d": conv2d,
@@ -308,7 +361,8 @@ GROWERS: dict[str, Callable[[Growth, str], None]] = {
     "flatten": unary, "concatenate": concatenate, "transpose": transpose, "slice": slice_, "slice_like": slice_like,
     "take": take, "cvm_lut": cvm_lut, "expand_dims": expand_dims, "reshape": reshape, "squeeze": squeeze,
     "where": where, "get_valid_count": get_valid_count, "non_max_suppression": non_max_suppression,
-    "requantize": requantize, "matmul": matmul,
+    "requantize": requantize, "matmul": matmul, "quotient": quotient, "normalize": normalize,
+    "update_slice": update_slice,
 }  # fmt: skip
 """Op -> the function that adds it, with whatever its operands need, to a growing program."""
 GROWERS.update({name: unary for name in PLAIN if name not in GROWERS})

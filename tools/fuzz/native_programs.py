@@ -35,6 +35,7 @@ import numpy as np
 
 from cvm.errors import CvmError
 from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.kernels.registry import PLANS
 from cvm.executors.native.runtime.select import available, named
 from cvm.program import Program, decode, verify
 from tools.fuzz.edge_feeds import Feed, feeds
@@ -127,7 +128,7 @@ def _drawn(random: Random) -> tuple[list[Program], int, int]:
         members += found.members - found.refused
         refused += found.refused
     for _ in range(GROWN):
-        ops = random.choices(list(GROWERS), k=random.randint(5, 9))
+        ops = random.choices([op for op in GROWERS if op in PLANS], k=random.randint(5, 9))
         programs.append(sample(Seeded(random), lambda ops=ops: ops).program)  # type: ignore[misc]
         members += 1
     return programs, members, refused

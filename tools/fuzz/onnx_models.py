@@ -3,13 +3,15 @@
     python -m tools.fuzz.onnx_models --count 20000 --seed 1
 
 A model that is read is lowered. A small model that compiles runs on the middle of its inputs' ranges, and two executors
-must give the same outputs.
+must give the same outputs. Every case is also read with floats, as `cvm quantize` reads it. If it is small, it is
+calibrated on random data and lowered.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,12 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from cvm.calibration import Settings as Calibrating
 from cvm.errors import CvmError
 from cvm.frontends import onnx as front
 from cvm.lowering import lower
 from cvm.program.verifier import verify
+from cvm.quantizing import quantize_completed, random_inputs
 from cvm.session import Session
 from tools.fuzz.harness import Fuzzer, main
 from tools.fuzz.mutation import mutate_bytes
@@ -68,7 +72,7 @@ def _seeds() -> tuple[bytes, ...]:
     found = [path.read_bytes() for path in sorted(_MODELS.glob("*.onnx"))]
     small = ("espcn-*", "tcn-*", "ds_cnn-*")
     found += [path.read_bytes() for name in small for path in sorted((_MODELS.parent / "family").glob(f"{name}.onnx"))]
-    found += [_trees(), _trees()]
+    found += [_trees(), _trees(), _floats(), _floats()]
     for op, shapes, attributes, constants in _SINGLE:
         kind = TensorProto.UINT8 if op == "ConvInteger" else TensorProto.INT8 if op != "BitShift" else TensorProto.UINT8
         kinds = [TensorProto.BOOL if op == "Where" and not i else kind for i in range(len(shapes))]
@@ -111,6 +115,27 @@ def _trees() -> bytes:
     )  # fmt: skip
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 3)]
     return bytes(helper.make_model(graph, opset_imports=opsets).SerializeToString())
+
+
+def _floats() -> bytes:
+    """Layers of floats, among them those that are written out and those that are not defined everywhere."""
+    random_ = np.random.default_rng(0)
+    shapes = {"w": (2, 1, 3, 3), "b": (2,), "v": (1, 8, 2), "r": (1, 8, 2), "g": (2,), "o": (2,), "m": (2, 3)}
+    stored = [numpy_helper.from_array(random_.normal(size=s).astype("f"), name) for name, s in shapes.items()]
+    stored.append(numpy_helper.from_array(np.array([4, 1, 2]), "shape"))
+    lines: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+        ("Conv", "x w b", "c", {"strides": [2, 2]}), ("Relu", "c", "d", {}),
+        ("Transpose", "d", "e", {"perm": [0, 2, 3, 1]}), ("Reshape", "e shape", "f", {}),
+        ("LSTM", "f v r", "l h", {"hidden_size": 2}), ("Squeeze", "h", "s", {}),
+        ("LayerNormalization", "s g o", "n", {"axis": -1}), ("MatMul", "n m", "p", {}), ("Exp", "p", "q", {}),
+        ("Log", "q", "t", {}), ("Div", "t q", "u", {}), ("Softmax", "u", "y", {"axis": -1}),
+    )  # fmt: skip
+    nodes = [helper.make_node(op, x.split(), y.split(), **attributes) for op, x, y, attributes in lines]
+    graph = helper.make_graph(
+        nodes, "floats", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 1, 5, 5))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], stored,
+    )  # fmt: skip
+    return bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
 
 
 def make(random_: random.Random) -> bytes:
@@ -201,7 +226,9 @@ def _change_tensor(random_: random.Random, tensor: TensorProto) -> None:
 
 
 def examine(case: bytes) -> str:
-    """Read a model, lower it, and run it if it is small."""
+    """Read a model, lower it, and run it if it is small; the word is for this, not for the way with floats."""
+    with suppress(CvmError):
+        _calibrate(case)
     loaded = front.loads(case, folder=str(_MODELS))
     try:
         program = lower(loaded.graph)
@@ -220,6 +247,14 @@ def examine(case: bytes) -> str:
     for name in results[0]:
         assert (results[0][name] == results[1][name]).all(), "two executors differ"
     return "valid"
+
+
+def _calibrate(case: bytes) -> None:
+    """Read a model as `cvm quantize` does; make a program of it where it is small."""
+    loaded = front.loads(case, front.Settings(floats=True), str(_MODELS))
+    tensors = loaded.graph.tensors.values()
+    if sum(int(np.prod(tensor.shape, dtype=object)) for tensor in tensors if tensor.shape is not None) <= _LARGEST:
+        quantize_completed("case", loaded, random_inputs(loaded.graph, 2, 0), Calibrating())
 
 
 FUZZER = Fuzzer("tools.fuzz.onnx_models", make, examine)

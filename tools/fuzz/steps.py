@@ -65,7 +65,7 @@ def make(random_: random.Random) -> bytes:
 def kind_of(code: str) -> str:
     """The kind of fault of a code of the product; all faults of an op are one kind."""
     where, _, rule = code.partition(".")
-    if where == "ops" or rule in ("op", "attributes", "outputs", "shift"):
+    if where == "ops" or rule in ("op", "attributes", "outputs", "shift", "terms", "divisor"):
         return "op"
     return rule
 

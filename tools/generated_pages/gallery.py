@@ -67,7 +67,7 @@ def _summary(every: list[Network], measured: dict[str, dict[str, Any]]) -> str:
     found = [measured[network.name] for network in every if network.name in measured]
     made = [row for row in found if "refused" not in row]
     exact = [row for row in made if row["exact"] == row["tensors"]]
-    agree = sum(row["agree"] for row in made)
+    agree = sum(row.get("agree", False) for row in made)
     slow = sum(row["seconds"] > 20 for row in made)
     return (
         f"Of {len(found)} networks, **{len(made)} become programs**, {len(exact)} of them exact in every tensor; "
@@ -103,7 +103,7 @@ def _cells(row: dict[str, Any]) -> Iterable[str]:
         f"{row['macs'] / 1e6:.3g}",
         exact,
         least,
-        "yes" if row["agree"] else "NO",
+        "not checked" if "unchecked" in row else "yes" if row["agree"] else "NO",
         f"{row['ours_us'] / 1e3:.3g}" if timed else "",
         f"{row['theirs_us'] / row['ours_us']:.2f}" if timed else "",
     )

@@ -48,10 +48,11 @@ depends on shapes and attributes only. Tests evaluate these lines on drawn calls
 **Interval** says which interval a verifier derives for each element of the result. R(X) is the range of the operand
 X: its bounds, as [verifier.md](verifier.md#5-ranges) defines them, with the words *hull*, *per channel*, *made to
 fit*. If lines of Python give the interval, `X.lo` and `X.hi` are the bounds of an element, and the lines hold for each
-bound of the operands' broadcast. Before that, the operands are made to fit 2^18 bounds, or as many as all operands
-have together if that is more; the bounds of their broadcast are counted. `clip(x, lo, hi)` is max(lo, min(x, hi)),
-`quotient(a, b)` the quotient truncated toward zero, and `rounded(v, s, rounding)` is v / 2^s, rounded as `requantize`
-says. If the result of the lines exceeds int32, the call is refused with `program.range`.
+bound of the operands' broadcast. Before that, the operands are made to fit 2^18 bounds, or the number of bounds of all
+operands together if that is more; the bounds of their broadcast are counted. `clip(x, lo, hi)` is max(lo, min(x, hi)),
+`quotient(a, b)` the quotient truncated toward zero, `rounded(v, s, rounding)` is v / 2^s and `ratio(a, b, rounding)`
+a / b, rounded as `requantize` and `quotient` say. If the result of the lines exceeds int32, the call is refused with
+`program.range`.
 
 **Checks** are in order: the first one that fails is reported. Checks that all ops share are left out. After the arity,
 a verifier checks that inputs exist (`program.undefined`) and are tensors or parameters as declared (`program.kind`);

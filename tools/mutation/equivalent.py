@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = ["EQUIVALENT"]
 
 _CLAMPED_BELOW = "min(indices[d[real_axis:real_axis + M]], n[real_axis] - 1)"
+_REACHED = "square(left) > right or (square(left) == right and (rounding == 'half_up' or q % 2 == 0))"
 _ELEMENT = "X[*d[:real_axis], xidx, *d[real_axis + M:]]"
 
 _REASONS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -25,6 +26,27 @@ _REASONS: dict[tuple[str, str], tuple[str, ...]] = {
     ),
     ("conv2d", "OC mod groups = 0: the quotient is exact (C4)"): ("nn.conv2d: OC // groups -> -(-OC // groups)",),
     ("matmul", "q_i divides p_i: the quotient is exact (C2)"): ("computed.matmul: p[i] // q[i] -> -(-p[i] // q[i])",),
+    ("quotient", "the number of inputs is even (C1)"): (
+        "computed.quotient: (len(tensors) - 2) // 2 -> -(-(len(tensors) - 2) // 2)",
+        "computed.quotient: 2 -> 1",
+    ),
+    ("quotient", "there are as many factors as tensors: the check of zip says nothing"): (
+        "computed.quotient: True -> False",
+    ),
+    ("quotient", "only 0 is judged differently, and it is rounded to 0 either way"): (
+        "computed.rounded_quotient: N >= 0 -> N > 0",
+        "computed.rounded_quotient: 0 -> 1",
+    ),
+    ("normalize", "only 0 is judged differently, and its square has no sign"): (
+        "computed.normalized: x >= 0 -> x > 0",
+        "computed.normalized: 0 -> 1",
+    ),
+    ("normalize", "an interval may be halved at either integer next to its middle"): (
+        "computed.normalized: (below + above) // 2 -> -(-(below + above) // 2)",
+    ),
+    ("normalize", "minus one is as true as one"): (
+        f"computed.normalized: {_REACHED} -> -({_REACHED})",
+    ),
     ("abs", "only 0 is judged differently, and -0 = 0"): ("elemwise.abs_: x >= 0 -> x > 0", "elemwise.abs_: 0 -> 1"),
     ("cvm_precision", "the number of binary digits does not depend on the sign"): (
         "elemwise.cvm_precision: abs(x) -> x",

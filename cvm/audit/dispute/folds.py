@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from cvm.audit.dispute.chunks import Chunks
 from cvm.audit.dispute.reading import Operands
@@ -22,6 +23,7 @@ from cvm.audit.dispute.records import OpRecord
 from cvm.errors import Invalid
 from cvm.program.model import Shape
 from formal.broadcast import aligned
+from formal.computed import moments, normalized, rounded_quotient
 from formal.extension import rounded
 from formal.registry import OPS
 from formal.tensor import Index
@@ -36,6 +38,8 @@ PARTS = 8
 """The operands of a concatenate that one step looks at."""
 LARGEST_SHIFT = 62
 """The largest shift of a requantize in a valid program."""
+SQUARES = 2**64
+"""What multiplies the sum of squares in a partial of a normalize, beside the sum of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class Fold:
     leaves: Mapping[int, int]
     """The most leaves of each operand that a step touches, by the operand's position."""
     groups: tuple[tuple[int, ...], ...] = ()
-    """For each step, the operands that it opens; () if every step may open all in ``leaves``."""
+    """For each kind of step, the operands that it opens; () if every step may open all in ``leaves``."""
     all_leaves: int | None = None
     """The most leaves of all operands together that a step touches, if that is less than their sum."""
 
@@ -240,6 +244,68 @@ def requantize(call: FoldCall) -> Fold:
     return Fold(n, 0, step, dict.fromkeys(range(2 * n + 2), 1), groups)
 
 
+def quotient(call: FoldCall) -> Fold:
+    """Step i adds m_i[d] x_i[d], and the last of these c[d] as well; one more step forms D, divides, rounds and clips.
+
+    Partials are below 2^97. The last step opens the whole divisor, of which all but the y_j have one element.
+    """
+    d, n, count = call.d, call.attribute("terms"), (len(call.operands) - 2) // 2
+    if not n < count:
+        raise Invalid("step.terms", f"a quotient of {count} tensors has not {n} terms")
+
+    def product(i: int) -> int:
+        x, m = call.operands[i], call.operands[count + i]
+        return m[aligned(d, m.shape)] * x[aligned(d, x.shape)]
+
+    def at(position: int) -> int:
+        return call.operands[position][aligned(d, call.operands[position].shape)]
+
+    def step(i: int, before: int) -> int:
+        if i < n:
+            return before + product(i) + (at(2 * count) if i == n - 1 else 0)
+        D = sum(product(j) for j in range(n, count)) + at(2 * count + 1)
+        if D < 1:
+            raise Invalid("step.divisor", f"a divisor is positive, found {D}")
+        code = rounded_quotient(before, D, str(call.record.attributes["rounding"]))
+        return max(call.attribute("lo"), min(code, call.attribute("hi")))
+
+    terms = tuple((i, count + i, *((2 * count,) if i == n - 1 else ())) for i in range(n))
+    divisor = (*range(n, count), *range(count + n, 2 * count), 2 * count + 1)
+    return Fold(n + 1, 0, step, dict.fromkeys(range(2 * count + 2), 1), (*terms, divisor))
+
+
+def normalize(call: FoldCall) -> Fold:
+    """Partials are S_2 * 2^64 + S_1 of some elements of the row, in chunks; one more step computes the code.
+
+    n |X| < 2^31 (C7), so that |S_1| < 2^31, 0 <= S_2 < 2^62, and a partial has 127 bits at most.
+    """
+    X, axes = call.operands[0], call.integers("axes")
+    declared = call.record.outputs[0].shape
+    if X.shape != declared:
+        raise Invalid("step.shape", f"normalize gives {X.shape}, declared is {declared}")
+    N = len(X.shape)
+    R = [axis if axis >= 0 else axis + N for axis in axes]
+    strides = strides_of(X.shape)
+    chunks = Chunks([X.shape[i] for i in R], [[strides[i] for i in R]])
+
+    def step(j: int, before: int) -> int:
+        if j < chunks.count:
+            for z in chunks.indices(j):
+                at = dict(zip(R, z, strict=True))
+                x = X[tuple(at.get(i, call.d[i]) for i in range(N))]
+                before += x * x * SQUARES + x
+            return before
+        S_1 = (before + SQUARES // 2) % SQUARES - SQUARES // 2
+        S_2 = (before - S_1) // SQUARES
+        t, Q = moments(X[call.d], prod(X.shape[i] for i in R), S_1, S_2, str(call.record.attributes["statistic"]))
+        m, c, k, r, e = (f[aligned(call.d, f.shape)] for f in (call.operands[position] for position in range(1, 6)))
+        rounding, lo, hi = str(call.record.attributes["rounding"]), call.attribute("lo"), call.attribute("hi")
+        return normalized(t, Q, m, c, k, r, e * 2 ** call.attribute("shift"), rounding, lo, hi)
+
+    leaves = {0: chunks.leaves[0], **dict.fromkeys(range(1, 6), 1)}
+    return Fold(chunks.count + 1, 0, step, leaves, ((0,), tuple(range(6))), max(6, chunks.leaves[0]))
+
+
 def concatenate(call: FoldCall) -> Fold:
     """Step j looks at `PARTS` operands. Until the element is found, partials count the indices left to skip."""
     real_axis = call.attribute("axis") % len(call.d)
@@ -270,5 +336,7 @@ FOLDS: Mapping[str, Callable[[FoldCall], Fold]] = {
     "max_pool2d": max_pool2d,
     "concatenate": concatenate,
     "requantize": requantize,
+    "quotient": quotient,
+    "normalize": normalize,
 }
 """The ops that take more than one step, except those of vision."""

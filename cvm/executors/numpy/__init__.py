@@ -1,6 +1,6 @@
-"""The NumPy executor: vectorised, portable, no compiler. One module of kernels per op family."""
+"""The NumPy executor: vectorised, portable, no compiler. One module of kernels per op family, and `normalize` alone."""
 
-from cvm.executors.numpy import broadcast, computed, elemwise, extension, nn, reduce, transform, vision
+from cvm.executors.numpy import broadcast, computed, elemwise, extension, nn, normalize, reduce, transform, vision
 from cvm.executors.numpy.executor import NumpyExecutor
 from cvm.executors.numpy.step import KERNELS, Plan, PlannedNode
 
@@ -14,6 +14,7 @@ __all__ = [
     "elemwise",
     "extension",
     "nn",
+    "normalize",
     "reduce",
     "transform",
     "vision",

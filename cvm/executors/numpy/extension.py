@@ -7,15 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvm.executors.numpy.blocks import blocks
-from cvm.executors.numpy.step import Array, PlannedNode, known, plans, plans_functions, single
+from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, blocks, parameter, part
+from cvm.executors.numpy.step import Array, PlannedNode, plans, plans_functions, single
 from cvm.ops.declaration import Call
-from cvm.ops.ranges import Shape
 
 __all__: list[str] = []
-
-BLOCK_ELEMENTS = 2**16
-"""The number of elements of one block, so small that its int64 sums and products stay in the cache."""
 
 
 plans_functions({"broadcast_greater": lambda A, B: np.greater(A, B).astype(np.int32)})
@@ -31,7 +27,7 @@ def plan_requantize(call: Call) -> PlannedNode:
     shape = call.shapes[0]
     a = call.attributes
     *multipliers, offset, shift = (
-        _aligned(_parameter(call, position), shape) for position in range(terms, len(call.shapes))
+        aligned(parameter(call, position).astype(np.int64), len(shape)) for position in range(terms, len(call.shapes))
     )
     rounding = ROUNDINGS[a.rounding](offset, shift)
     factors = [None if bool((m == 1).all()) else m for m in multipliers]
@@ -41,7 +37,7 @@ def plan_requantize(call: Call) -> PlannedNode:
         for box in blocks(shape, BLOCK_ELEMENTS):
             v = np.zeros(Y[box].shape, np.int64)
             for x, m in zip(tensors, factors, strict=True):
-                v += _scaled(_part(x.reshape((1,) * (len(shape) - x.ndim) + x.shape), box), m, box)
+                v += _scaled(part(aligned(x, len(shape)), box), m, box)
             rounding.apply(v, box)
             np.clip(v, a.lo, a.hi, out=v)
             np.copyto(Y[box], v, casting="same_kind")
@@ -50,27 +46,10 @@ def plan_requantize(call: Call) -> PlannedNode:
     return single(run, f"int64, {terms} terms, {a.rounding}", reads=tuple(range(terms)))
 
 
-def _parameter(call: Call, position: int) -> Array:
-    """The elements of a parameter constant."""
-    elements = known(call.ranges[position], call.shapes[position])
-    assert elements is not None, "a parameter is a constant"
-    return elements
-
-
-def _aligned(parameter: Array, shape: Shape) -> Array:
-    """The parameter with leading axes of extent 1, up to the rank of the output."""
-    return parameter.astype(np.int64).reshape((1,) * (len(shape) - parameter.ndim) + parameter.shape)
-
-
-def _part(parameter: Array, box: Sequence[slice]) -> Array:
-    """The part of a parameter that a box of the output needs."""
-    return parameter[tuple(slice(None) if n == 1 else part for n, part in zip(parameter.shape, box, strict=True))]
-
-
 def _scaled(x: Array, m: Array | None, box: Sequence[slice]) -> Array:
     if m is None:
         return x.astype(np.int64)
-    return np.multiply(x, _part(m, box), dtype=np.int64)
+    return np.multiply(x, part(m, box), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +66,8 @@ class HalfUp:
 
     def apply(self, v: Array, box: Sequence[slice]) -> None:
         """Add c and round, in place."""
-        v += _part(self.offset, box)
-        v >>= _part(self.shift, box)
+        v += part(self.offset, box)
+        v >>= part(self.shift, box)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +91,12 @@ class HalfEven:
 
     def apply(self, v: Array, box: Sequence[slice]) -> None:
         """Add c and round, in place."""
-        v += _part(self.offset, box)
-        odd = v >> _part(self.shift, box)
-        odd &= _part(self.parity, box)
-        v += _part(self.addend, box)
+        v += part(self.offset, box)
+        odd = v >> part(self.shift, box)
+        odd &= part(self.parity, box)
+        v += part(self.addend, box)
         v += odd
-        v >>= _part(self.shift, box)
+        v >>= part(self.shift, box)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +114,9 @@ class TowardZero:
 
     def apply(self, v: Array, box: Sequence[slice]) -> None:
         """Add c and round, in place."""
-        v += _part(self.offset, box)
-        v += (v >> 63) & _part(self.remainder, box)
-        v >>= _part(self.shift, box)
+        v += part(self.offset, box)
+        v += (v >> 63) & part(self.remainder, box)
+        v >>= part(self.shift, box)
 
 
 ROUNDINGS: dict[str, Callable[[Array, Array], HalfUp | HalfEven | TowardZero]] = {

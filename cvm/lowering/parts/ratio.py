@@ -23,6 +23,7 @@ from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import Known, LinearForm, Term, scale_and_offset
 from cvm.lowering.parts.digits import array_digits, squared, value_digits
 from cvm.lowering.parts.operands import codes_of, is_linear, linear_operand, scaled, sum_of
+from cvm.lowering.parts.quotient import quotient_by_op
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached
 from cvm.lowering.proofs.pieces import at_least, summands
 from cvm.quantization import LinearQuantizer, Quantizer
@@ -58,9 +59,13 @@ def ratio_codes(
 ) -> Value:
     """Emit the codes of numerator / denominator, two forms of one rank. The denominator must be positive.
 
-    With the rounding half_even, a step to an odd code must be exceeded, because a tie keeps the even code before it.
-    Raises `Unsupported` (``lowering.operation``) if the sums do not fit 64 bits.
+    With op-set 2 this is one op where it takes the forms. Without it, and with the rounding half_even, a step to an odd
+    code must be exceeded, because a tie keeps the even code before it.
+    Raises `Unsupported` (``lowering.operation``) where the sums do not fit 64 bits.
     """
+    found = quotient_by_op(lowering, numerator, denominator, quantizer) if lowering.op_set >= 2 else None
+    if found is not None:
+        return found
     shape = lowering.output_shape()
     rank = len(shape)
     scale, offset = scale_and_offset(quantizer, rank)

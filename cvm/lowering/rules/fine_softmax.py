@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 
@@ -20,16 +19,15 @@ from cvm.lowering.claims import WHOLE_TENSOR, bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.form import LinearForm, Term
 from cvm.lowering.parts.digits import array_digits, budget
+from cvm.lowering.parts.exponentials import powers_of_e, softmax_by_quotient
 from cvm.lowering.parts.ratio import ratio_codes
 from cvm.lowering.proofs.table import MOST_ENTRIES
 from cvm.quantization.exact import code
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import exp, rational, rounded
 
 __all__: list[str] = []
 
 _FINENESS = 60
-_GUARD = 40
 
 
 @rule(
@@ -60,9 +58,13 @@ def fine_softmax(lowering: Lowering) -> list[Result]:
     lo, hi = value.range.hull()
     if hi - lo >= MOST_ENTRIES:
         raise lowering.needs_quantization(str(lowering.operation.inputs["x"]))
+    if lowering.op_set >= 2:
+        coded = softmax_by_quotient(lowering, value, scale, axes, quantizer, _FINENESS)
+        if coded is not None:
+            return [coded]
     greatest = value.max(axes, keepdims=True)
     distance = greatest - value
-    table = np.array(_exponentials(scale, width, hi - lo), dtype=object)
+    table = np.array(powers_of_e(scale, width, hi - lo), dtype=object)
     numerator, denominator = [], []
     for digit, weight in array_digits(table, budget(count)):
         powers = lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), distance)
@@ -74,20 +76,3 @@ def fine_softmax(lowering: Lowering) -> list[Result]:
     steps = Fraction(count, 2**width) / quantizer.scale[0]
     note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
     return [Coded(found, Fraction(1), note, any_rounding=quantizer.rounding != "toward_zero")]
-
-
-@lru_cache(maxsize=8)
-def _exponentials(scale: Fraction, width: int, span: int) -> tuple[int, ...]:
-    """2^width * exp(-scale * d) for d = 0 .. span, with errors below 1, computed as powers of one number with guard
-    bits.
-
-    Factors are at most 1. So each product adds an error of at most one unit for its own rounding, and of one unit for
-    the rounding of the factor. The error of d products, which are fewer than 2^18, is below 2^(_GUARD - 1) units.
-    """
-    bits = width + _GUARD
-    ratio = rounded(rational(2**bits) * exp(rational(-scale)))
-    item, found = 1 << bits, []
-    for _ in range(span + 1):
-        found.append((item + (1 << _GUARD >> 1)) >> _GUARD)
-        item = item * ratio >> bits
-    return tuple(found)

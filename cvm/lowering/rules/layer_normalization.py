@@ -13,7 +13,7 @@ code is found bit by bit from the highest. Nothing is approximated, and ties are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -23,7 +23,8 @@ from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term, scale_and_offset
 from cvm.lowering.parts.digits import budget, product, squared
-from cvm.lowering.parts.operands import scaled, sum_of
+from cvm.lowering.parts.operands import around_zero, scaled, sum_of
+from cvm.lowering.parts.quotient import Rows, normalized_codes
 from cvm.lowering.parts.ratio import from_least, signed
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, digits_of_sum
 from cvm.lowering.proofs.pieces import at_least, summands
@@ -68,6 +69,10 @@ def layer_normalization(lowering: Lowering) -> list[Result]:
         *_, form = lowering.single("input")
     rank = form.rank
     scale, offset = (lowering.constant(name).expanded(rank) for name in ("scale", "offset"))
+    if lowering.op_set >= 2:
+        by_rows = _by_rows(lowering, form, (scale, offset, epsilon), quantizer)
+        if by_rows is not None:
+            return [by_rows]
     mean, variance = moments(lowering)
     assert isinstance(mean, LinearForm)
     assert isinstance(variance, LinearForm)
@@ -77,6 +82,33 @@ def layer_normalization(lowering: Lowering) -> list[Result]:
     radicand = sum_of(variance, LinearForm(variance.shape, (), Rationals.scalar(epsilon, rank)))
     codes = _codes(lowering, numerator, radicand, offset, quantizer)
     return [Coded(codes, note="a root, bit by bit", any_rounding=True)]
+
+
+def _by_rows(
+    lowering: Lowering,
+    form: LinearForm,
+    parameters: tuple[Rationals, Rationals, Fraction],
+    quantizer: LinearQuantizer,
+) -> Coded | None:
+    """The codes by one op of op-set 2, or None where the input is not one tensor of integers or the op refuses it.
+
+    A constant of the input drops out, since the mean is subtracted; ``parameters`` are scale, offset and epsilon.
+    """
+    axes, rank = tuple(sorted(lowering.integers("axes"))), form.rank
+    if not axes or not form.constant.uniform:
+        return None
+    if len(form.terms) == 1 and form.terms[0].factor.uniform:
+        form = around_zero(lowering, form)
+    else:
+        form = single_integer(lowering, replace(form, constant=Rationals.scalar(0, rank)))
+    if len(form.terms) != 1 or not form.terms[0].factor.uniform or form.terms[0].factor.item() == 0:
+        return None
+    (term,), (scale, offset, epsilon) = form.terms, parameters
+    value, unit = term.value.broadcast(form.shape), term.factor.item()
+    if unit < 0:
+        value, unit = -value, -unit
+    codes = normalized_codes(Rows(value, unit, axes), scale, offset, epsilon, quantizer)
+    return None if codes is None else Coded(codes, note="one op per row", any_rounding=True)
 
 
 def _magnitude(items: Rationals) -> Rationals:

@@ -19,6 +19,7 @@ from cvm.lowering.claims import bounded
 from cvm.lowering.context import Coded, Lowering, Result, rule
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm
+from cvm.lowering.parts.exponentials import softmax_by_quotient
 from cvm.lowering.rules.exact_softmax import softmax_of_few, softmax_of_two
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import round_fraction
@@ -28,6 +29,8 @@ from cvm.quantization.reals import exp, rational, rounded
 __all__: list[str] = []
 
 _MULTIPLIER_BITS = 28
+_FINENESS = 40
+"""With op-set 2, results are this many bits finer than a step."""
 _TABLE = 65_536
 
 
@@ -62,6 +65,10 @@ def softmax(lowering: Lowering) -> list[Result]:
     quantizer = lowering.linear_quantizer()
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported("the result needs a quantiser for the whole tensor")
+    if lowering.op_set >= 2:
+        coded = softmax_by_quotient(lowering, value, scale, axes, quantizer, _FINENESS)
+        if coded is not None:
+            return [coded]
     width = _width(quantizer, count)
     if width < 1:
         raise lowering.unsupported(f"{count} items leave no bits for the table of the exponential")

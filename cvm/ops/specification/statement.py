@@ -93,8 +93,19 @@ def _rounded(v: int, s: int, rounding: str) -> int:
     return floor + (twice > 1 << s or (twice == 1 << s and floor % 2 == 1))
 
 
+def _ratio(a: int, b: int, rounding: str) -> int:
+    """The quotient a / b for b > 0, rounded."""
+    if rounding == "half_up":
+        return (2 * a + b) // (2 * b)
+    if rounding == "toward_zero":
+        return _quotient(a, b)
+    floor, twice = a // b, 2 * (a % b)
+    return floor + (twice > b or (twice == b and floor % 2 == 1))
+
+
 _WORDS: dict[str, Any] = {
-    "broadcast": _broadcast, "clip": _clip, "quotient": _quotient, "rounded": _rounded, "prod": math.prod,
+    "broadcast": _broadcast, "clip": _clip, "quotient": _quotient, "ratio": _ratio, "rounded": _rounded,
+    "prod": math.prod,
     "abs": abs, "enumerate": enumerate, "len": len, "max": max, "min": min, "range": range, "reversed": reversed,
     "sum": sum, "tuple": tuple, "zip": zip,
 }  # fmt: skip
@@ -103,9 +114,10 @@ _WORDS: dict[str, Any] = {
 
 def _operands(op: Op, items: Sequence[SimpleNamespace]) -> dict[str, Any]:
     """The operands by the names in the declaration. An input that takes many tensors is a list."""
-    if op.name == "requantize":
+    if op.name in ("requantize", "quotient"):
         n = (len(items) - 2) // 2
-        return {"x": list(items[:n]), "m": list(items[n : 2 * n]), "c": items[-2], "s": items[-1]}
+        last = op.inputs[-1].name
+        return {"x": list(items[:n]), "m": list(items[n : 2 * n]), "c": items[-2], last: items[-1]}
     if any(spec.many for spec in op.inputs):
         return {op.inputs[0].name: list(items)}
     absent = SimpleNamespace(shape=(), size=0)

@@ -14,7 +14,10 @@ from cvm.passes.legalize.expressions import Expression, Expressions, Unprovable,
 from cvm.passes.legalize.greater import greater
 from cvm.passes.legalize.integers import Integers
 from cvm.passes.legalize.matmul import matmul
+from cvm.passes.legalize.normalize import normalize
+from cvm.passes.legalize.quotient import quotient
 from cvm.passes.legalize.requantize import requantize
+from cvm.passes.legalize.slices import update_slice
 from cvm.passes.legalize.tensors import Tensors
 from cvm.program import Program
 from cvm.program.model import AttributeValue, Constant, Node, Shape, Value
@@ -120,9 +123,22 @@ class _Rewriting:
             # Constants are treated as computed tensors, which keep their shapes; narrowing could change these.
             a, b = (replace(self._value(name), elements=None) for name in node.inputs)
             root = matmul(a, b, call.attributes.transpose_a, call.attributes.transpose_b)
+        elif node.op == "update_slice":
+            x, u, index = (replace(self._value(name), elements=None) for name in node.inputs)
+            root = update_slice(self.made, x, u, index, call.attributes.axis)
+        elif node.op == "normalize":
+            a = call.attributes
+            x = replace(self._value(node.inputs[0]), elements=None)
+            parameters = self._parameters(node, 1)
+            root = normalize(self.made, x, parameters, a.axes, a.statistic, a.shift, a.rounding, a.lo, a.hi)
+        elif node.op == "quotient":
+            count = terms(len(node.inputs))
+            values = [self._value(name) for name in node.inputs[:count]]
+            parameters = self._parameters(node, count)
+            root = quotient(self.made, values, parameters, call.attributes.terms, call.attributes.rounding, lo, hi)
         else:
             count = terms(len(node.inputs))
-            parameters = [self.parameters[name].array() for name in node.inputs[count:]]
+            parameters = self._parameters(node, count)
             root = requantize(
                 self.made,
                 [self._value(name) for name in node.inputs[:count]],
@@ -135,6 +151,10 @@ class _Rewriting:
         if self.exactly and not proven.contains(root.range):
             root = tensors.within(root, proven.lo, proven.hi, "bounds")
         return self._shaped(root, node.outputs[0].shape)
+
+    def _parameters(self, node: Node, first: int) -> list[Integers]:
+        """The elements of the inputs from ``first`` on, which are parameters."""
+        return [self.parameters[name].array() for name in node.inputs[first:]]
 
     def _shaped(self, root: Expression, shape: Shape) -> Expression:
         """The tensor, broadcast to its declared shape if narrowed constants have made it smaller."""

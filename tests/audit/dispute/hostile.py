@@ -35,7 +35,8 @@ def proof_about(
         b"cvm1:op\0", text(op), commitments._attributes(complete), listed([u32(i) for i in range(len(shapes))]),
         u32(len(shapes)), listed(outputs),
     ])  # fmt: skip
-    items = [8 if op == "requantize" and i else 4 for i in range(len(shapes))]
+    kinds = REGISTRY[op].input_kinds(len(shapes))
+    items = [8 if kind == "parameter" else 4 for kind in kinds]
     sizes = [item * _count(extents) for item, extents in zip(items, shapes, strict=True)]
     leaves = [LEAF[: min(1024, size)] for size in sizes]
     data_roots = [root([leaf]) for leaf in leaves]
@@ -45,7 +46,9 @@ def proof_about(
     ]
     inputs = tuple(_root(claim) for claim in claims)
     lists = (ListOpening(1, root([record])), *(ListOpening(n, root([])) for n in (0, len(shapes), 0, 0)))
-    program = ProgramClaim(1, "default", *(counted_root(item.count, item.root) for item in lists)).digest()
+    program = ProgramClaim(
+        REGISTRY[op].op_set, "default", *(counted_root(item.count, item.root) for item in lists)
+    ).digest()
     log = root([])
     head = head_of(program, inputs, (), counted_root(0, log))
     auxiliaries = (bytes(32),) * min(target + 1, auxiliary_count(op))
@@ -55,7 +58,7 @@ def proof_about(
         for i in range(len(shapes))
     )
     before = 0 if step else None
-    witness = Witness(1, "default", lists, inputs, (), log, record, (), before, 0, (), operands)
+    witness = Witness(REGISTRY[op].op_set, "default", lists, inputs, (), log, record, (), before, 0, (), operands)
     return StepProof(claim, witness)
 
 

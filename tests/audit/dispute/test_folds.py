@@ -54,7 +54,8 @@ def require_declared(course: Fold, reads: dict[int, set[int]], op: str) -> None:
     touched = {}
     for position, numbers in reads.items():
         assert len(numbers) <= chunks.TERMS + (op == "non_max_suppression")
-        item = 8 if op == "requantize" and position >= len(course.leaves) // 2 - 1 else 4
+        kinds = REGISTRY[op].input_kinds(len(course.leaves))
+        item = 8 if position < len(kinds) and kinds[position] == "parameter" else 4
         touched[position] = len({number * item // 1024 for number in numbers})
         assert touched[position] <= course.leaves[position] <= chunks.LEAVES
     assert course.all_leaves is None or sum(touched.values()) <= course.all_leaves

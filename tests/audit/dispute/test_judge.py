@@ -240,9 +240,20 @@ def records_of_invalid_programs() -> Iterator[tuple[str, dict[str, Any], tuple[t
     yield "non_max_suppression", suppression, ((1, 1, 1), (1,))
     yield "requantize", {"rounding": "half_up", "lo": 0, "hi": 0}, ((1,),) * 4
     yield "where", {}, ((1, 1),) * 3
+    yield "matmul", {"transpose_a": False, "transpose_b": True}, ((1,), (big, big))
+    for terms in (1, 2, 6):  # a divisor of 0, and no divisor
+        yield "quotient", {"terms": terms, "rounding": "half_even", "lo": 1, "hi": 0}, ((1,),) * 6
+    yield "quotient", {"terms": 6, "rounding": "half_up", "lo": 0, "hi": 0}, ((1,), (big,)) * 10
+    rows = {"statistic": "variance", "shift": 62, "rounding": "half_even", "lo": 2**31 - 1, "hi": 1 - 2**31}
+    yield "normalize", {**rows, "axes": ()}, ((1,),) * 6
+    yield "normalize", {**rows, "axes": (7, -8)}, ((big, big), *((1,),) * 5)
+    yield "normalize", {**rows, "axes": (0, 1), "lo": 1 - 2**31, "hi": 2**31 - 1}, ((big, big), *((big,),) * 5)
+    yield "normalize", {**rows, "axes": (0,)}, ((2**40,), *((1,),) * 5)
+    yield "update_slice", {"axis": 99}, ((1,),) * 3
+    yield "update_slice", {"axis": 0}, ((1,), (big, big), (big,))
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(31))
 def test_programs_that_no_verifier_passed_cannot_hurt(number):
     """The judge takes programs to be valid ones; about others it says something all the same, and soon."""
     from tests.audit.dispute.hostile import proof_about

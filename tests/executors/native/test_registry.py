@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from cvm.executors.native.emit.machine import MACHINES
 from cvm.executors.native.kernels import pointwise
 from cvm.executors.native.kernels.registry import EMITTERS, PLANS, merged, plan
-from cvm.executors.native.kernels.windows import Products
 from cvm.executors.native.plan.groups import POINTWISE
 from cvm.executors.native.plan.protocol import OpPlan
+from cvm.executors.native.runtime import proven
+from cvm.executors.native.runtime.select import choice
 from cvm.executors.native.runtime.trial import programs
 from cvm.ops import REGISTRY
+from cvm.program import Output, ProgramBuilder
+from cvm.session import Session
 
 WITHOUT_PLAN: frozenset[str] = frozenset()
 """Ops that have no plan on purpose: the NumPy executor runs the programs that have one."""
@@ -35,9 +39,23 @@ def test_two_modules_may_not_plan_one_op() -> None:
 
 def test_every_kernel_has_an_emitter_and_every_emitter_a_kernel() -> None:
     """On all machines together, since tiles are only planned where there are tile registers."""
-    planned = {Products}  # weights that are computed, which the trial has none of
+    planned: set[type] = set()
     for machine in MACHINES:
         for _, verified in programs():
             returned = frozenset(output.value for output in verified.program.outputs)
             planned |= {type(kernel) for kernel in plan(verified, machine, returned).functions.values()}
     assert planned == EMITTERS.keys()
+
+
+def test_programs_with_an_op_that_has_no_plan_run_by_numpy_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    choice()  # the machine is tried before an op is taken out
+    monkeypatch.setattr(proven, "PLANS", {op: entry for op, entry in PLANS.items() if op != "update_slice"})
+    monkeypatch.setenv("CVM_CACHE", "")
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, 3), -9, 9)
+    (y,) = builder.add("update_slice", [x, builder.constant([[7], [8]]), builder.constant([1])], {"axis": 1})
+    (z,) = builder.add("concatenate", [y, x], {"axis": 0})
+    session = Session(builder.build([Output("z", z)]), "native")
+    found = session.run({"x": np.arange(6).reshape(2, 3)}, codes=True)["z"]
+    assert found.tolist() == [[0, 7, 2], [3, 8, 5], [0, 1, 2], [3, 4, 5]]
+    assert any("there are no kernels of update_slice" in line for line in session.explain())

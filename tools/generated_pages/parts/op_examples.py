@@ -25,10 +25,10 @@ class Worked:
 
 def _names(op: str, count: int) -> list[str]:
     """The names of the operands of an example."""
-    if op == "requantize":
-        n = (count - 2) // 2
-        return [f"{letter}[{k}]" for letter in "xm" for k in range(n)] + ["c", "s"]
     specs = REGISTRY[op].inputs
+    if op in ("requantize", "quotient"):
+        n = (count - 2) // 2
+        return [f"{letter}[{k}]" for letter in "xm" for k in range(n)] + ["c", specs[-1].name]
     return [f"{specs[0].name}[{k}]" if specs[0].many else specs[k].name for k in range(count)]
 
 

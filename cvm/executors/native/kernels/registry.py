@@ -13,7 +13,7 @@ from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.emit.tiles import Tiled, emit_tiles
-from cvm.executors.native.kernels import contractions, movement, pointwise, reductions, vision, windows
+from cvm.executors.native.kernels import computed, contractions, movement, pointwise, reductions, vision, windows
 from cvm.executors.native.kernels.depthwise import emit_depthwise
 from cvm.executors.native.plan.planner import Planner
 from cvm.executors.native.plan.protocol import OpPlan
@@ -37,7 +37,7 @@ def merged(*tables: Mapping[str, OpPlan]) -> dict[str, OpPlan]:
 
 
 PLANS: Mapping[str, OpPlan] = merged(
-    contractions.PLANS, movement.PLANS, pointwise.PLANS, reductions.PLANS, vision.PLANS, windows.PLANS
+    computed.PLANS, contractions.PLANS, movement.PLANS, pointwise.PLANS, reductions.PLANS, vision.PLANS, windows.PLANS
 )
 """How each op of `cvm.ops` is planned."""
 
@@ -58,6 +58,9 @@ EMITTERS: Mapping[type, Emitter] = {
     Exchange: _by_width(emit_exchange),
     Nest: _by_width(emit_nest),
     Tiled: emit_tiles,
+    computed.Normalization: _anywhere(computed.emit_normalization),
+    computed.Quotient: _by_width(computed.emit_quotient),
+    computed.Update: _by_width(computed.emit_update),
     reductions.Reduction: _by_width(reductions.emit_reduction),
     vision.Suppression: _anywhere(vision.emit_suppression),
     vision.ValidCount: _anywhere(vision.emit_valid_count),

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cvm.executors.native.checker import unproven
-from cvm.executors.native.kernels.registry import plan
+from cvm.executors.native.kernels.registry import PLANS, plan
 from cvm.executors.native.runtime.distrust import Distrusted
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def proven(
 
     The code generator does not hold Python's lock, so it works at the same time as the checker.
     """
+    unknown = {node.op for node in verified.program.nodes} - PLANS.keys()
+    if unknown:
+        raise Distrusted(f"there are no kernels of {', '.join(sorted(unknown))}")
     plain: dict[str, str] = {}
     while True:
         made = plan(verified, machine, returned, plain)

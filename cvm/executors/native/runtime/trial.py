@@ -112,6 +112,7 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
         yield f"requantize at the ends of its results, {rounding}", _ends_of_results(rounding)
     yield "ops by element", _elementwise()
     yield "windows, sums and maxima", _windows()
+    yield "ops of op-set 2", _computed()
 
 
 def _convolution(
@@ -176,7 +177,7 @@ def _requantization(rounding: str) -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (1, 19, 5, 5), -(2**20), 2**20)
     y = builder.input("y", (1, 1, 5, 5), -(2**20), 2**20)
-    outputs = []
+    outputs: list[Output] = []
     for shift in (0, 1, 12, 31, 40):
         m = builder.parameter(np.full((1, 1, 1, 1), max(1, 2**shift // 3)))
         n = builder.parameter(np.arange(-9, 10).reshape(1, 19, 1, 1))
@@ -193,7 +194,7 @@ def _ends_of_results(rounding: str) -> VerifiedProgram:
     x = builder.input("x", (1, 20, 2, 3), -(2**15), 2**15 - 1)
     channel = np.arange(20).reshape(1, 20, 1, 1)
     at = np.where(channel % 2 == 0, -(2**15), 2**15 - 1)
-    outputs = []
+    outputs: list[Output] = []
     for multiplier, shift in ((4093, 14), (2**30 + 7, 37), (2**34 + 7, 40)):
         sums = multiplier * at
         begin = 0 if rounding == "toward_zero" else 2 ** (shift - 1)
@@ -221,7 +222,7 @@ def _elementwise() -> VerifiedProgram:
         ("take", [y, z], {"axis": 1}), ("transpose", [x], {}), ("tile", [y], {"reps": (2, 3)}),
         ("concatenate", [x, x], {"axis": 1}), ("slice", [x], {"begin": (2, 20), "end": (-4, 1), "strides": (-1, -3)}),
     ]  # fmt: skip
-    outputs = []
+    outputs: list[Output] = []
     for number, (op, inputs, attributes) in enumerate(applied):
         (result,) = builder.add(op, inputs, attributes)
         outputs.append(Output(f"{op}_{number}", result))
@@ -247,4 +248,42 @@ def _windows() -> VerifiedProgram:
     count, rows = builder.add("get_valid_count", [wide], {"score_threshold": -(2**29)})
     attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     outputs.append(Output("wide", builder.add("non_max_suppression", [rows, count], attributes)[0]))
+    return verify(builder.build(outputs))
+
+
+def _computed() -> VerifiedProgram:
+    """Products, quotients in 64, 128 and 256 bits, rows of every statistic, and an updated slice."""
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, 3, 17), -(2**15), 2**15)
+    y = builder.input("y", (2, 3, 1), 0, INT32_MAX)
+    at = builder.input("at", (1,), -2, 20)
+    outputs: list[Output] = []
+
+    def enter(op: str, inputs: list[str], attributes: dict[str, Any]) -> str:
+        (result,) = builder.add(op, inputs, attributes)
+        outputs.append(Output(f"{op}_{len(outputs)}", result))
+        return result
+
+    def one(number: int) -> str:
+        return builder.parameter(np.array([number], np.int64))
+
+    def per_item(*numbers: int) -> str:
+        return builder.parameter(np.resize(np.array(numbers, np.int64), 17))
+
+    quotients = (
+        (0, -128, 127, "half_up"),
+        (40, -(2**15), 2**15, "half_even"),
+        (62, -INT32_MAX, INT32_MAX, "toward_zero"),
+        (62, 1 - 2**30, 2**30, "half_up"),
+    )
+    for bits, lo, hi, rounding in quotients:
+        factors = [per_item(1 << bits, -3), one(1), one((1 << bits) - 1), one(1 << bits)]
+        enter("quotient", [x, y, *factors], {"terms": 1, "rounding": rounding, "lo": lo, "hi": hi})
+    for statistic, rounding in (("variance", "half_even"), ("mean_square", "half_up"), ("square_sum", "half_up")):
+        parameters = [per_item(3 * 2**30, -(2**31)), per_item(2**29, -1, 0), per_item(2**24, 12345), one(77), one(5)]
+        attributes = {"axes": (2,), "statistic": statistic, "shift": 20, "rounding": rounding, "lo": -128, "hi": 127}
+        enter("normalize", [x, *parameters], attributes)
+    updated = enter("update_slice", [x, enter("max", [x], {"axes": (2,), "keepdims": True}), at], {"axis": 2})
+    small = enter("clip", [updated], {"a_min": -99, "a_max": 99})
+    enter("matmul", [small, small], {"transpose_b": True})
     return verify(builder.build(outputs))
