@@ -43,7 +43,7 @@ REASONS = {
     "a float value would": "a graph of floats",
     "of a float to integers is undefined": "a graph of floats",
     "would round": "a graph of floats",
-    "the machine has not": "integers beyond +-(2^31 - 1)",
+    "the range of the machine": "integers beyond +-(2^31 - 1)",
     "NaN": "NaN",
 }
 """Beginnings of refusals, and the names for them in the record."""
@@ -246,7 +246,7 @@ def calibrated_verdict(case: Case) -> tuple[str, str]:
     return "within", "the stated error"
 
 
-CALIBRATED_REASONS = {"NaN or": "NaN or infinite numbers", "the machine has not": "integers beyond +-(2^31 - 1)"}
+CALIBRATED_REASONS = {"NaN or": "NaN or infinite numbers", "the range of the machine": "integers beyond +-(2^31 - 1)"}
 """As `REASONS`, for calibrated graphs."""
 
 

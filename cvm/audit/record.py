@@ -13,12 +13,16 @@ from cvm.audit.trace import Trace, trace_of
 from cvm.executors import Int32Array, RunResult, Watch
 from cvm.inputs import Feed
 from cvm.program import Program
-from cvm.program.commitments import tensor_root
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Observation", "Observer", "Recorder", "host_facts"]
+
+
+States = dict[str, tuple[Int32Array, bytes]]
+"""The state that a run left, by name: the array and its root. The next run begins with these arrays, which no run
+changes, so that they are not hashed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,22 @@ class Observer:
     """
 
     def __init__(
-        self, program: Program, feed: Feed, before: Mapping[str, Int32Array], traced: bool, kept: bool = True
+        self,
+        program: Program,
+        feed: Feed,
+        before: Mapping[str, Int32Array],
+        traced: bool,
+        kept: bool = True,
+        known: States | None = None,
     ) -> None:
         self._program, self._feed, self._before = program, feed, before
         self._traced, self._kept = traced, kept
+        self._known: States = {} if known is None else known
         self._roots: dict[str, bytes] = {}
+        for name, array in before.items():
+            found = self._known.get(name)  # read once: runs of other samples may note theirs meanwhile
+            if found is not None and found[0] is array:
+                self._roots[name] = found[1]
 
     @property
     def watch(self) -> Watch | None:
@@ -58,11 +73,13 @@ class Observer:
         ends = {**self._feed, **self._before, **{item.value: result.values[item.value] for item in program.outputs}}
         roots = self._roots | tensor_roots({name: ends[name] for name in ends if name not in self._roots})
         trace = trace_of(program, roots) if self._traced else None
+        after = tensor_roots(result.state)
+        self._known.update({name: (result.state[name], after[name]) for name in after})
         run = Run(
             inputs=tuple(roots[item.value.name] for item in program.inputs),
             before=tuple(roots[item.value.name] for item in program.state),
             outputs=tuple(roots[item.value] for item in program.outputs),
-            after=tuple(tensor_root(result.state[item.value.name]) for item in program.state),
+            after=tuple(after[item.value.name] for item in program.state),
             trace=None if trace is None else trace.root,
         )
         return Observation(run, trace if self._kept else None)
@@ -81,10 +98,11 @@ class Recorder:
         self._keeps_traces = keep_traces
         self._runs: list[Run] = []
         self._traces: list[Trace] = []
+        self._states: States = {}
 
     def begin(self, feed: Feed, before: Mapping[str, Int32Array]) -> Observer:
         """The observer of the run that starts from these inputs and this state."""
-        return Observer(self._verified.program, feed, before, self._traced, self._keeps_traces)
+        return Observer(self._verified.program, feed, before, self._traced, self._keeps_traces, self._states)
 
     def keep(self, notes: Sequence[Observation]) -> None:
         """Keep the observations of runs."""

@@ -130,12 +130,6 @@ def _moved(reading: Reading) -> Form:
     return form if same or form.kind not in ("codes", "function") else Form(form.kind, reading.result.name)
 
 
-@_rule("pad", "update_slice")
-def _padded(reading: Reading) -> Form:
-    reading.need(reading.names())
-    return Form("codes", reading.result.name)
-
-
 @_rule("gather")
 def _gathered(reading: Reading) -> Form:
     reading.need(reading.names("indices"))
@@ -161,8 +155,9 @@ def _selected(reading: Reading) -> Form:
     return Form("sum", terms=1 + sum(reading.form(name).terms for name in arms))
 
 
-@_rule("max_pool", "max_reduce", "min_reduce", "sample", "nearest_downsample")
+@_rule("max_pool", "max_reduce", "min_reduce", "sample", "nearest_downsample", "pad", "update", "update_slice")
 def _chosen(reading: Reading) -> Form:
+    """Elements of the operands; the new value of a variable shares a quantiser with the variable."""
     reading.need(reading.names())
     return Form("codes", reading.result.name)
 
@@ -290,13 +285,6 @@ def _function(reading: Reading) -> Form:
     names = reading.names()
     reading.need(names, "function")
     return Form("function", reading.form(names[0]).root)
-
-
-@_rule("update")
-def _updated(reading: Reading) -> Form:
-    """The new value of a variable; it shares a quantiser with the variable."""
-    reading.need(reading.names())
-    return Form("codes", reading.result.name)
 
 
 @_rule("and", "or", "not")

@@ -86,11 +86,7 @@ def lay_out(
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     """The layer of each box: one below the lowest box that it reads, or just above the first box that reads it."""
     layers = [0] * count
-    into: list[list[int]] = [[] for _ in range(count)]
-    out: list[list[int]] = [[] for _ in range(count)]
-    for source, target in edges:
-        into[target].append(source)
-        out[source].append(target)
+    into, out = _neighbours(count, edges)
     for item in range(count):
         layers[item] = max((layers[source] + 1 for source in into[item]), default=0)
     for item in range(count):

@@ -1,9 +1,10 @@
-"""Writing ops in short form, and sums along a row."""
+"""Writing ops in short form, and sums along a row: a long one is cut into blocks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from cvm.program import ProgramBuilder
 
-__all__ = ["DENSE", "Emitter", "cumulated"]
+__all__ = ["DENSE", "Blocks", "Emitter", "blocked", "cumulated"]
 
 DENSE = 256
 """The longest row that one matrix sums: longer ones are cut into blocks."""
@@ -55,13 +56,35 @@ class Emitter:
 
 
 def cumulated(emit: Emitter, x: str, name: str) -> str:
-    """The sums of the first 1, 2, .., n elements of a row: (1, n).
-
-    The row times a triangular matrix; a long row in blocks of about sqrt(n), and then the blocks' totals likewise.
-    """
+    """The sums of the first 1, 2, .., n elements of a row: (1, n)."""
     count = emit.builder.shape(x)[1]
     if count <= DENSE:
         return emit.op("dense", x, _triangle(emit, count, 0), name=name)
+    blocks = blocked(emit, x, name)
+    sums = emit.op("broadcast_add", blocks.within, blocks.before, name=name)
+    sums = emit.reshaped(sums, (1, blocks.rows * blocks.width), name)
+    return (
+        sums if blocks.rows * blocks.width == count else emit.op("slice", sums, begin=(0, 0), end=(1, count), name=name)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The sums along a long row, which is cut into rows of equal width; zeros fill the last one."""
+
+    rows: int
+    width: int
+    within: str
+    """The sums of the first elements of each block: (rows, width)."""
+    before: str
+    """The sum of all elements before each block: (rows, 1)."""
+    ends: str
+    """The sum of all elements up to the end of each block: (1, rows)."""
+
+
+def blocked(emit: Emitter, x: str, name: str) -> Blocks:
+    """The sums along a row in blocks of about sqrt(n): products with a triangular matrix within and between them."""
+    count = emit.builder.shape(x)[1]
     width = 1 << math.ceil(math.log2(count) / 2)
     rows = -(-count // width)
     if missing := rows * width - count:
@@ -70,8 +93,8 @@ def cumulated(emit: Emitter, x: str, name: str) -> str:
     within = emit.op("dense", blocks, _triangle(emit, width, 0), name=name)
     totals = emit.reshaped(emit.op("sum", blocks, axes=(1,), keepdims=True, name=name), (1, rows), name)
     before = emit.reshaped(emit.op("dense", totals, _triangle(emit, rows, -1), name=name), (rows, 1), name)
-    sums = emit.reshaped(emit.op("broadcast_add", within, before, name=name), (1, rows * width), name)
-    return emit.op("slice", sums, begin=(0, 0), end=(1, count), name=name) if missing else sums
+    ends = emit.op("dense", totals, _triangle(emit, rows, 0), name=name)
+    return Blocks(rows, width, within, before, ends)
 
 
 def _triangle(emit: Emitter, count: int, last: int) -> str:

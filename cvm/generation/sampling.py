@@ -14,12 +14,14 @@ quotient puts the sums together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from cvm.errors import LimitExceeded, Location
-from cvm.generation.emission import DENSE, Emitter, cumulated
+from cvm.generation.emission import DENSE, Emitter, blocked, cumulated
 from cvm.generation.settings import MODULUS, MULTIPLIER, SEEDS, Sampling
 from cvm.generation.weights import WEIGHT_BITS, weights
 from cvm.limits import INT32_MAX
@@ -29,8 +31,9 @@ __all__ = ["MOST_VOCABULARY", "advanced", "chosen"]
 MOST_VOCABULARY = 2**20
 """The most tokens of a vocabulary."""
 
-_SHORT = 2**16
-"""Vocabularies below this size have weights of two digits of 15 bits, larger ones of three of 10 bits."""
+_SHORT = 255 * 256
+"""Vocabularies up to this size have weights of two digits of 15 bits, larger ones of three of 10 bits: the sums of one
+digit over all blocks, the zeros that fill the last one counted, fit 31 bits."""
 
 
 def advanced(emit: Emitter, state: str) -> str:
@@ -118,27 +121,56 @@ def _nearest(emit: Emitter, distance: str, most: int, k: int) -> str:
 
 
 def _drawn(emit: Emitter, distance: str, table: list[int], random: str) -> str:
-    """The token with the share of all weights in which the random number lies."""
+    """The token with the share of all weights in which the random number lies.
+
+    In a long row the block is found first, by the sums up to the ends of the blocks, and then the token in this block.
+    """
     size = emit.builder.shape(distance)[1]
-    bits = 15 if size < _SHORT else 10
+    bits = 15 if size <= _SHORT else 10
     shifts = range(0, WEIGHT_BITS, bits)[::-1]
-    sums, totals = [], []
+    digits, totals = [], []
     for shift in shifts:
-        digits = np.array(table) >> shift
+        items = np.array(table) >> shift
         if shift != shifts[0]:
-            digits &= (1 << bits) - 1
-        weight = emit.op("cvm_lut", emit.constant(digits, "weights"), distance, name="weight")
-        total = emit.total(weight, "total")
+            items &= (1 << bits) - 1
+        digit = emit.op("cvm_lut", emit.constant(items, "weights"), distance, name="weight")
+        total = emit.total(digit, "total")
         if shift == shifts[0]:
             # The greatest logit has the distance 0 and is never cut: this states what the interval does not show.
             total = emit.clip(total, 1 << bits, size << bits, "total")
-        sums.append(cumulated(emit, weight, "sum"))
+        digits.append(digit)
         totals.append(total)
-    parts = [1 << shift for shift in shifts]
-    shares = [SEEDS[1] * part for part in parts]
-    share = emit.op(
-        "quotient", *sums, *totals, *totals, *emit.parameters(*shares, *parts, *parts, -1, 0),
-        terms=2 * len(parts), rounding="toward_zero", lo=0, hi=SEEDS[1], name="share",
+    share = _Share(totals, tuple(1 << shift for shift in shifts), emit.reshaped(random, (1, 1), "random"))
+    if size <= DENSE:
+        index = _passed(emit, [cumulated(emit, digit, "sum") for digit in digits], share)
+        return emit.clip(index, 0, size - 1, "token")
+    blocks = [blocked(emit, digit, "sum") for digit in digits]
+    rows, width = blocks[0].rows, blocks[0].width
+    row = emit.clip(_passed(emit, [item.ends for item in blocks], share), 0, rows - 1, "block")
+    sums = []
+    for item in blocks:
+        parts = (emit.op("take", part, row, axis=0, name="sum") for part in (item.within, item.before))
+        sums.append(emit.op("broadcast_add", *parts, name="sum"))
+    place = _passed(emit, sums, share)
+    first = emit.op("broadcast_mul", row, emit.constant([width], "width"), name="index")
+    return emit.clip(emit.op("elemwise_add", first, place, name="index"), 0, size - 1, "token")
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What sums of weights are compared with: digits of the total, what each digit counts, and the random number."""
+
+    totals: Sequence[str]
+    parts: Sequence[int]
+    random: str
+
+
+def _passed(emit: Emitter, sums: Sequence[str], share: _Share) -> str:
+    """How many of the sums, given in digits, have a share of the total that is not above the random number: (1,)."""
+    factors = [SEEDS[1] * part for part in share.parts]
+    parameters = emit.parameters(*factors, *share.parts, *share.parts, -1, 0)
+    ends = emit.op(
+        "quotient", *sums, *share.totals, *share.totals, *parameters,
+        terms=2 * len(sums), rounding="toward_zero", lo=0, hi=SEEDS[1], name="share",
     )  # fmt: skip
-    passed = emit.greater(emit.reshaped(random, (1, 1), "random"), share, "passed")
-    return emit.clip(emit.op("sum", passed, axes=(1,), name="index"), 0, size - 1, "token")
+    return emit.op("sum", emit.greater(share.random, ends, "passed"), axes=(1,), name="index")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ResidueBounds", "bounds_of_least_residue", "greatest_residue", "least_residue"]
+__all__ = ["ResidueBounds", "bounds_of_least_residue", "least_residue"]
 
 Integers = npt.NDArray[np.object_]
 _WORD = 62
@@ -45,11 +45,6 @@ def _least(count: int, modulus: int, step: int, start: npt.NDArray[Any]) -> npt.
         start = (start - modulus) % step
         modulus, step = step, -modulus % step
     return np.where(counts > 0, np.minimum(best, start), best)
-
-
-def greatest_residue(count: int, modulus: int, step: int, start: Integers) -> Integers:
-    """Max over 0 <= i < count of (start + step * i) mod modulus, for each item of ``start``."""
-    return np.asarray(modulus - 1 - least_residue(count, modulus, -step, -1 - start))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import cvm.reference.operations  # noqa: F401  (fills the table)
 from cvm.errors import CvmError, Invalid, Unsupported
-from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData, names_in
 from cvm.quantization import LinearQuantizer
 from cvm.reference.layout import Feed, Layout, arranged
 from cvm.reference.registry import OPERATIONS, Array
@@ -274,15 +274,6 @@ def _cell(tensor: GraphTensor) -> str:
     return tensor.name if tensor.label is None else f"label {tensor.label.lower()}"
 
 
-def _reads(value: Operand) -> Iterator[str]:
-    """The tensors of an operand."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _reads(item)
-
-
 def _plan(graph: QuantizedGraph) -> tuple[_PlannedOperation, ...]:
     """All operations in order, each with the values that no later operation reads."""
     seen: set[str] = set()
@@ -292,7 +283,7 @@ def _plan(graph: QuantizedGraph) -> tuple[_PlannedOperation, ...]:
         if found is None:
             message = f"the reference does not know the operation {operation.name}"
             raise Unsupported("reference.operation", message, operation.location).at(op=operation.name)
-        touched = {name for value in operation.inputs.values() for name in _reads(value)} | set(operation.outputs)
+        touched = {name for value in operation.inputs.values() for name in names_in(value)} | set(operation.outputs)
         attributes = {name: plain(value) for name, value in operation.attributes.items()}
         if operation.name == "reshape":  # formats other than NNEF state the extents in the result alone
             attributes.setdefault("shape", graph.tensors[operation.outputs[0]].shape)

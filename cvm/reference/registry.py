@@ -7,14 +7,17 @@ array per declared result; for a result that is an array of tensors, one array p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["OPERATIONS", "Array", "Integers", "Operation", "Padding", "aligned", "along", "operation"]
+__all__ = [
+    "OPERATIONS", "Array", "Function", "Integers", "Operation", "Padding", "aligned", "along", "binary", "operation",
+    "unary",
+]  # fmt: skip
 
 Array: TypeAlias = npt.NDArray[Any]
 """float64 for scalar tensors, bool for logical and int64 for integer ones."""
@@ -54,6 +57,26 @@ def operation(section: str, *names: str) -> Callable[[_Function], _Function]:
         return function
 
     return register
+
+
+def unary(section: str, functions: Mapping[str, Callable[[Array], Any]]) -> None:
+    """Register operations of one tensor ``x`` by name: the formula of each is its function of arrays."""
+
+    def of_array(function: Callable[[Array], Any]) -> Function:
+        return lambda x: np.asarray(function(x))
+
+    for name, function in functions.items():
+        operation(section, name)(of_array(function))
+
+
+def binary(section: str, functions: Mapping[str, Callable[[Array, Array], Any]]) -> None:
+    """Register operations of two tensors ``x`` and ``y``, which broadcast, by name."""
+
+    def of_arrays(function: Callable[[Array, Array], Any]) -> Function:
+        return lambda x, y: np.asarray(function(*aligned(x, y)))
+
+    for name, function in functions.items():
+        operation(section, name)(of_arrays(function))
 
 
 def aligned(*tensors: Array) -> tuple[Array, ...]:

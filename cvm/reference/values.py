@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -11,12 +10,12 @@ import numpy as np
 from cvm.errors import Invalid, Location
 from cvm.graph import Attribute, GraphTensor, Operand, TensorData
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
-from cvm.quantization.exact import dequantize
+from cvm.quantization.exact import dequantize, nearest_float
 from cvm.reference.operations.elementwise import round_half_up
 from cvm.reference.operations.quantization import logarithmically_quantized, quantized
 from cvm.reference.registry import Array, along
 
-__all__ = ["clipped", "converted", "external", "number", "plain", "pseudo_quantized", "stored"]
+__all__ = ["clipped", "converted", "external", "plain", "pseudo_quantized", "stored"]
 
 _BLOCK = 2**16
 """Items that are rounded at a time."""
@@ -31,24 +30,16 @@ def converted(x: Array, dtype: Literal["scalar", "integer", "logical"]) -> Array
     return np.asarray(x).astype(_TYPES[dtype], copy=False)
 
 
-def number(value: Fraction) -> float:
-    """The float64 nearest to a rational, infinite beyond the range of float64."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
 def plain(value: Attribute) -> Any:
     """An attribute with floats instead of rationals."""
     if isinstance(value, tuple):
         return tuple(map(plain, value))
-    return number(value) if isinstance(value, Fraction) else value
+    return nearest_float(value) if isinstance(value, Fraction) else value
 
 
 def literal(value: Fraction | bool) -> Array:
     """A literal operand as a tensor of rank 0."""
-    return np.array(value if isinstance(value, bool) else number(value))
+    return np.array(value if isinstance(value, bool) else nearest_float(value))
 
 
 def operand(value: Operand, values: dict[str, Array]) -> Any:
@@ -153,7 +144,7 @@ def _linearly_quantized(x: Array, quantizer: LinearQuantizer) -> Array:
 def _greatest(quantizer: LinearQuantizer, rank: int) -> Array:
     """The number of the greatest code, as an array that broadcasts to a tensor of ``rank``."""
     pairs = zip(quantizer.offset, quantizer.scale, strict=True)
-    return along([number(offset + scale * quantizer.hi) for offset, scale in pairs], quantizer.axis or 0, rank)
+    return along([nearest_float(offset + scale * quantizer.hi) for offset, scale in pairs], quantizer.axis or 0, rank)
 
 
 def _rounded(x: Array, offset: Array, scale: Array, greatest: Array, quantizer: LinearQuantizer) -> Array:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cvm.graph import QuantizedGraph
-from cvm.report.pairing import computed_from_inputs, tensors_of
+from cvm.graph import QuantizedGraph, names_in
+from cvm.report.pairing import computed_from_inputs
 
 __all__ = ["Edge", "Network", "NetworkNode", "drops", "network"]
 
@@ -48,7 +48,7 @@ def network(graph: QuantizedGraph) -> Network:
     for operation in graph.operations:
         if not live.isdisjoint(operation.outputs):
             makers.update(dict.fromkeys(operation.outputs, len(nodes)))
-            names = (name for operand in operation.inputs.values() for name in tensors_of(operand))
+            names = (name for operand in operation.inputs.values() for name in names_in(operand))
             edges.update(dict.fromkeys((makers[name], len(nodes)) for name in names if name in makers))
             nodes.append(NetworkNode(operation.name, operation.outputs))
     return Network(tuple(nodes), tuple(edge for edge in edges if edge[0] != edge[1]))
@@ -65,7 +65,7 @@ def drops(graph: QuantizedGraph, sqnr: Mapping[str, float | None]) -> dict[str, 
     }
     lost: dict[str, float | None] = dict.fromkeys(sqnr)
     for operation in graph.operations:
-        names = {name for operand in operation.inputs.values() for name in tensors_of(operand)}
+        names = {name for operand in operation.inputs.values() for name in names_in(operand)}
         lowest = min((before[name] for name in names if name in before), default=None)
         for output in operation.outputs:
             own = sqnr.get(output)

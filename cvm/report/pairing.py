@@ -6,11 +6,11 @@ by name. First it is checked, as far as the program shows it, whether it was com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cvm.errors import CvmError, Location, Mismatch
-from cvm.graph import GraphTensor, Operand, QuantizedGraph
+from cvm.graph import GraphTensor, QuantizedGraph, names_in
 from cvm.lowering import lower
 from cvm.passes.optimize import optimize
 from cvm.program import Program
@@ -18,7 +18,7 @@ from cvm.program.model import Exactness
 from cvm.program.verifier import VerifiedProgram
 from cvm.quantization import Quantizer
 
-__all__ = ["Absent", "Pair", "Source", "check_source", "computed_from_inputs", "pairs", "tensors_of"]
+__all__ = ["Absent", "Pair", "Source", "check_source", "computed_from_inputs", "pairs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,21 +160,12 @@ def _reason(tensor: GraphTensor, inputs: frozenset[str], needed: frozenset[str])
     return "merged: the program computes what follows from it without its codes"
 
 
-def tensors_of(operand: Operand) -> Iterator[str]:
-    """The names of the tensors in an operand."""
-    if isinstance(operand, str):
-        yield operand
-    elif isinstance(operand, tuple):
-        for item in operand:
-            yield from tensors_of(item)
-
-
 def computed_from_inputs(graph: QuantizedGraph) -> frozenset[str]:
     """The tensors that depend on an input or on state."""
     updated = {operation.inputs["variable"] for operation in graph.operations if operation.name == "update"}
     found = {tensor.name for tensor in graph.tensors.values() if tensor.kind == "external" or tensor.name in updated}
     for operation in graph.operations:
-        if any(name in found for operand in operation.inputs.values() for name in tensors_of(operand)):
+        if any(name in found for operand in operation.inputs.values() for name in names_in(operand)):
             found.update(operation.outputs)
     return frozenset(found)
 
@@ -184,5 +175,5 @@ def _needed(graph: QuantizedGraph) -> frozenset[str]:
     found = set(graph.outputs)
     for operation in reversed(graph.operations):
         if operation.name == "update" or any(name in found for name in operation.outputs):
-            found.update(name for operand in operation.inputs.values() for name in tensors_of(operand))
+            found.update(name for operand in operation.inputs.values() for name in names_in(operand))
     return frozenset(found)

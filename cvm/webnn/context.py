@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy.typing as npt
 
-from cvm.frontends.webnn.arguments import snake_case
+from cvm.frontends.webnn.arguments import in_snake_case, snake_case
 from cvm.frontends.webnn.declarations import MAX_RANK, OPERATORS, Tensor
 from cvm.frontends.webnn.errors import type_error
 from cvm.frontends.webnn.operand import Descriptor, MLOperand, MLOperandDescriptor, describe_tensor
@@ -35,12 +35,7 @@ class _CamelCase:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _METHODS or snake_case(name) not in dir(type(self)):
             raise AttributeError(f"{type(self).__name__} has no member {name!r}")
-        method = getattr(self, snake_case(name))
-
-        def with_options(*arguments: Any, **options: Any) -> Any:
-            return method(*arguments, **{snake_case(key): value for key, value in options.items()})
-
-        return with_options
+        return in_snake_case(getattr(self, snake_case(name)))
 
 
 class ML(_CamelCase):

@@ -77,6 +77,18 @@ def rows_of_logits(draw, size: int):
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_tokens_are_drawn_as_exact_fractions_say(size, data):
+    check_draws(size, data)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", SIZES)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_many_tokens_are_drawn_as_exact_fractions_say(size, data):
+    check_draws(size, data)
+
+
+def check_draws(size, data):
     logits = data.draw(rows_of_logits(size))
     k = data.draw(st.one_of(st.none(), st.integers(1, size)))
     scale = data.draw(st.sampled_from([Fraction(1, 64), Fraction(1, 10), Fraction(5)]))
@@ -166,8 +178,9 @@ def test_a_table_has_a_limit(monkeypatch):
     assert len(table_module.weights(Fraction(1, 1000), 99)) == 100
 
 
-def test_a_large_vocabulary_has_digits_that_its_sums_fit():
-    size = 2**16
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [255 * 256, 255 * 256 + 1, 2**18])
+def test_a_large_vocabulary_has_digits_that_its_sums_fit(size):
     logits = np.random.default_rng(3).integers(-400, 400, size).tolist()
     table = decimal_weights(Fraction(1, 64), HI - LO)
     randoms = [SEEDS[0], 2**30, SEEDS[1]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -216,7 +217,10 @@ class CurveCase:
     @property
     def key(self) -> str:
         """A name of the case."""
-        return f"{self.name} of a sum, {self.bits} {self.root} {self.result}"
+        fields = ", ".join(
+            f"{part.name}={getattr(self.result, part.name)!r}" for part in dataclasses.fields(self.result)
+        )
+        return f"{self.name} of a sum, {self.bits} {self.root} {type(self.result).__name__}({fields})"
 
     def digest(self) -> str:
         """A digest of the constants of the program."""

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.quantization.modular import bounds_of_least_residue, greatest_residue, least_residue
+from cvm.quantization.modular import bounds_of_least_residue, least_residue
+from tests.quantization.residues import greatest_residue
 
 INTEGERS = st.integers(-600, 600)
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cvm.quantization.modular import greatest_residue, least_residue
+from cvm.quantization.modular import least_residue
 from cvm.quantization.slacks import Slacks
+from tests.quantization.residues import greatest_residue
 
 
 @given(

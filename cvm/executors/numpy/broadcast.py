@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvm.executors.numpy.step import Array, PlannedNode, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, plans, plans_functions, single
 from cvm.ops.declaration import Call
 
 __all__: list[str] = []
 
 
-@plans("broadcast_add")
-def plan_broadcast_add(call: Call) -> PlannedNode:
-    """A + B, which is proven to be an int32."""
-    return single(np.add, "int32")
-
-
-@plans("broadcast_sub")
-def plan_broadcast_sub(call: Call) -> PlannedNode:
-    """A - B, which is proven to be an int32."""
-    return single(np.subtract, "int32")
-
-
-@plans("broadcast_mul")
-def plan_broadcast_mul(call: Call) -> PlannedNode:
-    """A * B, which is proven to be an int32."""
-    return single(np.multiply, "int32")
-
-
-@plans("broadcast_max")
-def plan_broadcast_max(call: Call) -> PlannedNode:
-    """The larger of A and B."""
-    return single(np.maximum, "int32")
+# Sums, differences and products are proven to be an int32.
+plans_functions(
+    {
+        "broadcast_add": np.add,
+        "broadcast_sub": np.subtract,
+        "broadcast_mul": np.multiply,
+        "broadcast_max": np.maximum,
+    }
+)
 
 
 @plans("broadcast_div")

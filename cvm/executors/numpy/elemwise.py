@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvm.executors.numpy.step import Array, PlannedNode, fits_int32, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, fits_int32, plans, plans_functions, single
 from cvm.limits import INT32_MAX
 from cvm.ops.declaration import Call
 
 __all__ = ["clipped"]
 
 
-@plans("abs")
-def plan_abs(call: Call) -> PlannedNode:
-    """|X|, in int32: no element is -2^31."""
-    return single(np.abs, "int32")
+# Sums are proven to be an int32, and no element is -2^31.
+plans_functions({"abs": np.abs, "elemwise_add": np.add, "elemwise_sub": np.subtract, "negative": np.negative})
 
 
 @plans("cvm_precision")
@@ -27,24 +25,6 @@ def plan_cvm_precision(call: Call) -> PlannedNode:
         return np.maximum(bits, 1, out=bits)
 
     return single(run, "int32, binary search among the powers of two")
-
-
-@plans("elemwise_add")
-def plan_elemwise_add(call: Call) -> PlannedNode:
-    """A + B, which is proven to be an int32."""
-    return single(np.add, "int32")
-
-
-@plans("elemwise_sub")
-def plan_elemwise_sub(call: Call) -> PlannedNode:
-    """A - B, which is proven to be an int32."""
-    return single(np.subtract, "int32")
-
-
-@plans("negative")
-def plan_negative(call: Call) -> PlannedNode:
-    """-X, in int32: no element is -2^31."""
-    return single(np.negative, "int32")
 
 
 @plans("clip")

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, blocks, parameter, part
-from cvm.executors.numpy.step import Array, PlannedNode, plans, single
+from cvm.executors.numpy.step import Array, PlannedNode, plans, plans_functions, single
 from cvm.ops.declaration import Call
 
 __all__: list[str] = []
 
 
-@plans("broadcast_greater")
-def plan_broadcast_greater(call: Call) -> PlannedNode:
-    """1 where A > B, else 0."""
-    return single(lambda A, B: np.greater(A, B).astype(np.int32), "int32")
+plans_functions({"broadcast_greater": lambda A, B: np.greater(A, B).astype(np.int32)})
 
 
 @plans("requantize")

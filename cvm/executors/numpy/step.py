@@ -6,8 +6,9 @@ constant is its elements. The planned node then needs the arrays alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from cvm.limits import INT32_MAX
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Exact, Range, Shape
 
-__all__ = ["KERNELS", "Array", "Plan", "PlannedNode", "fits_int32", "known", "plans", "single"]
+__all__ = ["KERNELS", "Array", "Plan", "PlannedNode", "fits_int32", "known", "plans", "plans_functions", "single"]
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -57,6 +58,16 @@ def plans(name: str) -> Callable[[Plan], Plan]:
 def single(function: Callable[..., Array], note: str, reads: tuple[int, ...] | None = None) -> PlannedNode:
     """A planned node with one result, which ``function`` computes from the arrays."""
     return PlannedNode(lambda arrays: (function(*arrays),), note, reads)
+
+
+def plans_functions(functions: Mapping[str, Callable[..., Array]], note: str = "int32") -> None:
+    """Enter plans of ops that one function of arrays computes in every call, by name."""
+    for name, function in functions.items():
+        plans(name)(partial(_of_function, function, note))
+
+
+def _of_function(function: Callable[..., Array], note: str, call: Call) -> PlannedNode:
+    return single(function, note)
 
 
 def known(bounds: Range, shape: Shape) -> Array | None:

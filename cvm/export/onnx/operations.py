@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation, GraphTensor, Operand
-from cvm.reference.operations.windows import down_windows
+from cvm.reference.operations.windows import Sliding, down_windows
 
 __all__ = ["RULES", "NoMapping", "Nodes"]
 
@@ -142,8 +142,8 @@ def _windows(shape: Sequence[int], sizes: Sequence[int], operation: GraphOperati
     """Strides, dilations and pads of windows over the last axes of a shape. Raises `NoMapping`
     where the windows crop.
     """
-    padding, stride, dilation = (operation.attributes[name] for name in ("padding", "stride", "dilation"))
-    windows = down_windows(tuple(shape), tuple(sizes), padding, stride, dilation)  # type: ignore[arg-type]
+    attributes: dict[str, Any] = {name: operation.attributes[name] for name in ("padding", "stride", "dilation")}
+    windows = down_windows(tuple(shape), tuple(sizes), Sliding(**attributes))
     after = [(w.x - 1) * w.s + (w.f - 1) * w.d + 1 - w.X - w.p for w in windows]
     if any(w.p < 0 or last <= -w.s for w, last in zip(windows, after, strict=True)):
         raise NoMapping("a negative padding")

@@ -96,11 +96,6 @@ def _wrong(op: str, message: str) -> Invalid:
     return Invalid("cvm_runtime.operands", f"{op}: {message}")
 
 
-def _none(values: Values, shapes: Shapes) -> Mapping[str, Any]:
-    """No attributes: those of the library follow from the shapes, or have only one valid value."""
-    return {}
-
-
 def _renamed(**names: str) -> Callable[[Values, Shapes], Mapping[str, Any]]:
     """Rename attributes; ``names`` maps names of cvm to those of the library. Other attributes have only one valid
     value.

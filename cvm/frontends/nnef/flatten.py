@@ -13,6 +13,7 @@ from typing import Any
 
 from cvm.errors import CvmError
 from cvm.frontends.nnef import syntax
+from cvm.frontends.nnef.checker import identifiers_of
 from cvm.frontends.nnef.declarations import compound_operations, is_library, khronos_library
 from cvm.frontends.nnef.dialects import standard_form
 from cvm.frontends.nnef.expressions import Environment, Evaluator
@@ -80,13 +81,13 @@ class _Flattener:
 
     def run(self) -> FlatGraph:
         for assignment in self._graph.body:
-            self._taken.update(_identifiers(assignment.target))
+            self._taken.update(identifiers_of(assignment.target))
         environment = Environment({})
         parameters = {identifier.name for identifier in self._graph.parameters}
         for assignment in self._graph.body:
             value = self._evaluator.evaluate(assignment.value, environment, _lengths(assignment.target))
             self._unpack(assignment, value, environment.names)
-            for name in _identifiers(assignment.target):
+            for name in identifiers_of(assignment.target):
                 environment.names[name] = self._export(name, environment.names[name], assignment)
                 self._check_external(name, self._exported[name], parameters, assignment)
             for tensor in self._unnamed:
@@ -314,15 +315,6 @@ class _Flattener:
             name = f"{operation}_{self._counts[operation]}"
             if name not in self._taken:
                 return name
-
-
-def _identifiers(target: syntax.Expression) -> list[str]:
-    match target:
-        case syntax.Identifier(name=name):
-            return [name]
-        case syntax.ArrayExpression(items=items) | syntax.TupleExpression(items=items):
-            return [name for child in items for name in _identifiers(child)]
-    return []
 
 
 def _lengths(target: syntax.Expression) -> tuple[int | None, ...]:

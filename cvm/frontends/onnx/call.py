@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,11 @@ from cvm.errors import Invalid, Unsupported
 from cvm.frontends.common.data_types import is_float
 from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.onnx.model import OnnxNode, Refused, Shape, Tensor, exact, invalid, refusal
+from cvm.frontends.onnx.tensors import data_type_of
 
-__all__ = ["Made", "OnnxCall", "Operand"]
+__all__ = ["Made", "OnnxCall", "Operand", "target_of_cast"]
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -146,6 +149,12 @@ class OnnxCall:
             raise self.invalid("attribute", f"attribute {name} must be {what}")
         return found
 
+    def _list(self, name: str, kind: type[_Item], what: str) -> tuple[_Item, ...] | None:
+        found: tuple[_Item, ...] | None = self._attribute(name, (tuple,), f"a list of {what}")
+        if found is not None and not all(isinstance(item, kind) for item in found):
+            raise self.invalid("attribute", f"attribute {name} must be a list of {what}")
+        return found
+
     def integer(self, name: str, default: int) -> int:
         """The value of an integer attribute."""
         found = self._attribute(name, (int,), "an integer")
@@ -160,10 +169,7 @@ class OnnxCall:
 
     def integers(self, name: str) -> tuple[int, ...] | None:
         """The value of an attribute that is a list of integers, or None."""
-        found = self._attribute(name, (tuple,), "a list of integers")
-        if found is not None and not all(isinstance(item, int) for item in found):
-            raise self.invalid("attribute", f"attribute {name} must be a list of integers")
-        return found  # type: ignore[no-any-return]
+        return self._list(name, int, "integers")
 
     def number(self, name: str, default: Fraction | None) -> Fraction:
         """The value of a float attribute as the exact rational of its float32."""
@@ -176,10 +182,7 @@ class OnnxCall:
 
     def numbers(self, name: str) -> tuple[float, ...] | None:
         """The value of an attribute that is a list of floats, or None."""
-        found = self._attribute(name, (tuple,), "a list of floats")
-        if found is not None and not all(isinstance(item, float) for item in found):
-            raise self.invalid("attribute", f"attribute {name} must be a list of floats")
-        return found  # type: ignore[no-any-return]
+        return self._list(name, float, "floats")
 
     def text(self, name: str, default: str, *words: str) -> str:
         """The value of a string attribute; where ``words`` are given, it must be one of them."""
@@ -191,10 +194,7 @@ class OnnxCall:
 
     def texts(self, name: str) -> tuple[str, ...] | None:
         """The value of an attribute that is a list of strings, or None."""
-        found = self._attribute(name, (tuple,), "a list of strings")
-        if found is not None and not all(isinstance(item, str) for item in found):
-            raise self.invalid("attribute", f"attribute {name} must be a list of strings")
-        return found  # type: ignore[no-any-return]
+        return self._list(name, str, "strings")
 
     def tensor(self, name: str) -> Tensor | None:
         """The value of a tensor attribute, or None."""
@@ -234,3 +234,11 @@ class OnnxCall:
         if len(values) != count:
             raise self.invalid("attribute", f"{what} must have {count} items, found {len(values)}")
         return tuple(int(value) for value in values)
+
+
+def target_of_cast(call: OnnxCall) -> str:
+    """The data type that Cast and CastLike convert to."""
+    call.ignore("saturate", "round_mode")
+    if call.node.op == "CastLike":
+        return call.operand(1).data_type
+    return data_type_of(call.integer("to", 0), "the result")

@@ -11,13 +11,10 @@ from typing import Literal, TypeAlias
 
 from cvm.frontends.onnx.model import LEARNING, MICROSOFT, STANDARD
 
-__all__ = ["FIRST", "LAST", "OPERATORS", "RUNTIME", "TYPES", "Kind", "Operator", "functions"]
+__all__ = ["FIRST", "LAST", "OPERATORS", "TYPES", "Kind", "Operator", "functions"]
 
 FIRST, LAST = 13, 28
 """The opset versions in which every operator of the table is read; most operators are read in older versions, too."""
-
-RUNTIME = ("LayerNormalization", "SimplifiedLayerNormalization")
-"""Operators that ONNX Runtime implements in the domain of ONNX although ONNX does not define them there (any more)."""
 
 Kind: TypeAlias = Literal["integer", "real", "boundary", "written out", "folded", "refused"]
 

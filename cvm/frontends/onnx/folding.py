@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from cvm.errors import CvmError
 from cvm.frontends.common.data_types import bounds, is_float
-from cvm.frontends.onnx.call import OnnxCall, Operand
+from cvm.frontends.common.registry import entering
+from cvm.frontends.onnx.call import OnnxCall, Operand, target_of_cast
 from cvm.frontends.onnx.model import Refused, Tensor
 from cvm.frontends.onnx.reshaping import shape_of_reshape
 from cvm.frontends.onnx.tensors import data_type_of
@@ -54,12 +55,7 @@ def fold(call: OnnxCall) -> list[tuple[Array, str]] | None:
     return results if isinstance(results, list) else [results]
 
 
-def _fold(*ops: str) -> Callable[[_Fold], _Fold]:
-    def enter(function: _Fold) -> _Fold:
-        _FOLDS.update(dict.fromkeys(ops, function))
-        return function
-
-    return enter
+_fold = entering(_FOLDS)
 
 
 def _values(operand: Operand) -> Array:
@@ -222,12 +218,7 @@ def _unary(call: OnnxCall) -> Folded | None:
 
 @_fold("Cast", "CastLike")
 def _cast(call: OnnxCall) -> Folded | None:
-    source = call.operand()
-    if call.node.op == "CastLike":
-        data_type = call.operand(1).data_type
-    else:
-        data_type = data_type_of(call.integer("to", 0), "the result")
-    call.ignore("saturate", "round_mode")
+    source, data_type = call.operand(), target_of_cast(call)
     values = _values(source)
     if data_type == source.data_type or (source.real and is_float(data_type)):
         return values, data_type

@@ -18,7 +18,7 @@ import numpy as np
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.errors import type_error
 
-__all__ = ["callable_as_specified", "snake_case"]
+__all__ = ["callable_as_specified", "documented", "in_snake_case", "snake_case"]
 
 _NAMES = {"gatherND": "gather_nd", "scatterND": "scatter_nd", "isNaN": "is_nan"}
 _POOLING = ("window_dimensions", "padding", "strides", "dilations", "layout", "output_shape_rounding", "rounding_type",
@@ -29,6 +29,22 @@ _POOLING = ("window_dimensions", "padding", "strides", "dilations", "layout", "o
 def snake_case(name: str) -> str:
     """The Python name of a member of the specification: ``averagePool2d`` is ``average_pool2d``."""
     return _NAMES.get(name) or re.sub("([A-Z])", r"_\1", name).lower()
+
+
+def documented(method: Callable[..., Any], owner: str, op: str, text: str) -> Callable[..., Any]:
+    """A method that was made for an operator, with its name and its docstring in the class ``owner``."""
+    method.__name__, method.__doc__ = snake_case(op), text
+    method.__qualname__ = f"{owner}.{method.__name__}"
+    return method
+
+
+def in_snake_case(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that takes its keywords under the names of the specification as well."""
+
+    def with_options(*arguments: Any, **options: Any) -> Any:
+        return method(*arguments, **{snake_case(key): value for key, value in options.items()})
+
+    return with_options
 
 
 def callable_as_specified(op: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.common.data_types import bounds, is_float
-from cvm.frontends.webnn.arguments import callable_as_specified, snake_case
+from cvm.frontends.webnn.arguments import callable_as_specified, in_snake_case, snake_case
 from cvm.frontends.webnn.declarations import OPERATORS
 from cvm.frontends.webnn.elementwise import Elementwise, cast_number
 from cvm.frontends.webnn.errors import type_error
@@ -72,12 +72,7 @@ class MLGraphBuilder(Elementwise, Movement, Windows, Sums, Recurrent):
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _METHODS or snake_case(name) == name:
             raise AttributeError(f"MLGraphBuilder has no operator {name!r}")
-        method = getattr(self, snake_case(name))
-
-        def with_options(*arguments: Any, **options: Any) -> Any:
-            return method(*arguments, **{snake_case(key): value for key, value in options.items()})
-
-        return with_options
+        return in_snake_case(getattr(self, snake_case(name)))
 
     # Inputs and constants (8.9.2, 8.9.3)
 

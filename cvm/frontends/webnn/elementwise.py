@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cvm.frontends.common.data_types import bounds, is_float
+from cvm.frontends.webnn.arguments import documented, snake_case
 from cvm.frontends.webnn.operand import MLOperand, data_type_of
 from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 
@@ -30,6 +32,36 @@ def cast_number(value: Any, data_type: str) -> int | float:
     return min(max(whole, lo), hi)
 
 
+def _of_one(op: str, text: str) -> Callable[..., MLOperand]:
+    """The method of an operator with one operand and no attributes."""
+
+    def method(self: Elementwise, input: MLOperand, *, label: str = "") -> MLOperand:
+        return self._unary(op, input, label)
+
+    return documented(method, "Elementwise", op, text)
+
+
+def _truth_of_one(op: str, text: str) -> Callable[..., MLOperand]:
+    """The method of an operator that tells something about each element, as uint8."""
+
+    def method(self: Elementwise, a: MLOperand, *, label: str = "") -> MLOperand:
+        call = RecordedCall(self, op, label, {"a": a})
+        return call.result("uint8", call.operands["a"].shape)
+
+    return documented(method, "Elementwise", op, text)
+
+
+def _of_two(op: str, text: str, result: str | None = None) -> Callable[..., MLOperand]:
+    """The method of an operator with two operands that broadcast; ``result`` is its data type if not theirs."""
+
+    def method(self: Elementwise, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
+        call = RecordedCall(self, op, label, {"a": a, "b": b})
+        call.same_type("a", "b")
+        return call.result(result or call.operands["a"].data_type, call.broadcast("a", "b"))
+
+    return documented(method, "Elementwise", op, text)
+
+
 class Elementwise(Recorder):
     """Operators whose results depend element by element on their operands. Every method takes ``label``."""
 
@@ -39,93 +71,30 @@ class Elementwise(Recorder):
         numbers = {name: call.number(name, value) for name, value in attributes.items()}
         return call.result(operand.data_type, operand.shape, **numbers)
 
-    def _binary(self, op: str, a: Any, b: Any, label: str, result: str | None = None) -> MLOperand:
-        call = RecordedCall(self, op, label, {"a": a, "b": b})
-        call.same_type("a", "b")
-        return call.result(result or call.operands["a"].data_type, call.broadcast("a", "b"))
-
     # Arithmetic (8.9.13)
 
-    def add(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """A + b."""
-        return self._binary("add", a, b, label)
-
-    def sub(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """A - b."""
-        return self._binary("sub", a, b, label)
-
-    def mul(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """A * b."""
-        return self._binary("mul", a, b, label)
-
-    def div(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """The quotient a / b; for integers truncated toward zero."""
-        return self._binary("div", a, b, label)
-
-    def max(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """The greater of a and b."""
-        return self._binary("max", a, b, label)
-
-    def min(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """The lesser of a and b."""
-        return self._binary("min", a, b, label)
-
-    def pow(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """A to the power b."""
-        return self._binary("pow", a, b, label)
+    add = _of_two("add", "A + b.")
+    sub = _of_two("sub", "A - b.")
+    mul = _of_two("mul", "A * b.")
+    div = _of_two("div", "The quotient a / b; for integers truncated toward zero.")
+    max = _of_two("max", "The greater of a and b.")
+    min = _of_two("min", "The lesser of a and b.")
+    pow = _of_two("pow", "A to the power b.")
 
     # Comparison and logic (8.9.14)
 
-    def equal(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a = b, as uint8."""
-        return self._binary("equal", a, b, label, "uint8")
-
-    def not_equal(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a differs from b, as uint8."""
-        return self._binary("notEqual", a, b, label, "uint8")
-
-    def greater(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a > b, as uint8."""
-        return self._binary("greater", a, b, label, "uint8")
-
-    def greater_or_equal(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a >= b, as uint8."""
-        return self._binary("greaterOrEqual", a, b, label, "uint8")
-
-    def lesser(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a < b, as uint8."""
-        return self._binary("lesser", a, b, label, "uint8")
-
-    def lesser_or_equal(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a <= b, as uint8."""
-        return self._binary("lesserOrEqual", a, b, label, "uint8")
-
-    def logical_and(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether both a and b differ from 0."""
-        return self._binary("logicalAnd", a, b, label)
-
-    def logical_or(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a or b differs from 0."""
-        return self._binary("logicalOr", a, b, label)
-
-    def logical_xor(self, a: MLOperand, b: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether exactly one of a and b differs from 0."""
-        return self._binary("logicalXor", a, b, label)
-
-    def logical_not(self, a: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a is 0."""
-        call = RecordedCall(self, "logicalNot", label, {"a": a})
-        return call.result("uint8", call.operands["a"].shape)
-
-    def is_nan(self, a: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a is NaN, as uint8."""
-        call = RecordedCall(self, "isNaN", label, {"a": a})
-        return call.result("uint8", call.operands["a"].shape)
-
-    def is_infinite(self, a: MLOperand, *, label: str = "") -> MLOperand:
-        """Whether a is infinite, as uint8."""
-        call = RecordedCall(self, "isInfinite", label, {"a": a})
-        return call.result("uint8", call.operands["a"].shape)
+    equal = _of_two("equal", "Whether a = b, as uint8.", "uint8")
+    not_equal = _of_two("notEqual", "Whether a differs from b, as uint8.", "uint8")
+    greater = _of_two("greater", "Whether a > b, as uint8.", "uint8")
+    greater_or_equal = _of_two("greaterOrEqual", "Whether a >= b, as uint8.", "uint8")
+    lesser = _of_two("lesser", "Whether a < b, as uint8.", "uint8")
+    lesser_or_equal = _of_two("lesserOrEqual", "Whether a <= b, as uint8.", "uint8")
+    logical_and = _of_two("logicalAnd", "Whether both a and b differ from 0.")
+    logical_or = _of_two("logicalOr", "Whether a or b differs from 0.")
+    logical_xor = _of_two("logicalXor", "Whether exactly one of a and b differs from 0.")
+    logical_not = _truth_of_one("logicalNot", "Whether a is 0.")
+    is_nan = _truth_of_one("isNaN", "Whether a is NaN, as uint8.")
+    is_infinite = _truth_of_one("isInfinite", "Whether a is infinite, as uint8.")
 
     # Operators with attributes
 
@@ -186,29 +155,15 @@ class Elementwise(Recorder):
         return self._unary("hardSigmoid", input, label, alpha=alpha, beta=beta)
 
 
-def _enter() -> None:
-    """Add a method for each operator that has one operand and no attributes."""
-    names = {
-        "abs": "|x|.", "neg": "-x.", "sign": "-1, 0 or 1.", "identity": "X itself.", "relu": "max(x, 0).",
-        "ceil": "The least integer not below x.", "cos": "The cosine.", "exp": "e^x.", "erf": "The error function.",
-        "floor": "The greatest integer not above x.", "log": "The natural logarithm.", "reciprocal": "1 / x.",
-        "roundEven": "The nearest integer, ties to the even one.", "sin": "The sine.", "sqrt": "The square root.",
-        "tan": "The tangent.", "gelu": "X * (1 + erf(x / sqrt(2))) / 2.", "hardSwish": "X * max(0, min(6, x + 3)) / 6.",
-        "sigmoid": "1 / (1 + e^-x).", "softplus": "ln(1 + e^x).", "softsign": "X / (1 + |x|).",
-        "tanh": "The hyperbolic tangent.",
-    }  # fmt: skip
-
-    def enter(op: str, text: str) -> None:
-        def method(self: Elementwise, input: MLOperand, *, label: str = "") -> MLOperand:
-            return self._unary(op, input, label)
-
-        method.__name__ = {"roundEven": "round_even", "hardSwish": "hard_swish"}.get(op, op)
-        method.__qualname__ = f"Elementwise.{method.__name__}"
-        method.__doc__ = text
-        setattr(Elementwise, method.__name__, method)
-
-    for op, text in names.items():
-        enter(op, text)
-
-
-_enter()
+_OF_ONE = {
+    "abs": "|x|.", "neg": "-x.", "sign": "-1, 0 or 1.", "identity": "X itself.", "relu": "max(x, 0).",
+    "ceil": "The least integer not below x.", "cos": "The cosine.", "exp": "e^x.", "erf": "The error function.",
+    "floor": "The greatest integer not above x.", "log": "The natural logarithm.", "reciprocal": "1 / x.",
+    "roundEven": "The nearest integer, ties to the even one.", "sin": "The sine.", "sqrt": "The square root.",
+    "tan": "The tangent.", "gelu": "X * (1 + erf(x / sqrt(2))) / 2.", "hardSwish": "X * max(0, min(6, x + 3)) / 6.",
+    "sigmoid": "1 / (1 + e^-x).", "softplus": "ln(1 + e^x).", "softsign": "X / (1 + |x|).",
+    "tanh": "The hyperbolic tangent.",
+}  # fmt: skip
+"""The operators that have one operand and no attributes."""
+for _op, _text in _OF_ONE.items():
+    setattr(Elementwise, snake_case(_op), _of_one(_op, _text))

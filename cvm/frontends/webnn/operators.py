@@ -5,6 +5,7 @@ The other operand may be a number, which becomes a constant of this operand's da
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,15 @@ from cvm.frontends.common.data_types import bounds, is_float
 from cvm.frontends.webnn.errors import type_error
 
 __all__ = ["PythonOperators"]
+
+
+def _of_two(op: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
+    """The operator of Python that calls the builder's method ``op``."""
+
+    def operator(self: PythonOperators, other: Any) -> Any:
+        return self._with(op, other, reflected)
+
+    return operator
 
 
 class PythonOperators:
@@ -30,29 +40,12 @@ class PythonOperators:
             return NotImplemented
         return method(other, self) if reflected else method(self, other)
 
-    def __add__(self, other: Any) -> Any:
-        """The method ``add``."""
-        return self._with("add", other)
-
-    def __radd__(self, other: Any) -> Any:
-        """The method ``add``, reflected."""
-        return self._with("add", other, reflected=True)
-
-    def __sub__(self, other: Any) -> Any:
-        """The method ``sub``."""
-        return self._with("sub", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        """The method ``sub``, reflected."""
-        return self._with("sub", other, reflected=True)
-
-    def __mul__(self, other: Any) -> Any:
-        """The method ``mul``."""
-        return self._with("mul", other)
-
-    def __rmul__(self, other: Any) -> Any:
-        """The method ``mul``, reflected."""
-        return self._with("mul", other, reflected=True)
+    __add__, __radd__ = _of_two("add"), _of_two("add", reflected=True)
+    __sub__, __rsub__ = _of_two("sub"), _of_two("sub", reflected=True)
+    __mul__, __rmul__ = _of_two("mul"), _of_two("mul", reflected=True)
+    __pow__, __rpow__ = _of_two("pow"), _of_two("pow", reflected=True)
+    __lt__, __le__ = _of_two("lesser"), _of_two("lesserOrEqual")
+    __gt__, __ge__ = _of_two("greater"), _of_two("greaterOrEqual")
 
     def __truediv__(self, other: Any) -> Any:
         """The method ``div``, of real operands."""
@@ -63,14 +56,6 @@ class PythonOperators:
         """The method ``div``, reflected, of real operands."""
         self._require_real()
         return self._with("div", other, reflected=True)
-
-    def __pow__(self, other: Any) -> Any:
-        """The method ``pow``."""
-        return self._with("pow", other)
-
-    def __rpow__(self, other: Any) -> Any:
-        """The method ``pow``, reflected."""
-        return self._with("pow", other, reflected=True)
 
     def __matmul__(self, other: Any) -> Any:
         """The method ``matmul``."""
@@ -87,22 +72,6 @@ class PythonOperators:
     def __abs__(self) -> Any:
         """The method ``abs``."""
         return self._builder.abs(self)
-
-    def __lt__(self, other: Any) -> Any:
-        """The method ``lesser``."""
-        return self._with("lesser", other)
-
-    def __le__(self, other: Any) -> Any:
-        """The method ``lesser_or_equal``."""
-        return self._with("lesserOrEqual", other)
-
-    def __gt__(self, other: Any) -> Any:
-        """The method ``greater``."""
-        return self._with("greater", other)
-
-    def __ge__(self, other: Any) -> Any:
-        """The method ``greater_or_equal``."""
-        return self._with("greaterOrEqual", other)
 
     def __bool__(self) -> bool:
         """Raise `MLTypeError`: an operand is a tensor, which has no truth value while the graph is built."""

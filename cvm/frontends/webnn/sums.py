@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cvm.frontends.common.shapes import broadcast
+from cvm.frontends.webnn.arguments import documented, snake_case
 from cvm.frontends.webnn.operand import MLOperand
 from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 
-__all__ = ["REDUCTIONS", "Sums"]
+__all__ = ["Sums"]
 
 Axes = Sequence[int] | None
-REDUCTIONS = {
-    "reduceL1": "reduce_l1", "reduceL2": "reduce_l2", "reduceLogSum": "reduce_log_sum",
-    "reduceLogSumExp": "reduce_log_sum_exp", "reduceMax": "reduce_max", "reduceMean": "reduce_mean",
-    "reduceMin": "reduce_min", "reduceProduct": "reduce_product", "reduceSum": "reduce_sum",
-    "reduceSumSquare": "reduce_sum_square",
-}  # fmt: skip
-"""The reductions of section 8.9.39, and the methods for them."""
+_REDUCTIONS = (
+    "reduceL1", "reduceL2", "reduceLogSum", "reduceLogSumExp", "reduceMax", "reduceMean", "reduceMin", "reduceProduct",
+    "reduceSum", "reduceSumSquare",
+)  # fmt: skip
+"""The reductions of section 8.9.39."""
+
+
+def _reduction(op: str) -> Callable[..., MLOperand]:
+    def method(
+        self: Sums, input: MLOperand, *, axes: Axes = None, keep_dimensions: bool = False, label: str = ""
+    ) -> MLOperand:
+        call = RecordedCall(self, op, label, {"input": input})
+        where = call.axes("axes", axes, input.rank)
+        keep = call.flag("keepDimensions", keep_dimensions)
+        shape = [1 if i in where else n for i, n in enumerate(input.shape) if keep or i not in where]
+        return call.result(input.data_type, shape, axes=where)
+
+    return documented(method, "Sums", op, f"The reduction {op} over axes, all of them for None.")
+
+
+def _position(op: str, text: str) -> Callable[..., MLOperand]:
+    def method(
+        self: Sums,
+        input: MLOperand,
+        axis: int,
+        *,
+        keep_dimensions: bool = False,
+        output_data_type: str = "int32",
+        label: str = "",
+    ) -> MLOperand:
+        call = RecordedCall(self, op, label, {"input": input})
+        axis = call.unsigned("axis", axis, below=input.rank)
+        data_type = call.word("outputDataType", output_data_type, "int32", "int64")
+        keep = call.flag("keepDimensions", keep_dimensions)
+        shape = (*input.shape[:axis], *((1,) if keep else ()), *input.shape[axis + 1 :])
+        return call.result(data_type, shape, axis=axis)
+
+    return documented(method, "Sums", op, text)
 
 
 class Sums(Recorder):
@@ -63,46 +95,8 @@ class Sums(Recorder):
 
     # Reductions
 
-    def _reduce(self, op: str, input: MLOperand, axes: Axes, keep_dimensions: bool, label: str) -> MLOperand:
-        call = RecordedCall(self, op, label, {"input": input})
-        where = call.axes("axes", axes, input.rank)
-        keep = call.flag("keepDimensions", keep_dimensions)
-        shape = [1 if i in where else n for i, n in enumerate(input.shape) if keep or i not in where]
-        return call.result(input.data_type, shape, axes=where)
-
-    def arg_max(
-        self,
-        input: MLOperand,
-        axis: int,
-        *,
-        keep_dimensions: bool = False,
-        output_data_type: str = "int32",
-        label: str = "",
-    ) -> MLOperand:
-        """The index of the greatest element along an axis, the first of equal elements."""
-        return self._position("argMax", input, axis, keep_dimensions, output_data_type, label)
-
-    def arg_min(
-        self,
-        input: MLOperand,
-        axis: int,
-        *,
-        keep_dimensions: bool = False,
-        output_data_type: str = "int32",
-        label: str = "",
-    ) -> MLOperand:
-        """The index of the least element along an axis, the first of equal elements."""
-        return self._position("argMin", input, axis, keep_dimensions, output_data_type, label)
-
-    def _position(
-        self, op: str, input: MLOperand, axis: int, keep_dimensions: bool, data_type: str, label: str
-    ) -> MLOperand:
-        call = RecordedCall(self, op, label, {"input": input})
-        axis = call.unsigned("axis", axis, below=input.rank)
-        data_type = call.word("outputDataType", data_type, "int32", "int64")
-        keep = call.flag("keepDimensions", keep_dimensions)
-        shape = (*input.shape[:axis], *((1,) if keep else ()), *input.shape[axis + 1 :])
-        return call.result(data_type, shape, axis=axis)
+    arg_max = _position("argMax", "The index of the greatest element along an axis, the first of equal elements.")
+    arg_min = _position("argMin", "The index of the least element along an axis, the first of equal elements.")
 
     def cumulative_sum(
         self, input: MLOperand, axis: int, *, exclusive: bool = False, reversed: bool = False, label: str = ""
@@ -179,19 +173,5 @@ class Sums(Recorder):
         return call.result(input.data_type, input.shape, axes=where, epsilon=call.number("epsilon", epsilon))
 
 
-def _enter() -> None:
-    def enter(op: str, name: str) -> None:
-        def method(
-            self: Sums, input: MLOperand, *, axes: Axes = None, keep_dimensions: bool = False, label: str = ""
-        ) -> MLOperand:
-            return self._reduce(op, input, axes, keep_dimensions, label)
-
-        method.__name__, method.__qualname__ = name, f"Sums.{name}"
-        method.__doc__ = f"The reduction {op} over axes, all of them for None."
-        setattr(Sums, name, method)
-
-    for op, name in REDUCTIONS.items():
-        enter(op, name)
-
-
-_enter()
+for _op in _REDUCTIONS:
+    setattr(Sums, snake_case(_op), _reduction(_op))

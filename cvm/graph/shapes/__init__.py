@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cvm.errors import Invalid, Unsupported
-from cvm.graph.shapes import (
+from cvm.graph.shapes import (  # noqa: F401  (imported for their rules)
     elementwise,
     further,
     introducing,
@@ -19,18 +19,6 @@ from cvm.graph.shapes.shape_call import RULES, Results, Rule, Shape, ShapeCall, 
 from cvm.limits import DEFAULT, Limits, elements
 
 __all__ = ["RULES", "Results", "Rule", "Shape", "ShapeCall", "infer_shapes", "label_path", "rule"]
-
-_SECTIONS = (
-    elementwise,
-    further,
-    introducing,
-    khronos,
-    linear,
-    reduce,
-    reshaping,
-    roi,
-    sliding,
-)  # imported for their rules
 
 
 def infer_shapes(call: ShapeCall, limits: Limits = DEFAULT) -> Results:

@@ -12,8 +12,9 @@ _MAX_BITS = 64
 
 
 @rule("4.2.1", "copy", "neg", "rcp", "exp", "log", "abs", "sign", "not", "floor", "ceil", "round")
+@rule("4.2.1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
 @rule("4.2.4", "sqr", "sqrt", "rsqr", "rsqrt", "log2")
-@rule("4.9.1", "sigmoid", "relu", "leaky_relu", "elu", "tanh", "softplus")
+@rule("4.9.1", "sigmoid", "relu", "leaky_relu", "elu", "tanh", "softplus", "selu", "gelu", "silu", "softabs")
 def unary(call: ShapeCall) -> Results:
     """The shape of the operand."""
     return (call.shape("x"),)

@@ -5,26 +5,12 @@ Source: nnef 1.0.10; where its shape function checks nothing, the rule of the ne
 
 from __future__ import annotations
 
-from cvm.graph.shapes.reduce import reduce
 from cvm.graph.shapes.shape_call import Results, ShapeCall, rule
 from cvm.graph.shapes.window import FILTER_BORDERS
 
 __all__: list[str] = []
 
 _MAX_BITS = 64
-
-
-@rule("4.2.1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
-@rule("4.9.1", "selu", "gelu", "silu", "softabs")
-def unary(call: ShapeCall) -> Results:
-    """The shape of the operand."""
-    return (call.shape("x"),)
-
-
-@rule("4.4", "any_reduce", "all_reduce")
-def logical_reduce(call: ShapeCall) -> Results:
-    """The shape of the input, with extent 1 along the reduced axes."""
-    return reduce(call)
 
 
 @rule("4.5", "pad")

@@ -9,6 +9,7 @@ __all__: list[str] = []
 
 
 @rule("4.4", "sum_reduce", "max_reduce", "min_reduce", "argmax_reduce", "argmin_reduce", "mean_reduce")
+@rule("4.4", "any_reduce", "all_reduce")
 def reduce(call: ShapeCall) -> Results:
     """The shape of the input, with extent 1 along the reduced axes."""
     shape = call.shape("input")

@@ -70,6 +70,15 @@ class LinearForm:
         """Whether a clamp is pending."""
         return self.lower is not None or self.upper is not None
 
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """A lower and an upper bound of the numbers, from the proven intervals of the values. A clamp is ignored."""
+        low, high = min(self.constant.fractions()), max(self.constant.fractions())
+        for term in self.terms:
+            ends = term.value.range.hull()
+            products = [factor * end for factor in set(term.factor.fractions()) for end in ends]
+            low, high = low + min(products), high + max(products)
+        return low, high
+
     def at_least(self, bound: Fraction) -> LinearForm:
         """The maximum of this form and ``bound``, as a form."""
         lower, upper = _raised(self.lower, self.upper, bound)

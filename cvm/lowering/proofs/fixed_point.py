@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -52,6 +52,20 @@ _MOST_TERMS = 7
 """A ``requantize`` adds up to eight values. One of them may be zeros that give the result its shape."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Sums that become codes within ``bounds``: the values that are summed, and the distinct rows.
+
+    ``where`` has the index of the row for each position, and extent 1 along axes along which no coefficient varies.
+    """
+
+    shape: tuple[int, ...]
+    values: list[Value]
+    rows: list[Row]
+    where: Array
+    bounds: tuple[int, int]
+
+
 def requantize(lowering: Emission, form: Form, quantizer: Quantizer) -> Value:
     """Emit the codes of ``form`` under ``quantizer`` for the owner, claim their exactness, and return their value.
 
@@ -67,85 +81,77 @@ def requantize(lowering: Emission, form: Form, quantizer: Quantizer) -> Value:
         return _clamped_per_channel(lowering, form, quantizer)
     if isinstance(form, LinearForm) and _same_codes(form, quantizer):
         return form.terms[0].value
-    lo, hi = _code_bounds(form, quantizer)
+    bounds = _code_bounds(form, quantizer)
     if quantizer.rounding == "toward_zero":
-        return _toward_zero(lowering, form, quantizer, (lo, hi))
-    values, rows, where = _rows(form, quantizer, lo, hi)
+        return _toward_zero(lowering, form, quantizer, bounds)
+    sums = _sums(form, quantizer, bounds)
     if quantizer.rounding == "half_even":
-        below = _rows(form, quantizer, lo, hi, below=True)[1]
-        if any(has_odd_tie(row, under) for row, under in zip(rows, below, strict=True)):
-            return _half_even(lowering, form, (values, rows, below, where), (lo, hi), quantizer)
-    codes = _nearest(lowering, form.shape, values, rows, where, (lo, hi))
+        below = _sums(form, quantizer, bounds, below=True)
+        if any(has_odd_tie(row, under) for row, under in zip(sums.rows, below.rows, strict=True)):
+            return _half_even(lowering, form, sums, below, quantizer)
+    codes = _nearest(lowering, sums)
     # If no tie has an odd code, all roundings to the nearest give the same codes.
     return codes or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"))
 
 
-def _nearest(
-    lowering: Emission,
-    shape: tuple[int, ...],
-    values: list[Value],
-    rows: list[Row],
-    where: Array,
-    bounds: tuple[int, int],
-) -> Value | None:
+def _nearest(lowering: Emission, sums: _Sums) -> Value | None:
     """Emit the codes of the rows by one ``requantize``, or by an estimate and a correction; None if neither fits."""
-    codes = bounds[1] - bounds[0]
-    if len(values) > 1 and codes >= _MANY_CODES:
-        by_shift = _by_shift(lowering, shape, values, rows, where, bounds)
+    codes = sums.bounds[1] - sums.bounds[0]
+    if len(sums.values) > 1 and codes >= _MANY_CODES:
+        by_shift = _by_shift(lowering, sums)
         if by_shift is not None:
             return by_shift
     try:
-        values, rows = _without_idle_terms(values, rows)
-        if len(values) > _MOST_TERMS:
-            raise Unprovable(f"{len(values)} accumulators")
-        forms = fit(rows)
+        sums = _without_idle_terms(sums)
+        if len(sums.values) > _MOST_TERMS:
+            raise Unprovable(f"{len(sums.values)} accumulators")
+        forms = fit(sums.rows)
     except Unprovable:
-        corrected = _corrected(lowering, shape, values, rows, where, bounds)
+        corrected = _corrected(lowering, sums)
         if corrected is None:
-            wide = codes >= 2**STAIRCASE_BITS
-            return _by_shift(lowering, shape, values, rows, where, bounds) if wide else None
-        note = f"{len(values)} accumulators, estimated and corrected"
-        lowering.claim(corrected, note)
+            return _by_shift(lowering, sums) if codes >= 2**STAIRCASE_BITS else None
+        lowering.claim(corrected, f"{len(sums.values)} accumulators, estimated and corrected")
         return corrected
-    value = _emit(lowering, shape, values, forms, where, bounds)
-    lowering.claim(value, _note(values, forms), accumulator=_accumulator(rows, forms))
+    return _emitted(lowering, sums, forms)
+
+
+def _emitted(lowering: Emission, sums: _Sums, forms: list[FixedPoint]) -> Value:
+    value = _emit(lowering, sums, forms)
+    lowering.claim(value, _note(sums.values, forms), accumulator=_accumulator(sums.rows, forms))
     return value
 
 
-def _by_shift(
-    lowering: Emission,
-    shape: tuple[int, ...],
-    values: list[Value],
-    rows: list[Row],
-    where: Array,
-    bounds: tuple[int, int],
-) -> Value | None:
+def _by_shift(lowering: Emission, sums: _Sums) -> Value | None:
     """Emit rows whose denominators are powers of two directly, as floor((sum + R) / 2^s); None for other rows.
 
     This is for codes of so many bits that a search for a form takes long or finds none, such as products of integers
     divided by 2^31.
     """
-    if len(values) > _MOST_TERMS:
+    if len(sums.values) > _MOST_TERMS:
         return None
     forms = []
-    for row in rows:
+    for row in sums.rows:
         if not isinstance(row, LinearRow) or row.denominator & (row.denominator - 1):
             return None
         form = FixedPoint(row.factors, row.constant, row.denominator.bit_length() - 1)
         if form.shift > 62 or not fits_int64(row, form):
             return None
         forms.append(form)
-    value = _emit(lowering, shape, values, forms, where, bounds)
-    lowering.claim(value, _note(values, forms), accumulator=_accumulator(rows, forms))
+    return _emitted(lowering, sums, forms)
+
+
+def _directly(lowering: Emission, sums: _Sums, exact: list[FixedPoint | None], rounding: str) -> Value | None:
+    """Emit one ``requantize`` with a rounding other than half_up; None if a row has no form, or terms are too many."""
+    forms = [item for item in exact if item is not None]
+    if len(forms) < len(exact) or len(sums.values) > _MOST_TERMS:
+        return None
+    value = _emit(lowering, sums, forms, rounding)
+    lowering.claim(value, _note(sums.values, forms))
     return value
 
 
 def _half_even(
-    lowering: Emission,
-    form: LinearForm | SurdForm,
-    parts: tuple[list[Value], list[Row], list[Row], Array],
-    bounds: tuple[int, int],
-    quantizer: LinearQuantizer,
+    lowering: Emission, form: LinearForm | SurdForm, sums: _Sums, below: _Sums, quantizer: LinearQuantizer
 ) -> Value:
     """Emit codes rounded to the nearest, ties to the even code, for rows in which ties occur.
 
@@ -154,17 +160,14 @@ def _half_even(
     and the code is max(2 * floor(u / 2), d). This also holds after u and d are clipped to the bounds: the code of a tie
     next to an odd bound is that bound only if d is. If u or d does not fit, a staircase counts the thresholds.
     """
-    values, rows, below, where = parts
-    exact = [by_shift(row, under) for row, under in zip(rows, below, strict=True)]
-    forms = [item for item in exact if item is not None]
-    if len(forms) == len(rows) and len(values) <= _MOST_TERMS:
-        value = _emit(lowering, form.shape, values, forms, where, bounds, "half_even")
-        lowering.claim(value, _note(values, forms))
-        return value
+    exact = [by_shift(row, under) for row, under in zip(sums.rows, below.rows, strict=True)]
+    direct = _directly(lowering, sums, exact, "half_even")
+    if direct is not None:
+        return direct
     ends: list[Value | None] = []
-    for side, label in () if isinstance(form, SurdForm) else ((rows, "up"), (below, "down")):
+    for side, label in () if isinstance(form, SurdForm) else ((sums, "up"), (below, "down")):
         with lowering.part(label):
-            ends.append(_nearest(lowering, form.shape, values, side, where, bounds))
+            ends.append(_nearest(lowering, side))
     up, down = ends or (None, None)
     if up is None or down is None:
         return _by_staircase(lowering, form, quantizer)
@@ -174,10 +177,7 @@ def _half_even(
 
 
 def _toward_zero(
-    lowering: Emission,
-    form: LinearForm | SurdForm,
-    quantizer: LinearQuantizer,
-    bounds: tuple[int, int],
+    lowering: Emission, form: LinearForm | SurdForm, quantizer: LinearQuantizer, bounds: tuple[int, int]
 ) -> Value:
     """Emit codes that are rounded toward zero.
 
@@ -191,23 +191,19 @@ def _toward_zero(
             "lowering.rounding", f"{lowering.owner!r} holds roots, which are not rounded toward zero", lowering.location
         )
     lo, hi = bounds
-    values, rows, where = _rows(form, quantizer, lo, hi, half=Fraction(0))
-    below = _rows(form, quantizer, lo, hi, below=True, half=Fraction(0))[1]
-    exact = [truncated_by_shift(row, under) for row, under in zip(rows, below, strict=True)]
-    forms = [item for item in exact if item is not None]
-    if len(forms) == len(rows) and len(values) <= _MOST_TERMS:
-        value = _emit(lowering, form.shape, values, forms, where, bounds, "toward_zero")
-        lowering.claim(value, _note(values, forms))
-        return value
+    sums, below = (_sums(form, quantizer, bounds, side, Fraction(0)) for side in (False, True))
+    exact = [truncated_by_shift(row, under) for row, under in zip(sums.rows, below.rows, strict=True)]
+    direct = _directly(lowering, sums, exact, "toward_zero")
+    if direct is not None:
+        return direct
     parts = []
     for what, down, half, limits in (
         ("floor", False, Fraction(0), (0, max(hi, 0))),
         ("ceiling", True, Fraction(1), (min(lo, 0), 0)),
     ):
         if limits != (0, 0):
-            used, side, served = _rows(form, quantizer, *limits, below=down, half=half)
             with lowering.part(what):
-                parts.append(_nearest(lowering, form.shape, used, side, served, limits))
+                parts.append(_nearest(lowering, _sums(form, quantizer, limits, down, half)))
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
         message = f"no exact form of {lowering.owner!r} toward zero fits 64 bits"
@@ -266,18 +262,15 @@ def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> tup
     return lo, quantizer.hi if form.upper is None else code(form.upper, quantizer)
 
 
-def _rows(
+def _sums(
     form: LinearForm | SurdForm,
     quantizer: LinearQuantizer,
-    lo: int,
-    hi: int,
+    bounds: tuple[int, int],
     below: bool = False,
     half: Fraction = _HALF,
-) -> tuple[list[Value], list[Row], Array]:
-    """The values that are summed, the distinct rows, and an array with the index of the row for each position.
-
-    The array has extent 1 along axes along which no coefficient varies. Ties are rounded upward, or downward with
-    ``below``. ``half`` is added before the floor is taken.
+) -> _Sums:
+    """The sums of a form, with ``half`` added before the floor is taken. Ties are rounded upward, or downward with
+    ``below``.
     """
     rank = len(form.shape)
     extents = [1] * rank
@@ -293,14 +286,17 @@ def _rows(
     else:
         values = [term.value for term in form.terms]
         parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + addend]
-    bounds = [value.range for value in values]
     columns = [core(part.numerators) for part in parts]
-    columns += [end for bound in bounds for end in (bound.lo, bound.hi)]
+    columns += [end for value in values for end in (value.range.lo, value.range.hi)]
     keys, where = _distinct(columns)
     denominators = [part.denominator for part in parts]
-    if isinstance(form, SurdForm):
-        return values, [_surd_row(key, denominators, lo, hi) for key in keys], where
-    return values, [_linear_row(key, denominators, lo, hi, below) for key in keys], where
+    rows = [
+        _surd_row(key, denominators, *bounds)
+        if isinstance(form, SurdForm)
+        else _linear_row(key, denominators, *bounds, below)
+        for key in keys
+    ]
+    return _Sums(form.shape, values, rows, where, bounds)
 
 
 def _distinct(columns: Sequence[Array]) -> tuple[list[tuple[int, ...]], Array]:
@@ -361,24 +357,18 @@ def _surd_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int)
     return LinearRow((0,), lo + reached, 1, bounds, lo, hi)
 
 
-def _without_idle_terms(values: list[Value], rows: list[Row]) -> tuple[list[Value], list[Row]]:
+def _without_idle_terms(sums: _Sums) -> _Sums:
     """Leave out one of two accumulators, preferably the second, if its value never changes a code."""
-    linear = [row for row in rows if isinstance(row, LinearRow)]
-    for term in (1, 0):
-        if len(values) == 2 and len(linear) == len(rows) and all(decides_without(row, term) for row in linear):
-            return values[: term or 1] if term else values[1:], [row.fixed(term, row.bounds[term][0]) for row in linear]
-    return values, rows
+    linear = [row for row in sums.rows if isinstance(row, LinearRow)]
+    for term in (1, 0) if len(sums.values) == 2 and len(linear) == len(sums.rows) else ():
+        if all(decides_without(row, term) for row in linear):
+            rows: list[Row] = [row.fixed(term, row.bounds[term][0]) for row in linear]
+            return replace(sums, values=[sums.values[1 - term]], rows=rows)
+    return sums
 
 
-def _emit(
-    lowering: Emission,
-    shape: tuple[int, ...],
-    values: list[Value],
-    forms: list[FixedPoint],
-    where: Array,
-    bounds: tuple[int, int],
-    rounding: str = "half_up",
-) -> Value:
+def _emit(lowering: Emission, sums: _Sums, forms: list[FixedPoint], rounding: str = "half_up") -> Value:
+    shape, values = sums.shape, sums.values
     order = sorted(range(len(values)), key=lambda i: values[i].shape != shape)
     terms = [values[i] for i in order]
     if not terms or terms[0].shape != shape:
@@ -393,20 +383,14 @@ def _emit(
     columns.append([form.shift for form in forms])
     labels = [f"m{i + 1}" for i in range(len(order))] + ["c", "s"]
     parameters = [
-        lowering.parameter(narrowed(np.array(column, dtype=np.int64)[where]), label)
+        lowering.parameter(narrowed(np.array(column, dtype=np.int64)[sums.where]), label)
         for column, label in zip(columns, labels, strict=True)
     ]
-    return lowering.emit("requantize", *terms, *parameters, label="", rounding=rounding, lo=bounds[0], hi=bounds[1])
+    lo, hi = sums.bounds
+    return lowering.emit("requantize", *terms, *parameters, label="", rounding=rounding, lo=lo, hi=hi)
 
 
-def _corrected(
-    lowering: Emission,
-    shape: tuple[int, ...],
-    values: list[Value],
-    rows: list[Row],
-    where: Array,
-    bounds: tuple[int, int],
-) -> Value | None:
+def _corrected(lowering: Emission, sums: _Sums) -> Value | None:
     """Emit an estimate of the code that is right or too small by one, and a comparison that decides which.
 
     Let v = (sum_i P_i * X_i + R) / D and m_i = floor(P_i * 2^s / D). The sum of m_i * X_i differs from the sum of
@@ -414,8 +398,9 @@ def _corrected(
     (v - (2 M + 2) / 2^s, v]. So for 2^s >= 4 M + 4 its floor k is floor(v) or one less. The code is k + 1 if
     sum_i P_i * X_i + R - (k + 1) * D >= 0, and k otherwise. Returns None for surd rows, and if the sums do not fit.
     """
-    linear = [row for row in rows if isinstance(row, LinearRow)]
-    if len(linear) < len(rows) or len(values) > _MOST_TERMS:
+    values, (lo, hi) = sums.values, sums.bounds
+    linear = [row for row in sums.rows if isinstance(row, LinearRow)]
+    if len(linear) < len(sums.rows) or len(values) > _MOST_TERMS:
         return None
     magnitude = sum(max(abs(end) for row in linear for end in row.bounds[i]) for i in range(len(values)))
     shift = (4 * magnitude + 4).bit_length()
@@ -426,9 +411,8 @@ def _corrected(
     if shift > 62 or not all(fits_int64(row, form) for row, form in zip(linear, forms, strict=True)):
         return None
     # The estimate is clipped to INT32_MAX - 1, so that its sum with the result of the comparison is proven to fit.
-    most = bounds[0], min(bounds[1], max(INT32_MAX - 1, bounds[0]))
     with lowering.part("estimate"):
-        estimate = _emit(lowering, shape, values, forms, where, most)
+        estimate = _emit(lowering, replace(sums, bounds=(lo, min(hi, max(INT32_MAX - 1, lo)))), forms)
 
     def column(items: list[int]) -> Array:
         found = np.empty(len(items), dtype=object)
@@ -436,17 +420,17 @@ def _corrected(
         return found
 
     def arranged(items: Array) -> Array:
-        return narrowed(np.array(items.tolist(), np.int64)[where])
+        return narrowed(np.array(items.tolist(), np.int64)[sums.where])
 
     denominators = column([row.denominator for row in linear])
     summands = [Summand(value, column([row.factors[i] for row in linear])) for i, value in enumerate(values)]
     summands.append(Summand(estimate, -denominators))
     try:
         rest = column([row.constant for row in linear]) - denominators
-        more = at_least_zero(lowering, shape, summands, rest, "next", arranged)
+        more = at_least_zero(lowering, sums.shape, summands, rest, "next", arranged)
     except TooWide:
         return None
-    return estimate.apply("elemwise_add", more, label="corrected").clip(bounds[0], bounds[1], label="")
+    return estimate.apply("elemwise_add", more, label="corrected").clip(lo, hi, label="")
 
 
 def _accumulator(rows: Sequence[Row], forms: Sequence[FixedPoint]) -> tuple[int, int]:

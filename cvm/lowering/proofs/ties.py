@@ -73,9 +73,7 @@ def by_shift(row: Row, below: Row) -> FixedPoint | None:
     if row.constant == below.constant or denominator == 1:
         tie = row.constant != below.constant
         factors, constant, denominator = tuple(2 * f for f in factors), 2 * constant + (not tie), 2 * denominator
-    form = FixedPoint(factors, constant, denominator.bit_length() - 1)
-    wide = any(abs(factor) >= 2**62 for factor in factors) or form.shift > _MOST_SHIFT
-    return None if wide or not fits_int64(row, form) else form
+    return _fitting(row, FixedPoint(factors, constant, denominator.bit_length() - 1))
 
 
 def truncated_by_shift(row: Row, below: Row) -> FixedPoint | None:
@@ -90,8 +88,11 @@ def truncated_by_shift(row: Row, below: Row) -> FixedPoint | None:
     if row.constant == below.constant:
         factors, constant, denominator = tuple(2 * f for f in factors), 2 * constant + 1, 2 * denominator
     # A form's offset includes the half that a floor needs and that emission subtracts; toward_zero adds none.
-    form = FixedPoint(factors, constant + denominator // 2, denominator.bit_length() - 1)
-    wide = any(abs(factor) >= 2**62 for factor in factors) or form.shift > _MOST_SHIFT
+    return _fitting(row, FixedPoint(factors, constant + denominator // 2, denominator.bit_length() - 1))
+
+
+def _fitting(row: LinearRow, form: FixedPoint) -> FixedPoint | None:
+    wide = any(abs(factor) >= 2**62 for factor in form.multipliers) or form.shift > _MOST_SHIFT
     return None if wide or not fits_int64(row, form) else form
 
 

@@ -83,11 +83,7 @@ def _hull(lowering: Lowering, operand: Operand) -> tuple[int, int]:
         numbers = [number.known() for number in operand.numbers]
         return math.floor(min(numbers)), math.ceil(max(numbers))
     form = operand if isinstance(operand, LinearForm) else lowering.linear("x")
-    low, high = min(form.constant.fractions()), max(form.constant.fractions())
-    for term in form.terms:
-        ends = term.value.range.hull()
-        products = [factor * end for factor in set(term.factor.fractions()) for end in ends]
-        low, high = low + min(products), high + max(products)
+    low, high = form.ends()
     if form.lower is not None:
         low, high = max(low, form.lower), max(high, form.lower)
     if form.upper is not None:

@@ -47,7 +47,7 @@ def wrapping_quantize(lowering: Lowering) -> list[Result]:
     form = lowering.linear("x")
     if not form.terms:
         return [_known(form, scale, lo, hi, rounding)]
-    least, greatest = _ends(lowering, form, scale)
+    least, greatest = (end / scale for end in form.ends())
     name, location = lowering.owner, lowering.location
     if lo <= round_fraction(least, rounding) and round_fraction(greatest, rounding) <= hi:
         reported = len(lowering.report)
@@ -70,16 +70,6 @@ def wrapping_quantize(lowering: Lowering) -> list[Result]:
     except Invalid as error:
         raise Unsupported("lowering.range", f"{lowering.operation.name}: {error.message}", location) from None
     return [Coded(value, note=f"modulo 2^{(hi - lo).bit_length()}", any_rounding=True)]
-
-
-def _ends(lowering: Lowering, form: LinearForm, scale: Fraction) -> tuple[Fraction, Fraction]:
-    """A lower and an upper bound of the numbers of a form, divided by ``scale``."""
-    low, high = min(form.constant.fractions()), max(form.constant.fractions())
-    for term in form.terms:
-        ends = term.value.range.hull()
-        products = [factor * end for factor in set(term.factor.fractions()) for end in ends]
-        low, high = low + min(products), high + max(products)
-    return low / scale, high / scale
 
 
 def _known(form: LinearForm, scale: Fraction, lo: int, hi: int, rounding: Rounding) -> Known:

@@ -4,7 +4,7 @@ other formats add.
 Importing it fills the table.
 """
 
-from cvm.reference.operations import (
+from cvm.reference.operations import (  # noqa: F401  (imported for their operations)
     activations,
     elementwise,
     filters,
@@ -23,26 +23,3 @@ from cvm.reference.operations import (
     suppression,
     variables,
 )
-
-__all__ = ["SECTIONS"]
-
-SECTIONS = (
-    activations,
-    elementwise,
-    filters,
-    integers,
-    khronos,
-    linear,
-    miscellaneous,
-    normalization,
-    pooling,
-    quantization,
-    reduction,
-    resampling,
-    reshaping,
-    roi,
-    sampling,
-    suppression,
-    variables,
-)
-"""The modules that register operations."""

@@ -9,29 +9,41 @@ import math
 
 import numpy as np
 
-from cvm.reference.operations.elementwise import mul, select
-from cvm.reference.operations.reduction import max_reduce, sum_reduce
-from cvm.reference.registry import Array, Integers, operation
+from cvm.reference.operations.reduction import reduced, sum_reduce
+from cvm.reference.registry import Array, Integers, aligned, operation, unary
 
 __all__ = ["erf", "sigmoid"]
 
 
-@operation("4.9.1")
 def sigmoid(x: Array) -> Array:
     """``y = 1 / (1 + e^-x)``."""
     return 1.0 / (1.0 + np.exp(-x))
 
 
-@operation("4.9.1")
-def relu(x: Array) -> Array:
-    """``y = max(x, 0)``."""
-    return np.maximum(x, 0.0)
+def erf(x: Array) -> Array:
+    """The error function, ``2 / sqrt(pi)`` times the integral of ``e^-t^2`` from 0 to x."""
+    return np.array([math.erf(item) for item in x.flat]).reshape(x.shape)
+
+
+unary(
+    "4.9.1",
+    {
+        "sigmoid": sigmoid,
+        "relu": lambda x: np.maximum(x, 0.0),
+        "tanh": np.tanh,
+        "hard_swish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+        "softsign": lambda x: x / (1.0 + np.abs(x)),
+        "softplus": lambda x: np.logaddexp(x, 0.0),  # ln(e^x + 1)
+        "erf": erf,
+    },
+)
 
 
 @operation("4.9.1")
 def prelu(x: Array, alpha: Array) -> Array:
     """``y = alpha * x`` where x < 0, else x."""
-    return select(x < 0.0, mul(alpha, x), x)
+    x, alpha = aligned(x, alpha)
+    return np.where(x < 0.0, alpha * x, x)
 
 
 @operation("4.9.1")
@@ -47,45 +59,16 @@ def elu(x: Array, alpha: float = 1.0) -> Array:
 
 
 @operation("4.9.1")
-def tanh(x: Array) -> Array:
-    """``y = (e^x - e^-x) / (e^x + e^-x)``."""
-    return np.tanh(x)
-
-
-@operation("4.9.1")
 def softmax(x: Array, axes: Integers = (1,), accuracy: str = "default") -> Array:
     """``y = e / sum_reduce(e, axes)`` with ``e = exp(x - max_reduce(x, axes))``; ``accuracy``
     concerns programs alone.
     """
-    e: Array = np.exp(x - max_reduce(x, axes))
+    e: Array = np.exp(x - reduced(np.max, x, axes))
     return e / sum_reduce(e, axes)
 
 
 @operation("4.9.1")
 def masked_softmax(x: Array, seen: Array, axes: Integers) -> Array:
     """`softmax` of x where ``seen``, and of -2^200 elsewhere."""
+    x, seen = aligned(x, seen)
     return softmax(np.where(seen, x, -(2.0**200)), axes)
-
-
-@operation("4.9.1")
-def hard_swish(x: Array) -> Array:
-    """``y = x * min(max(x + 3, 0), 6) / 6``."""
-    return np.asarray(x * np.clip(x + 3, 0, 6) / 6)
-
-
-@operation("4.9.1")
-def softsign(x: Array) -> Array:
-    """``y = x / (1 + |x|)``."""
-    return x / (1.0 + np.abs(x))
-
-
-@operation("4.9.1")
-def erf(x: Array) -> Array:
-    """The error function, ``2 / sqrt(pi)`` times the integral of ``e^-t^2`` from 0 to x."""
-    return np.array([math.erf(item) for item in x.flat]).reshape(x.shape)
-
-
-@operation("4.9.1")
-def softplus(x: Array) -> Array:
-    """``y = ln(e^x + 1)``."""
-    return np.logaddexp(x, 0.0)

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cvm.reference.operations.windows import (
+    AS_DECLARED,
+    Sliding,
     Window,
     coverage,
     down_windows,
@@ -16,12 +18,13 @@ from cvm.reference.operations.windows import (
     extended_along,
     folded,
     require_coverage,
+    sliding_operation,
     taps,
     up_windows,
 )
-from cvm.reference.registry import Array, Integers, Padding, aligned, along, operation
+from cvm.reference.registry import Array, Integers, aligned, along
 
-__all__ = ["box", "conv", "deconv"]
+__all__ = ["biased", "box", "conv", "deconv"]
 
 
 def _kernels(filter: Array, groups: int) -> Array:
@@ -36,36 +39,28 @@ def _product(kernel: Array, items: Array) -> Array:
     return kernel * items if kernel.shape[-1] == 1 else np.matmul(kernel, items)
 
 
-def _biased(output: Array, bias: Array) -> Array:
+def biased(output: Array, bias: Array) -> Array:
+    """``output + bias``, broadcast from axis 0 on."""
     left, right = aligned(output, bias)
     return left + right
 
 
-@operation("4.3.1")
-def conv(
-    input: Array,
-    filter: Array,
-    bias: Array,
-    border: str = "constant",
-    padding: Padding = (),
-    stride: Integers = (),
-    dilation: Integers = (),
-    groups: int = 1,
-) -> Array:
+@sliding_operation("4.3.1")
+def conv(input: Array, filter: Array, bias: Array, sliding: Sliding = AS_DECLARED, groups: int = 1) -> Array:
     """``output[b,k2,i] = sum over k1 and j of input~[b, k1, i*s + j*d - p] * filter[k2,k1,j]``, plus bias.
 
     Input (B, C, X..), filter (c, C / groups, f..), output (B, c, x..); ``groups`` 0 is one group per input channel.
     """
     batch, channels = input.shape[:2]
     groups = groups or channels
-    windows = down_windows(input.shape[2:], filter.shape[2:], padding, stride, dilation)
-    reached = extended(input, windows, border)
+    windows = down_windows(input.shape[2:], filter.shape[2:], sliding)
+    reached = extended(input, windows, sliding.border)
     extents = [window.x for window in windows]
     total = np.zeros((batch, groups, filter.shape[0] // groups, math.prod(extents)))
     for kernel, tap in zip(_kernels(filter, groups), taps(windows), strict=True):
         items = reached[(slice(None), slice(None), *tap)]
         total += _product(kernel, items.reshape(batch, groups, channels // groups, -1))
-    return _biased(total.reshape(batch, filter.shape[0], *extents), bias)
+    return biased(total.reshape(batch, filter.shape[0], *extents), bias)
 
 
 def _reach(window: Window, extent: int, border: str) -> tuple[int, int]:
@@ -103,15 +98,12 @@ def _reverse_taps(
         yield tuple(items for items, _ in pairs), tuple(positions for _, positions in pairs)
 
 
-@operation("4.3.1")
+@sliding_operation("4.3.1")
 def deconv(
     input: Array,
     filter: Array,
     bias: Array,
-    border: str = "constant",
-    padding: Padding = (),
-    stride: Integers = (),
-    dilation: Integers = (),
+    sliding: Sliding = AS_DECLARED,
     output_shape: Integers = (),
     groups: int = 1,
 ) -> Array:
@@ -123,11 +115,11 @@ def deconv(
     """
     batch, channels = input.shape[:2]
     groups = groups or (output_shape[1] if output_shape else channels)
-    windows = up_windows(input.shape[2:], filter.shape[2:], padding, stride, dilation, output_shape[2:])
-    reaches = [_reach(window, extent, border) for window, extent in zip(windows, input.shape[2:], strict=True)]
+    windows = up_windows(input.shape[2:], filter.shape[2:], sliding, output_shape[2:])
+    reaches = [_reach(window, extent, sliding.border) for window, extent in zip(windows, input.shape[2:], strict=True)]
     reached = input
     for axis, (first, last) in enumerate(reaches, start=2):
-        reached = extended_along(reached, axis, first, last, border)
+        reached = extended_along(reached, axis, first, last, sliding.border)
     reached = reached.reshape(batch, groups, channels // groups, *reached.shape[2:])
     total = np.zeros((batch, groups, filter.shape[1], *(window.X for window in windows)))
     kernels = _kernels(filter, groups).swapaxes(-1, -2)
@@ -137,41 +129,30 @@ def deconv(
         if moved.size:
             product = _product(kernel, moved.reshape(batch, groups, channels // groups, -1))
             total[(*lead, *positions)] += product.reshape(*total.shape[:3], *moved.shape[3:])
-    return _biased(total.reshape(batch, -1, *total.shape[3:]), bias)
+    return biased(total.reshape(batch, -1, *total.shape[3:]), bias)
 
 
-@operation("4.3.2")
-def box(
-    input: Array,
-    size: Integers,
-    border: str = "constant",
-    padding: Padding = (),
-    stride: Integers = (),
-    dilation: Integers = (),
-    normalize: bool = False,
-) -> Array:
+@sliding_operation("4.3.2")
+def box(input: Array, size: Integers, sliding: Sliding = AS_DECLARED, normalize: bool = False) -> Array:
     """``output[i] = sum over j of input~[i*s + j*d - p]``; with ``normalize``, divided by the volume of the kernel.
 
     With border 'ignore' the divisor is the number of elements in the window that are not border.
     """
-    windows = down_windows(input.shape, size, padding, stride, dilation)
-    total = folded(input, windows, border, np.add)
+    windows = down_windows(input.shape, size, sliding)
+    total = folded(input, windows, sliding.border, np.add)
     if not normalize:
         return total
-    if border != "ignore":
+    if sliding.border != "ignore":
         return total / math.prod(size)
     require_coverage(windows)
     return total / coverage(windows)
 
 
-@operation("4.3.2")
+@sliding_operation("4.3.2")
 def debox(
     input: Array,
     size: Integers,
-    border: str = "constant",
-    padding: Padding = (),
-    stride: Integers = (),
-    dilation: Integers = (),
+    sliding: Sliding = AS_DECLARED,
     output_shape: Integers = (),
     normalize: bool = False,
 ) -> Array:
@@ -180,15 +161,15 @@ def debox(
     Only terms with (i + p - j*d) mod s = 0 count. With border 'ignore' the divisor is the number of terms that are not
     border; a sum without any term is 0.
     """
-    windows = up_windows(input.shape, size, padding, stride, dilation, output_shape)
+    windows = up_windows(input.shape, size, sliding, output_shape)
     total, terms = input, np.ones((1,) * input.ndim)
     for axis, (window, extent) in enumerate(zip(windows, input.shape, strict=True)):
         if not window.identity:
-            total = _debox_along(total, axis, window, border)
+            total = _debox_along(total, axis, window, sliding.border)
             terms = terms * along(_debox_along(np.ones(extent), 0, window, "constant"), axis, input.ndim)
     if not normalize:
         return total
-    return total / (np.maximum(terms, 1.0) if border == "ignore" else math.prod(size))
+    return total / (np.maximum(terms, 1.0) if sliding.border == "ignore" else math.prod(size))
 
 
 def _debox_along(x: Array, axis: int, window: Window, border: str) -> Array:

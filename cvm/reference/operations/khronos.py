@@ -1,14 +1,12 @@
 """Operations that the current Khronos tools add to NNEF 1.0.1, each under the section that it would stand in.
 
 Their additions to operations of 1.0.1 (the stride of `slice`, the axes of `reshape`, the alpha of `elu`) stand with
-those operations.
+those operations, and trigonometric functions and reductions with the others of their kind.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from types import MappingProxyType
 
 import numpy as np
 
@@ -17,37 +15,9 @@ from cvm.reference.operations.activations import erf, sigmoid
 from cvm.reference.operations.elementwise import round_half_up
 from cvm.reference.operations.quantization import quantized
 from cvm.reference.operations.windows import extended_along
-from cvm.reference.registry import Array, Integers, Padding, aligned, operation
+from cvm.reference.registry import Array, Integers, Padding, aligned, operation, unary
 
 __all__: list[str] = []
-
-_TRIGONOMETRIC = MappingProxyType(
-    {
-        "sin": np.sin,
-        "cos": np.cos,
-        "tan": np.tan,
-        "asin": np.arcsin,
-        "acos": np.arccos,
-        "atan": np.arctan,
-        "sinh": np.sinh,
-        "cosh": np.cosh,
-        "asinh": np.arcsinh,
-        "acosh": np.arccosh,
-        "atanh": np.arctanh,
-    }
-)
-
-
-def _unary(function: np.ufunc) -> Callable[[Array], Array]:
-    def apply(x: Array) -> Array:
-        result: Array = function(x)
-        return result
-
-    return apply
-
-
-for _name, _function in _TRIGONOMETRIC.items():
-    operation("4.2.1", _name)(_unary(_function))
 
 
 @operation("4.9.1")
@@ -64,10 +34,7 @@ def gelu(x: Array, approximate: str = "sigmoid") -> Array:
     return x * sigmoid(1.702 * x)
 
 
-@operation("4.9.1")
-def silu(x: Array) -> Array:
-    """``y = x * sigmoid(x)``."""
-    return x * sigmoid(x)
+unary("4.9.1", {"silu": lambda x: x * sigmoid(x)})
 
 
 @operation("4.9.1")
@@ -81,20 +48,6 @@ def selu(x: Array, alpha: float = 1.67326319, **constants: float) -> Array:
 def softabs(x: Array, epsilon: float) -> Array:
     """``y = sqrt(x^2 + epsilon)``."""
     return np.sqrt(x * x + epsilon)
-
-
-@operation("4.4")
-def any_reduce(input: Array, axes: Integers) -> Array:
-    """Whether any item along the axes is true."""
-    result: Array = np.any(input, axis=tuple(axes), keepdims=True)
-    return result
-
-
-@operation("4.4")
-def all_reduce(input: Array, axes: Integers) -> Array:
-    """Whether all items along the axes are true."""
-    result: Array = np.all(input, axis=tuple(axes), keepdims=True)
-    return result
 
 
 @operation("4.5")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cvm.reference.operations.elementwise import add
-from cvm.reference.operations.filters import conv, deconv
-from cvm.reference.registry import Array, Integers, Padding, operation
+from cvm.reference.operations.filters import biased, conv, deconv
+from cvm.reference.operations.windows import AS_DECLARED, Sliding, sliding_operation
+from cvm.reference.registry import Array, Integers, operation
 
 __all__: list[str] = []
 
@@ -25,39 +25,33 @@ def matmul(A: Array, B: Array, transposeA: bool = False, transposeB: bool = Fals
 @operation("4.9.2")
 def linear(input: Array, filter: Array, bias: Array) -> Array:
     """``matmul(input, filter, transposeB = true) + bias``."""
-    return add(matmul(input, filter, transposeB=True), bias)
+    return biased(matmul(input, filter, transposeB=True), bias)
 
 
-@operation("4.9.2")
+@sliding_operation("4.9.2")
 def separable_conv(
     input: Array,
     plane_filter: Array,
     point_filter: Array,
     bias: Array,
-    border: str = "constant",
-    padding: Padding = (),
-    stride: Integers = (),
-    dilation: Integers = (),
+    sliding: Sliding = AS_DECLARED,
     groups: int = 1,
 ) -> Array:
     """A depth-wise convolution with the plane filter, then a convolution with the point filter, plus bias."""
-    filtered = conv(input, plane_filter, _NO_BIAS, border, padding, stride, dilation, groups=0)
+    filtered = conv(input, plane_filter, _NO_BIAS, sliding, groups=0)
     return conv(filtered, point_filter, bias, groups=groups)
 
 
-@operation("4.9.2")
+@sliding_operation("4.9.2")
 def separable_deconv(
     input: Array,
     plane_filter: Array,
     point_filter: Array,
     bias: Array,
-    border: str = "constant",
-    padding: Padding = (),
-    stride: Integers = (),
-    dilation: Integers = (),
+    sliding: Sliding = AS_DECLARED,
     output_shape: Integers = (),
     groups: int = 1,
 ) -> Array:
     """A deconvolution with the point filter, then a depth-wise deconvolution with the plane filter, plus bias."""
     filtered = deconv(input, point_filter, _NO_BIAS, groups=groups)
-    return deconv(filtered, plane_filter, bias, border, padding, stride, dilation, output_shape, groups=0)
+    return deconv(filtered, plane_filter, bias, sliding, output_shape, groups=0)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from cvm.reference.registry import Array, Integers, operation
 
-__all__ = ["max_reduce", "mean_reduce", "sum_reduce"]
+__all__ = ["mean_reduce", "reduced", "sum_reduce"]
+
+
+def reduced(function: Callable[..., Any], input: Array, axes: Integers) -> Array:
+    """A reduction of NumPy along the axes, which keep extent 1."""
+    return np.asarray(function(input, axis=tuple(axes), keepdims=True))
 
 
 @operation("4.4")
 def sum_reduce(input: Array, axes: Integers, normalize: bool = False) -> Array:
     """The sum along the axes; normalised: divided by the product of their extents."""
-    result: Array = (np.mean if normalize else np.sum)(input, axis=tuple(axes), keepdims=True)
-    return result
+    return reduced(np.mean if normalize else np.sum, input, axes)
 
 
 @operation("4.4")
@@ -24,37 +30,10 @@ def mean_reduce(input: Array, axes: Integers) -> Array:
     return sum_reduce(input, axes, normalize=True)
 
 
-@operation("4.4")
-def l2_reduce(input: Array, axes: Integers) -> Array:
-    """The root of the sum of squares along the axes."""
-    return np.sqrt(sum_reduce(input * input, axes))
-
-
-@operation("4.4")
-def log_sum_reduce(input: Array, axes: Integers) -> Array:
-    """The natural logarithm of the sum along the axes."""
-    return np.log(sum_reduce(input, axes))
-
-
-@operation("4.4")
-def log_sum_exp_reduce(input: Array, axes: Integers) -> Array:
-    """``ln(sum(e^x))`` along the axes."""
-    greatest = max_reduce(input, axes)
+def _log_sum_exp(input: Array, axes: Integers) -> Array:
+    """``ln(sum(e^x))`` along the axes, in which no power exceeds 1."""
+    greatest = reduced(np.max, input, axes)
     return greatest + np.log(sum_reduce(np.exp(input - greatest), axes))
-
-
-@operation("4.4")
-def max_reduce(input: Array, axes: Integers) -> Array:
-    """The maximum along the axes."""
-    result: Array = np.max(input, axis=tuple(axes), keepdims=True)
-    return result
-
-
-@operation("4.4")
-def min_reduce(input: Array, axes: Integers) -> Array:
-    """The minimum along the axes."""
-    result: Array = np.min(input, axis=tuple(axes), keepdims=True)
-    return result
 
 
 def _position(find: Callable[..., Array], input: Array, axes: Integers) -> Array:
@@ -65,13 +44,21 @@ def _position(find: Callable[..., Array], input: Array, axes: Integers) -> Array
     return np.expand_dims(find(moved.reshape(*kept, -1), axis=-1), tuple(sorted(axes)))
 
 
-@operation("4.4")
-def argmax_reduce(input: Array, axes: Integers) -> Array:
-    """The index of the maximum along the axes; of the first one among equal elements."""
-    return _position(np.argmax, input, axes)
+def _register(function: Callable[[Array, Integers], Array], name: str) -> None:
+    operation("4.4", name)(lambda input, axes: function(input, axes))
 
 
-@operation("4.4")
-def argmin_reduce(input: Array, axes: Integers) -> Array:
-    """The index of the minimum along the axes; of the first one among equal elements."""
-    return _position(np.argmin, input, axes)
+_FUNCTIONS: dict[str, Callable[[Array, Integers], Array]] = {
+    "max_reduce": partial(reduced, np.max),
+    "min_reduce": partial(reduced, np.min),
+    "any_reduce": partial(reduced, np.any),
+    "all_reduce": partial(reduced, np.all),
+    "l2_reduce": lambda input, axes: np.sqrt(sum_reduce(input * input, axes)),
+    "log_sum_reduce": lambda input, axes: np.log(sum_reduce(input, axes)),
+    "log_sum_exp_reduce": _log_sum_exp,
+    # the index of the first of the greatest or least elements
+    "argmax_reduce": partial(_position, np.argmax),
+    "argmin_reduce": partial(_position, np.argmin),
+}
+for _name, _function in _FUNCTIONS.items():
+    _register(_function, _name)

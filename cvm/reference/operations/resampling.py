@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid
 from cvm.reference.operations.filters import box
-from cvm.reference.operations.windows import sources
+from cvm.reference.operations.windows import Sliding, sources
 from cvm.reference.registry import Array, Integers, along, operation
 
 __all__ = ["interpolated"]
@@ -23,7 +23,7 @@ def nearest_downsample(input: Array, factor: Integers) -> Array:
 def area_downsample(input: Array, factor: Integers) -> Array:
     """``box(input, size = [1,1] + factor, stride = [1,1] + factor, ..)``, normalised: the mean of blocks."""
     block = (1, 1, *factor)
-    return box(input, size=block, stride=block, padding=[(0, 0)] * len(block), normalize=True)
+    return box(input, block, Sliding(padding=[(0, 0)] * len(block), stride=block), normalize=True)
 
 
 @operation("4.3.4")

@@ -15,6 +15,7 @@ from cvm.errors import Invalid
 from cvm.reference.operations.elementwise import round_half_up
 from cvm.reference.operations.pooling import avg_pool, max_pool
 from cvm.reference.operations.resampling import interpolated
+from cvm.reference.operations.windows import Sliding
 from cvm.reference.registry import Array, Integers, operation
 
 __all__: list[str] = []
@@ -108,31 +109,23 @@ def roi_resample(
     return output
 
 
-@operation("4.6.2")
-def avg_roi_align(
-    input: Array,
-    rois: Array,
-    batch_index: Array,
-    output_size: Integers,
-    sampling_rate: Integers,
-    resize_method: str = "symmetric",
-) -> Array:
-    """Each region resampled at a rate per dimension, then the mean of the samples of each cell."""
-    size = [extent * rate for extent, rate in zip(output_size, sampling_rate, strict=True)]
-    resized = roi_resample(input, rois, batch_index, size, resize_method)
-    return avg_pool(resized, size=(1, 1, *sampling_rate), stride=(1, 1, *sampling_rate))
+def _align(pool: Callable[..., Array]) -> Callable[..., Array]:
+    """Regions resampled at a rate per dimension, then ``pool`` applied to the samples of each cell."""
+
+    def apply(
+        input: Array,
+        rois: Array,
+        batch_index: Array,
+        output_size: Integers,
+        sampling_rate: Integers,
+        resize_method: str = "symmetric",
+    ) -> Array:
+        size = [extent * rate for extent, rate in zip(output_size, sampling_rate, strict=True)]
+        cell = (1, 1, *sampling_rate)
+        return pool(roi_resample(input, rois, batch_index, size, resize_method), cell, Sliding(stride=cell))
+
+    return apply
 
 
-@operation("4.6.2")
-def max_roi_align(
-    input: Array,
-    rois: Array,
-    batch_index: Array,
-    output_size: Integers,
-    sampling_rate: Integers,
-    resize_method: str = "symmetric",
-) -> Array:
-    """Each region resampled at a rate per dimension, then the maximum of the samples of each cell."""
-    size = [extent * rate for extent, rate in zip(output_size, sampling_rate, strict=True)]
-    resized = roi_resample(input, rois, batch_index, size, resize_method)
-    return max_pool(resized, size=(1, 1, *sampling_rate), stride=(1, 1, *sampling_rate))
+operation("4.6.2", "avg_roi_align")(_align(avg_pool))
+operation("4.6.2", "max_roi_align")(_align(max_pool))

@@ -10,31 +10,32 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid
 from cvm.reference.operations.windows import (
+    AS_DECLARED,
+    Sliding,
     Window,
     down_windows,
     extended,
     require_coverage,
+    sliding_operation,
     sources,
     taps,
     up_windows,
 )
-from cvm.reference.registry import Array, Integers, Padding, along, operation
+from cvm.reference.registry import Array, Integers, along
 
 __all__ = ["maxima"]
 
 
-def maxima(
-    input: Array, size: Integers, border: str, padding: Padding, stride: Integers, dilation: Integers
-) -> tuple[Array, Array]:
+def maxima(input: Array, size: Integers, sliding: Sliding) -> tuple[Array, Array]:
     """The largest element of each window, and its index among the taps in row-major order (the first of equal
     elements).
     """
-    windows = down_windows(input.shape, size, padding, stride, dilation)
-    reached = extended(input, windows, border)
+    windows = down_windows(input.shape, size, sliding)
+    reached = extended(input, windows, sliding.border)
     counted: Array | None = None
-    if border == "ignore":
+    if sliding.border == "ignore":
         require_coverage(windows)
-        counted = extended(np.ones(input.shape, np.bool_), windows, border, False)
+        counted = extended(np.ones(input.shape, np.bool_), windows, sliding.border, False)
     shape = tuple(window.x for window in windows)
     best, index, seen = np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
     for number, tap in enumerate(taps(windows)):
@@ -47,17 +48,10 @@ def maxima(
     return best, index
 
 
-@operation("4.3.3")
-def argmax_pool(
-    input: Array,
-    size: Integers,
-    border: str = "constant",
-    padding: Padding = (),
-    stride: Integers = (),
-    dilation: Integers = (),
-) -> Array:
+@sliding_operation("4.3.3")
+def argmax_pool(input: Array, size: Integers, sliding: Sliding = AS_DECLARED) -> Array:
     """``index[i] = argmax over j of input~[i*s + j*d - p]``."""
-    return maxima(input, size, border, padding, stride, dilation)[1]
+    return maxima(input, size, sliding)[1]
 
 
 def _positions(index: Array, size: Integers, windows: Sequence[Window]) -> list[npt.NDArray[np.int64]]:
@@ -73,39 +67,24 @@ def _positions(index: Array, size: Integers, windows: Sequence[Window]) -> list[
     ]
 
 
-@operation("4.3.3")
-def sample(
-    input: Array,
-    index: Array,
-    size: Integers,
-    border: str = "constant",
-    padding: Padding = (),
-    stride: Integers = (),
-    dilation: Integers = (),
-) -> Array:
+@sliding_operation("4.3.3")
+def sample(input: Array, index: Array, size: Integers, sliding: Sliding = AS_DECLARED) -> Array:
     """``output[i] = input~[i*s + index[i]*d - p]``."""
-    windows = down_windows(input.shape, size, padding, stride, dilation)
+    windows = down_windows(input.shape, size, sliding)
     where, valid = [], np.ones(index.shape, np.bool_)
     for positions, extent in zip(_positions(index, size, windows), input.shape, strict=True):
-        found, inside = sources(positions, extent, border)
+        found, inside = sources(positions, extent, sliding.border)
         where.append(found)
         valid &= inside
     return np.where(valid, input[tuple(where)], 0.0)
 
 
-@operation("4.3.3")
+@sliding_operation("4.3.3")
 def desample(
-    input: Array,
-    index: Array,
-    size: Integers,
-    border: str = "constant",
-    padding: Padding = (),
-    stride: Integers = (),
-    dilation: Integers = (),
-    output_shape: Integers = (),
+    input: Array, index: Array, size: Integers, sliding: Sliding = AS_DECLARED, output_shape: Integers = ()
 ) -> Array:
     """``output[i] = sum of the input[t] for which t*s + index[t]*d - p = i``; the border has no items."""
-    windows = up_windows(input.shape, size, padding, stride, dilation, output_shape)
+    windows = up_windows(input.shape, size, sliding, output_shape)
     positions = _positions(index, size, windows)
     valid = np.ones(index.shape, np.bool_)
     for position, window in zip(positions, windows, strict=True):

@@ -9,15 +9,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import reduce, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid
-from cvm.reference.registry import Array, Integers, Padding, along
+from cvm.reference.registry import Array, Function, Integers, Padding, along, operation
 
 __all__ = [
+    "AS_DECLARED",
+    "Sliding",
     "Window",
     "coverage",
     "down_windows",
@@ -25,10 +28,45 @@ __all__ = [
     "extended_along",
     "folded",
     "require_coverage",
+    "sliding_operation",
     "sources",
     "taps",
     "up_windows",
 ]
+
+
+_SlidingFunction = TypeVar("_SlidingFunction", bound=Function)
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """The attributes that all sliding-window operations share, with their defaults; empty lists are those of 4.3."""
+
+    border: str = "constant"
+    padding: Padding = ()
+    stride: Integers = ()
+    dilation: Integers = ()
+
+
+AS_DECLARED = Sliding()
+"""The defaults."""
+
+
+def sliding_operation(section: str) -> Callable[[_SlidingFunction], _SlidingFunction]:
+    """Register a function for the operation of its name, whose declaration has the attributes of `Sliding` in place of
+    the parameter ``sliding``.
+    """
+
+    def register(function: _SlidingFunction) -> _SlidingFunction:
+        @wraps(function)
+        def apply(**given: Any) -> Array | tuple[Array, ...]:
+            attributes = {name: given.pop(name) for name in Sliding.__slots__ if name in given}
+            return function(**given, sliding=Sliding(**attributes))
+
+        operation(section)(apply)
+        return function
+
+    return register
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +99,13 @@ def automatic_padding(X: int, x: int, s: int, reach: int) -> int:
     return max((x - 1) * s + reach - X, 0) // 2
 
 
-def down_windows(
-    extents: Integers, size: Integers, padding: Padding, stride: Integers, dilation: Integers
-) -> tuple[Window, ...]:
-    """The windows of a basic operation on up-scaled extents; empty lists are the defaults of section 4.3."""
+def down_windows(extents: Integers, size: Integers, sliding: Sliding) -> tuple[Window, ...]:
+    """The windows of a basic operation on up-scaled extents."""
     windows = []
     for axis, (X, f) in enumerate(zip(extents, size, strict=True)):
-        s, d = stride[axis] if stride else 1, dilation[axis] if dilation else 1
-        reach = (f - 1) * d + 1
-        if padding:
-            p, q = padding[axis]
+        s, d, reach = _steps(sliding, axis, f)
+        if sliding.padding:
+            p, q = sliding.padding[axis]
             x = (p + X + q - reach) // s + 1
         else:
             x = -(-X // s)
@@ -79,14 +114,13 @@ def down_windows(
     return tuple(windows)
 
 
-def up_windows(
-    extents: Integers,
-    size: Integers,
-    padding: Padding,
-    stride: Integers,
-    dilation: Integers,
-    reference: Integers,
-) -> tuple[Window, ...]:
+def _steps(sliding: Sliding, axis: int, f: int) -> tuple[int, int, int]:
+    """The stride and the dilation along an axis, and the extent that a dilated kernel of size f covers."""
+    d = sliding.dilation[axis] if sliding.dilation else 1
+    return sliding.stride[axis] if sliding.stride else 1, d, (f - 1) * d + 1
+
+
+def up_windows(extents: Integers, size: Integers, sliding: Sliding, reference: Integers) -> tuple[Window, ...]:
     """The windows of a reverse operation on down-scaled extents; ``reference`` holds the up-scaled extents, or is
     empty.
 
@@ -94,10 +128,9 @@ def up_windows(
     """
     windows = []
     for axis, (x, f) in enumerate(zip(extents, size, strict=True)):
-        s, d = stride[axis] if stride else 1, dilation[axis] if dilation else 1
-        reach = (f - 1) * d + 1
-        if padding:
-            p, q = padding[axis]
+        s, d, reach = _steps(sliding, axis, f)
+        if sliding.padding:
+            p, q = sliding.padding[axis]
             X = reference[axis] if reference else (x - 1) * s + reach - (p + q)
         else:
             X = reference[axis] if reference else x * s

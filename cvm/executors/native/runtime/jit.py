@@ -9,9 +9,10 @@ from functools import cache
 from typing import Any
 
 from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime import cache as store
 from cvm.executors.native.runtime.objects import placed
 
-__all__ = ["Loaded", "compiled", "loaded"]
+__all__ = ["Loaded", "compiled", "kept_or_compiled", "loaded"]
 
 
 @cache
@@ -40,6 +41,16 @@ def compiled(text: str, machine: Machine) -> bytes:
     module = _llvm().parse_assembly(text)
     module.verify()
     return bytes(_target(machine).emit_object(module))
+
+
+def kept_or_compiled(what: str, text: str, machine: Machine) -> bytes:
+    """The object file of a module from the cache, or else compiled and stored there."""
+    name = store.key(machine, (what, text))
+    code = store.read(name)
+    if code is None:
+        code = compiled(text, machine)
+        store.write(name, code)
+    return code
 
 
 class Loaded:

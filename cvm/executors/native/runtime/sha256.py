@@ -16,7 +16,7 @@ import hashlib
 from functools import cache
 
 from cvm.executors.native.runtime import cache as store
-from cvm.executors.native.runtime.jit import compiled, loaded
+from cvm.executors.native.runtime.jit import kept_or_compiled, loaded
 from cvm.executors.native.runtime.select import available
 from cvm.program.leaves import Hasher
 from cvm.program.merkle import Tree
@@ -235,12 +235,7 @@ def hasher() -> Hasher | None:
     if not store.host().has("sha") or not available():
         return None
     machine, text = available()[0], _module()
-    name = store.key(machine, ("sha256", text))
-    code = store.read(name)
-    if code is None:
-        code = compiled(text, machine)
-        store.write(name, code)
-    library = loaded(code, machine)
+    library = loaded(kept_or_compiled("sha256", text, machine), machine)
     types = (ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     hash_ = ctypes.CFUNCTYPE(None, *types)(library.address("hash"))
     tree_ = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *types[2:4], ctypes.c_int64, ctypes.c_void_p)(

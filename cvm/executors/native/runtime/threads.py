@@ -18,8 +18,7 @@ import numpy as np
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.sharing import BUSY, LINE, LINES, STOP, TICKET, emit_worker
-from cvm.executors.native.runtime import cache
-from cvm.executors.native.runtime.jit import Loaded, compiled
+from cvm.executors.native.runtime.jit import Loaded, kept_or_compiled
 
 __all__ = ["Workers", "settled", "workers"]
 
@@ -65,12 +64,7 @@ class Workers:
         module = Module()
         emit_worker(module, machine)
         text = str(module)
-        name = cache.key(machine, ("workers", text))
-        code = cache.read(name)
-        if code is None:
-            code = compiled(text, machine)
-            cache.write(name, code)
-        self._loaded = Loaded(code, machine)
+        self._loaded = Loaded(kept_or_compiled("workers", text, machine), machine)
         self.function = ctypes.CFUNCTYPE(
             ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64
         )(self._loaded.address("worker"))

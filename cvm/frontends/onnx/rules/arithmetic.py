@@ -18,7 +18,7 @@ from cvm.frontends.common.decompositions.arithmetic import (
     small_exponent,
 )
 from cvm.frontends.common.decompositions.movement import tiled
-from cvm.frontends.onnx.call import Made, OnnxCall, Operand
+from cvm.frontends.onnx.call import Made, OnnxCall, Operand, target_of_cast
 from cvm.frontends.onnx.model import Shape
 from cvm.frontends.onnx.rules.registry import rule
 from cvm.frontends.onnx.tensors import data_type_of
@@ -46,13 +46,6 @@ def arithmetic(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Add, Sub and Mul: exact; integers are wrapped to their data type."""
     operands, shape, data_type = pair(translation, call)
     return result(translation, translation.emit(call.node.op.lower(), *operands), shape, data_type)
-
-
-@rule("Div")
-def div(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """Div: exact; quotients of integers are truncated toward zero."""
-    operands, shape, data_type = pair(translation, call)
-    return Made(quotient(translation, *operands, data_type), shape, data_type)
 
 
 @rule("Mod")
@@ -151,11 +144,14 @@ def _bound(call: OnnxCall, index: int, default: Fraction) -> Fraction:
     return Fraction(item)
 
 
-@rule("PRelu")
-def prelu_(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """PRelu: x where it is not negative, else slope * x."""
+_OF_TWO = {"Div": quotient, "PRelu": prelu}
+
+
+@rule(*_OF_TWO)
+def of_two(translation: OnnxTranslation, call: OnnxCall) -> Made:
+    """Div: exact; quotients of integers are truncated toward zero. PRelu: x where not negative, else slope * x."""
     operands, shape, data_type = pair(translation, call)
-    return Made(prelu(translation, *operands, data_type), shape, data_type)
+    return Made(_OF_TWO[call.node.op](translation, *operands, data_type), shape, data_type)
 
 
 # Truth values
@@ -201,12 +197,7 @@ def where(translation: OnnxTranslation, call: OnnxCall) -> Made:
 @rule("Cast", "CastLike")
 def cast(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Cast: to integers the low bits (floats are truncated first); to floats and truth values without rounding."""
-    source = call.operand()
-    if call.node.op == "CastLike":
-        data_type = call.operand(1).data_type
-    else:
-        data_type = data_type_of(call.integer("to", 0), "the result")
-    call.ignore("saturate", "round_mode")
+    source, data_type = call.operand(), target_of_cast(call)
     name, shape = translation.name(source), source.shape
     if is_float(data_type) or data_type == source.data_type:
         return Made(name, shape, data_type)

@@ -87,13 +87,17 @@ def _require_filter(call: OnnxCall, source: Operand, weights: Operand, group: in
     if not fits or weights.shape[0] % group:
         shapes = f"{list(weights.shape)} for the input {list(source.shape)}"
         raise call.invalid("shape", f"a filter of {shapes} does not fit {group} groups")
+    _require_kernel_shape(call, weights)
+    if source.rank > 5:
+        raise call.refuse(f"a convolution over {source.rank - 2} axes is not computed", "use at most 3 axes")
+
+
+def _require_kernel_shape(call: OnnxCall, weights: Operand) -> None:
     given = call.integers("kernel_shape")
     if given is not None and given != weights.shape[2:]:
         raise call.invalid(
             "attribute", f"kernel_shape is {list(given)}, but the filter has the shape {list(weights.shape)}"
         )
-    if source.rank > 5:
-        raise call.refuse(f"a convolution over {source.rank - 2} axes is not computed", "use at most 3 axes")
 
 
 def _bias(translation: OnnxTranslation, call: OnnxCall, channels: int) -> Argument:
@@ -157,11 +161,7 @@ def conv_transpose(translation: OnnxTranslation, call: OnnxCall) -> Made:
     if source.rank != weights.rank or group < 1 or channels != weights.shape[0] or channels % group:
         shapes = f"{list(weights.shape)} for the input {list(source.shape)}"
         raise call.invalid("shape", f"a filter of {shapes} does not fit {group} groups")
-    given = call.integers("kernel_shape")
-    if given is not None and given != weights.shape[2:]:
-        raise call.invalid(
-            "attribute", f"kernel_shape is {list(given)}, but the filter has the shape {list(weights.shape)}"
-        )
+    _require_kernel_shape(call, weights)
     windows, outputs = _transposed_geometry(call, source, weights.shape[2:], count)
     results = weights.shape[1] * group
     shape = (source.shape[0], results, *outputs)
@@ -207,15 +207,21 @@ def _transposed_geometry(call: OnnxCall, source: Operand, kernel: Shape, count: 
 # Pooling
 
 
+def _kernel(call: OnnxCall, source: Operand) -> tuple[int, ...]:
+    """The extents of the window of a pooling."""
+    _require_plane(call, source)
+    kernel = call.integers("kernel_shape")
+    if kernel is None or len(kernel) != source.rank - 2:
+        raise call.invalid("attribute", f"kernel_shape is {kernel}, which does not fit the input {list(source.shape)}")
+    return kernel
+
+
 @rule("MaxPool", "AveragePool")
 def pooling_(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """MaxPool and AveragePool: the maximum or the mean of each window; elements beyond the end padding do not count."""
     source = call.operand()
-    _require_plane(call, source)
+    kernel = _kernel(call, source)
     call.integer("storage_order", 0)  # it concerns indices, which are not computed
-    kernel = call.integers("kernel_shape")
-    if kernel is None or len(kernel) != source.rank - 2:
-        raise call.invalid("attribute", f"kernel_shape is {kernel}, which does not fit the input {list(source.shape)}")
     windows, outputs = _geometry(call, source, kernel, call.flag("ceil_mode", False))
     name, extents, padding = translation.name(source), source.shape[2:], windows.padding
     if call.node.op == "AveragePool" and call.flag("count_include_pad", False) and any(map(any, padding)):
@@ -237,10 +243,7 @@ def pooling_(translation: OnnxTranslation, call: OnnxCall) -> Made:
 def norm_pooling(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """LpPool: the norm of each window, the root of its sum of squares or its sum of magnitudes."""
     source, p = call.operand(), call.integer("p", 2)
-    _require_plane(call, source)
-    kernel = call.integers("kernel_shape")
-    if kernel is None or len(kernel) != source.rank - 2:
-        raise call.invalid("attribute", f"kernel_shape is {kernel}, which does not fit the input {list(source.shape)}")
+    kernel = _kernel(call, source)
     if p not in (1, 2):
         raise call.refuse(f"a norm of order {p} is not computed", "use p 1 or 2")
     windows, outputs = _geometry(call, source, kernel, call.flag("ceil_mode", False))

@@ -12,7 +12,6 @@ from fractions import Fraction
 from cvm.frontends.tflite.floats import binary64, frexp, round_away
 
 __all__ = [
-    "ONE_2",
     "Multiplier",
     "effective",
     "exp_on_negative_values",
@@ -20,8 +19,6 @@ __all__ = [
     "rounding_shift",
 ]
 
-ONE_2 = 2**29
-"""The number 1 in fixed point with two integer bits."""
 _MOST = 2**31 - 1
 _EXP = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
 """For each n, e^-(2^n) as a multiple of 2^-31."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 from cvm.frontends.common.data_types import EVERYTHING, UNBOUNDED, is_float
@@ -45,13 +46,6 @@ def _aligned(translation: WebnnTranslation, node: WebnnNode) -> list[str]:
 def arithmetic(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Add, subtract or multiply. The result is exact; integers are wrapped to their data type."""
     return translation.result(translation.emit(node.op, *_aligned(translation, node)), _type(node))
-
-
-@rule("div")
-def div(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """Divide. The result is exact for real numbers and truncated toward zero for integers."""
-    x, y = _aligned(translation, node)
-    return quotient(translation, x, y, _type(node))
 
 
 @rule("max", "min")
@@ -119,13 +113,15 @@ def neg(translation: WebnnTranslation, node: WebnnNode) -> str:
     return translation.result(translation.emit("neg", _source(translation, node)), _type(node))
 
 
-_UNARY = {"abs": absolute, "sign": sign, "relu": rectified}
+_BY_DATA_TYPE: dict[str, Callable[..., str]] = {
+    "abs": absolute, "sign": sign, "relu": rectified, "div": quotient, "prelu": prelu,
+}  # fmt: skip
 
 
-@rule(*_UNARY)
-def unary(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """|x|, the sign of x, or max(x, 0)."""
-    return _UNARY[node.op](translation, _source(translation, node), _type(node))
+@rule(*_BY_DATA_TYPE)
+def by_data_type(translation: WebnnTranslation, node: WebnnNode) -> str:
+    """|x|, the sign of x, max(x, 0), x / y (truncated toward zero for integers), or slope * x for x < 0."""
+    return _BY_DATA_TYPE[node.op](translation, *_aligned(translation, node), _type(node))
 
 
 @rule("clamp")
@@ -148,19 +144,12 @@ def _bound(value: float | None, default: Fraction) -> Fraction:
     return Fraction(value)
 
 
-@rule("prelu")
-def prelu_(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """The operand where it is not negative, else slope * operand."""
-    x, slope = _aligned(translation, node)
-    return prelu(translation, x, slope, _type(node))
-
-
 # Functions of real numbers
 
 _FUNCTIONS = {
-    "ceil": "ceil", "cos": "cos", "erf": "erf", "exp": "exp", "floor": "floor", "log": "log", "reciprocal": "rcp",
-    "sigmoid": "sigmoid", "sin": "sin", "softplus": "softplus", "softsign": "softsign", "sqrt": "sqrt", "tan": "tan",
-    "tanh": "tanh",
+    "ceil": "ceil", "cos": "cos", "erf": "erf", "exp": "exp", "floor": "floor", "hardSwish": "hard_swish", "log": "log",
+    "reciprocal": "rcp", "sigmoid": "sigmoid", "sin": "sin", "softplus": "softplus", "softsign": "softsign",
+    "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
 }  # fmt: skip
 
 
@@ -200,9 +189,3 @@ def linear(translation: WebnnTranslation, node: WebnnNode) -> str:
 def hard_sigmoid_(translation: WebnnTranslation, node: WebnnNode) -> str:
     """Alpha * x + beta, clipped to [0, 1]."""
     return hard_sigmoid(translation, _source(translation, node), node.attributes["alpha"], node.attributes["beta"])
-
-
-@rule("hardSwish")
-def hard_swish_(translation: WebnnTranslation, node: WebnnNode) -> str:
-    """X * clip(x + 3, 0, 6) / 6."""
-    return translation.emit("hard_swish", _source(translation, node))
