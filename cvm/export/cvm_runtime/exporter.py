@@ -18,6 +18,7 @@ from cvm.export.cvm_runtime.suppression import suppressed
 from cvm.limits import INT32_MAX
 from cvm.ops import Call, Range, precision
 from cvm.ops.extension import terms
+from cvm.passes.legalize import legalize
 from cvm.passes.legalize.expressions import Expression, Unprovable, missing
 from cvm.passes.legalize.requantize import requantize
 from cvm.program import Constant, Node, Program, VerifiedProgram, verify
@@ -46,10 +47,14 @@ def exported(program: Program) -> Exported:
     """The model of a program: for inputs within its interval it gives the same outputs on both backends of the library.
 
     Raises what `verify` raises, and `Unsupported` (``cvm_runtime.export.*``) for what the library cannot express:
-    several inputs, state, an op or an integer that is too wide, a tensor of more than six dimensions.
+    several inputs, state, an op or an integer that is too wide, a tensor of more than six dimensions. The library has
+    no op of op-set 2: a program with one is legalised first, which may raise `Unsupported` (``legalize.unprovable``).
     """
     verified = verify(program)
     _require_interface(verified)
+    if program.op_set > 1:
+        program = legalize(program)
+        verified = verify(program)
     writing = _Writing(verified, {item.name: item for item in program.constants})
     writing.start()
     for node, call in zip(program.nodes, verified.calls, strict=True):

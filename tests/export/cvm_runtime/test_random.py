@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from cvm.errors import Unsupported
 from cvm.export.cvm_runtime import saved
 from cvm.frontends import cvm_runtime
-from cvm.program import Constant, Program, verify
+from cvm.program import Constant, Output, Program, ProgramBuilder, verify
 from cvm.session import Session
 from tests.frontends.cvm_runtime.library import opened
 from tests.random_programs.strategies import Sample, samples
@@ -83,3 +83,19 @@ def test_random_programs_that_leave_are_computed_alike() -> None:
 def test_many_random_programs_that_leave_are_computed_alike() -> None:
     outcomes = agreement(FULL)
     assert outcomes["exported"] > FULL // 4
+
+
+def test_a_program_of_op_set_2_leaves_in_the_documents_ops() -> None:
+    builder = ProgramBuilder()
+    x = builder.input("x", (3, 4), -100, 100)
+    one, offset = (builder.parameter(np.array([number], np.int64)) for number in (1, 7))
+    bounds = {"rounding": "half_even", "lo": -50, "hi": 50}
+    (y,) = builder.add("quotient", [x, builder.add("abs", [x])[0], one, one, offset, offset], {"terms": 1, **bounds})
+    (z,) = builder.add("matmul", [y, x], {"transpose_b": True})
+    program = builder.build([Output("z", z)])
+    files = saved(program)
+    back = cvm_runtime.loads(files.content["model.json"], files.content["model.params"])
+    codes = np.random.default_rng(2).integers(-100, 101, (3, 4)).astype(np.int32)
+    expected = Session(program, "numpy").run({"x": codes})["z"]
+    (found,) = (Session(back.program, "numpy").run({"data": codes})[item.name] for item in back.program.outputs)
+    np.testing.assert_array_equal(found, expected)
