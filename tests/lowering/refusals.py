@@ -40,6 +40,8 @@ class Case:
     data: bool = True
     becomes: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     """Operations that NNEF has not, and further attributes, by the operation that stands for them in ``body``."""
+    operands: Mapping[str, str] = field(default_factory=dict)
+    """The names of the operands of operations that NNEF has not, by those of the operation that stands for them."""
 
     def graph(self, folder: Path) -> QuantizedGraph:
         """The document as the front end reads it; inputs are those that ``body`` introduces."""
@@ -58,6 +60,7 @@ class Case:
                 replace(
                     item,
                     name=self.becomes[item.name][0],
+                    inputs={self.operands.get(name, name): operand for name, operand in item.inputs.items()},
                     attributes={**item.attributes, **self.becomes[item.name][1]},
                 )
                 if item.name in self.becomes

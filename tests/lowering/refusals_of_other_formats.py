@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from cvm.lowering import claims
-from tests.lowering.refusals import IMAGE, Case, Q, per, quantised
+from tests.lowering.refusals import IMAGE, PER_CHANNEL, ZERO, Case, Q, per, quantised
 
 __all__ = ["CASES"]
 
@@ -55,4 +55,26 @@ def sums() -> Iterator[Case]:
     yield reduced("log_sum_exp_reduce", wide, line, {"x": large, "y": large})
 
 
-CASES: list[Case] = [*normalisations(), *sums()]
+def decoding() -> Iterator[Case]:
+    """A masked softmax and an updated slice, for which ``select`` stands."""
+    given = "c = external<logical>(shape = [1, 6]); x = external(shape = [1, 6]); "
+    fine = "linear_quantize(min = 0.0, max = 0.000001, bits = 16)"
+    wide = "zero_point_linear_quantize(zero_point = 0, scale = 0.1, bits = 20, signed = true, symmetric = true)"
+    whole, bits = claims.CLAIMS["masked_softmax"].refuses
+    needs = "lowering.unquantized"
+    for why, source, result in ((whole, Q, PER_CHANNEL), (bits, Q, fine), (needs, wide, Q)):
+        yield Case("masked_softmax", why, f"{given} y = select(c, x, x);", {"x": source, "y": result},
+                   code=needs if why == needs else "lowering.operation",
+                   becomes={"select": ("masked_softmax", {"axes": (1,)})},
+                   operands={"condition": "seen", "true_value": "x", "false_value": "unused"})  # fmt: skip
+    alike, along = claims.CLAIMS["update_slice"].refuses
+    given += "u = external(shape = [1, 6]); "
+    becomes = {"select": ("update_slice", {"axis": 1})}
+    operands = {"condition": "start", "true_value": "input", "false_value": "update"}
+    yield Case("update_slice", along, f"{given} y = select(c, x, u);", {**quantised("x u"), "y": PER_CHANNEL},
+               becomes=becomes, operands=operands)  # fmt: skip
+    yield Case("update_slice", alike, f"{given} t = select(c, x, u); y = copy(t);", {**quantised("x y"), "u": ZERO},
+               code="lowering.unquantized", becomes=becomes, operands=operands)  # fmt: skip
+
+
+CASES: list[Case] = [*normalisations(), *sums(), *decoding()]
