@@ -125,12 +125,13 @@ def pair(folder: Path) -> None:
 
 
 def receipts(folder: Path) -> None:
-    """After ``program``: receipt and trace of ``photo.npy``, two more receipts, a folder of them, and ``key.pem``."""
+    """After ``program``: receipt, trace and codes of ``photo.npy``, more receipts, a folder of them, ``key.pem``."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     run = ("run", "model.cvm", "-i", "photo.npy")
     command(folder, *run, "-o", "result.npz", "--receipt", "result.receipt", "--trace-file", "result.trace")
+    command(folder, *run, "--codes", "-o", "codes.npz")
     (folder / "receipts").mkdir()
     for name in ("receipts/first", "receipts/second"):
         (folder / f"{name}.npz").write_bytes(npz_bytes({"image": images()["image"][:1]}))

@@ -93,4 +93,4 @@ def _entry(path: Path, kind: str, digest: str, member: str | None = None) -> dic
     return {"path": str(path), "kind": kind, "member": member, "digest": digest}
 
 
-COMMAND = Command(command, ("cvm digest model.cvm result.receipt", "cvm digest result.npz"))
+COMMAND = Command(command, ("cvm digest model.cvm result.receipt", "cvm digest codes.npz"))
