@@ -50,6 +50,12 @@ class Logits:
     axes: Sequence[int]
     span: int | None = None
 
+    @property
+    def farthest(self) -> int:
+        """The greatest distance of an item that is not hidden."""
+        lo, hi = self.value.range.hull()
+        return hi - lo if self.span is None else self.span
+
     def table(self, found: Sequence[int]) -> Array:
         """A table of distances from the greatest item, which ends with a zero for the hidden ones if there are any."""
         return np.array([*found, *([] if self.span is None else [0])], dtype=object)
@@ -66,7 +72,6 @@ def softmax_by_quotient(lowering: Lowering, logits: Logits, quantizer: LinearQua
     value, unit, axes = logits.value, logits.unit, logits.axes
     rank, shape = value.rank, value.shape
     count = math.prod(shape[axis] for axis in axes)
-    lo, hi = value.range.hull()
     inverse = 1 / quantizer.scale[0]
     width = fineness + math.ceil(count * inverse + 1).bit_length()
     digit_bits = (budget(count) + 1).bit_length() - 1
@@ -74,7 +79,7 @@ def softmax_by_quotient(lowering: Lowering, logits: Logits, quantizer: LinearQua
         return None
     greatest = value.max(tuple(axes), keepdims=True)
     distance = greatest - value
-    span = hi - lo if logits.span is None else logits.span
+    span = logits.farthest
     table, scaled = (
         logits.table(found) for found in (powers_of_e(unit, width, span), _multiples(unit, width, span, inverse))
     )

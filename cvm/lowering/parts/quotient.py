@@ -18,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.bounds import magnitude
+from cvm.errors import Invalid
 from cvm.limits import INT64_MAX
 from cvm.lowering.context import Lowering
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term, scale_and_offset
 from cvm.lowering.parts.operands import scaled, sum_of
+from cvm.ops import REGISTRY, Call, Range
 from cvm.ops.computed import MAX_DIVISOR_TERMS, MAX_QUOTIENT_TERMS
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals, core
@@ -30,10 +32,6 @@ from cvm.quantization.rationals import Rationals, core
 __all__ = ["Rows", "normalized_codes", "quotient_by_op"]
 
 Array = npt.NDArray[Any]
-
-_MOST_ROOT, _MOST_EPSILON, _MOST_SHIFT = 2**31 - 1, 2**62 - 1, 62
-_MOST_WEIGHT = 2**62 - 1
-_MOST_ROW_SQUARE = 2**62
 
 
 def quotient_by_op(
@@ -109,28 +107,38 @@ def normalized_codes(
     """
     value, lowering = rows.value, rows.value.emission
     count = math.prod(value.shape[axis] for axis in rows.axes)
-    if quantizer.rounding == "toward_zero" or (count * value.range.magnitude()) ** 2 >= _MOST_ROW_SQUARE:
-        return None
     # x - mean = unit * t / n and variance = unit^2 * Q / n^2, so that both are divided by unit / n.
     root, rest, shift = _over_square(epsilon * count * count / (rows.unit * rows.unit))
-    if root > _MOST_ROOT or rest > _MOST_EPSILON or shift > _MOST_SHIFT:
-        return None
     step, zero = scale_and_offset(quantizer, value.rank)
-    m, c, k = _per_item([weight, offset - zero, step])
-    largest, widest = max(abs(quantizer.lo), abs(quantizer.hi)), magnitude(c)
-    comparison = (2 * largest + 1) * int(k.max()) + 2 * widest
-    if magnitude(m) > _MOST_WEIGHT or widest > INT64_MAX or comparison >= 2**64:
-        return None
-    one = [np.array([item], dtype=object) for item in (root, rest)]
-    labels = ("weight", "offset", "step", "root", "epsilon")
-    parameters = [lowering.parameter(item, label) for item, label in zip((m, c, k, *one), labels, strict=True)]
+    items = [*_per_item([weight, offset - zero, step]), *(np.array([item], dtype=object) for item in (root, rest))]
     attributes: dict[str, Any] = {
         "axes": rows.axes,
         "statistic": "variance",
         "shift": shift,
         "rounding": quantizer.rounding,
+        "lo": quantizer.lo,
+        "hi": quantizer.hi,
     }
-    return lowering.emit("normalize", value, *parameters, **attributes, lo=quantizer.lo, hi=quantizer.hi)
+    if not _admitted("normalize", value, items, attributes):
+        return None
+    labels = ("weight", "offset", "step", "root", "epsilon")
+    parameters = [lowering.parameter(item, label) for item, label in zip(items, labels, strict=True)]
+    return lowering.emit("normalize", value, *parameters, **attributes)
+
+
+def _admitted(name: str, value: Value, parameters: Sequence[Array], attributes: dict[str, Any]) -> bool:
+    """Whether an op admits one tensor with these parameters and attributes: its own rules say so."""
+    if max(magnitude(item) for item in parameters) > INT64_MAX:
+        return False
+    op = REGISTRY[name]
+    ranges = (value.range, *(Range.exactly(item.astype(np.int64)) for item in parameters))
+    try:
+        call = Call((value.shape, *(item.shape for item in parameters)), op.parse(attributes), ranges)
+        op.infer(call)
+        op.prove(call)
+    except Invalid:
+        return False
+    return True
 
 
 def _over_square(number: Fraction) -> tuple[int, int, int]:

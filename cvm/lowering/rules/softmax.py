@@ -66,7 +66,7 @@ def softmax(lowering: Lowering) -> list[Result]:
     quantizer = lowering.linear_quantizer()
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported("the result needs a quantiser for the whole tensor")
-    return [_bounded(lowering, value, scale, axes, quantizer)]
+    return [_bounded(lowering, Logits(value, scale, axes), quantizer)]
 
 
 @rule(
@@ -96,34 +96,23 @@ def masked_softmax(lowering: Lowering) -> list[Result]:
     seen = truth(lowering, "seen", len(shape)).broadcast(shape)
     below = lowering.tensor_constant(np.full(shape, 2 * lo - hi - 1), "hidden")
     value = lowering.emit("where", seen, value.broadcast(shape), below, label="masked")
-    return [_bounded(lowering, value, scale, axes, quantizer, hi - lo)]
+    return [_bounded(lowering, Logits(value, scale, axes, hi - lo), quantizer)]
 
 
-def _bounded(
-    lowering: Lowering,
-    value: Value,
-    scale: Fraction,
-    axes: tuple[int, ...],
-    quantizer: LinearQuantizer,
-    span: int | None = None,
-) -> Coded:
-    """The codes of softmax, by tables of the exponential of ``scale`` times distances from the greatest item.
-
-    Distances beyond ``span`` are those of hidden items, whose exponential is zero; without it, there are none.
-    """
+def _bounded(lowering: Lowering, logits: Logits, quantizer: LinearQuantizer) -> Coded:
+    """The codes of softmax, by tables of the exponential of distances from the greatest item."""
+    value, scale, axes = logits.value, logits.unit, tuple(logits.axes)
     shape = lowering.output_shape()
     count = math.prod(shape[axis] for axis in axes)
-    lo, hi = value.range.hull()
-    seen = hi - lo if span is None else span
     if lowering.op_set >= 2:
-        coded = softmax_by_quotient(lowering, Logits(value, scale, axes, span), quantizer, _FINENESS)
+        coded = softmax_by_quotient(lowering, logits, quantizer, _FINENESS)
         if coded is not None:
             return coded
     width = _width(quantizer, count)
     if width < 1:
         raise lowering.unsupported(f"{count} items leave no bits for the table of the exponential")
-    powers_of_e = (rational(2**width) * exp(rational(-scale * d)) for d in range(seen + 1))
-    table = np.array([rounded(item) for item in powers_of_e] + [0] * (span is not None), dtype=object)
+    powers_of_e = (rational(2**width) * exp(rational(-scale * d)) for d in range(logits.farthest + 1))
+    table = logits.table([rounded(item) for item in powers_of_e])
     greatest = value.max(axes, keepdims=True)
     distance = greatest - value
     powers = lowering.emit("cvm_lut", lowering.tensor_constant(table, "exp"), distance)
