@@ -8,39 +8,38 @@ from pathlib import Path
 
 import numpy as np
 
-from cvm.arrays import Array, npz_members, read_npy, read_npz
+from cvm.arrays import Array, kind_of, npz_members, read_npy, read_npz
 from cvm.errors import CvmError, Invalid, Location
+from cvm.formats import diagnosed, recognised
 from cvm.mapping.datasets import Chunk, Dataset, chosen, numbered
 from cvm.program.model import Input
 
 __all__ = ["open_dataset"]
 
+EXPECTED = (
+    "a data set: a folder of .npy or .npz files, a .npz or .npy file whose first axis counts the items, or Parquet"
+)
+
 
 def open_dataset(path: Path, inputs: Sequence[Input]) -> Dataset:
     """The data set at a path, for a program with these inputs.
 
-    Raises `Invalid` (``map.dataset``, ``map.inputs``) for what is no data set or lacks an input, `Unsupported`
+    Raises `Invalid` (``map.inputs``, ``map.shape``) for a data set that does not fit them, `Unsupported`
     (``map.parquet``) if Parquet's library is not installed, and the errors of array files.
     """
     if not inputs:
         raise Invalid("map.inputs", "the program has no inputs: each run gives the same result, use `cvm run`")
     if path.is_dir():
         return _Folder(path, inputs)
-    try:
-        with open(path, "rb") as file:
-            start = file.read(4)
-    except OSError as error:
-        raise Invalid("map.dataset", f"cannot be read: {error.strerror or error}", Location(str(path))) from None
-    if start == b"PAR1":
+    found = recognised(path)
+    if found is not None and found.key == "parquet":
         from cvm.mapping.tables import Table
 
         return Table(path, inputs)
-    if start.startswith((b"PK\x03\x04", b"\x93NUM")):
+    try:
         return _Archive(path, inputs)
-    message = (
-        "expected a folder of .npy or .npz files, a .npz or .npy file whose first axis counts the items, or Parquet"
-    )
-    raise Invalid("map.dataset", message, Location(str(path)))
+    except CvmError as error:
+        raise diagnosed(error, path, EXPECTED, ("npy", "npz", "parquet")) from None
 
 
 class _Folder:
@@ -106,9 +105,7 @@ class _Archive:
 
     def __init__(self, path: Path, inputs: Sequence[Input]) -> None:
         self.source = str(path)
-        with open(path, "rb") as file:
-            one = file.read(4) == b"\x93NUM"
-        if one:
+        if kind_of(path) == "npy":
             chosen([path.name], inputs, path, "array")
             self._arrays = {inputs[0].value.name: read_npy(path)}
         else:

@@ -282,9 +282,9 @@ def test_wrong_files_are_refused_in_words(images, tmp_path):
         parquet.write_table(pyarrow.table(table), tmp_path / f"{name}.parquet")
     (tmp_path / "flat.npz").write_bytes(npz_bytes({"image": codes.reshape(-1)}))
     for path, code in {
-        text: "map.dataset",
+        text: "array.kind",
         short: "map.dataset",
-        tmp_path / "nowhere": "map.dataset",
+        tmp_path / "nowhere": "array.unreadable",
         tmp_path / "words.parquet": "map.types",
         tmp_path / "missing.parquet": "map.shape",
         tmp_path / "length.parquet": "map.shape",
