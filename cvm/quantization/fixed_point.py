@@ -383,8 +383,7 @@ class _Proving:
         return least is None or greatest is None or least <= greatest
 
     def fixed_point(self, width: int) -> FixedPoint | None:
-        """As `_Proof.fixed_point`. A proof for many steps takes much memory and is seldom made in vain; it is not kept.
-        """
+        """As `_Proof.fixed_point`. A proof for many steps is large and seldom in vain, so it is not kept."""
         return (self._sample if self._stride == 1 else _Proof(self._row)).fixed_point(width)
 
 

@@ -79,7 +79,7 @@ def test_a_threshold_that_is_an_integer_is_decided_exactly() -> None:
 
 
 def test_a_row_of_few_values_and_many_steps_takes_a_column_for_each_value() -> None:
-    """An operand of 8 bits in a sum of 16 bits: 256 columns instead of 65,535; the code 3 * x - 1 is decided exactly."""
+    """An operand of 8 bits in a sum of 16 bits: 256 columns, not 65,535; the code 3 * x - 1 is decided exactly."""
     row = LinearRow((9,), -3, 3, ((0, 255),), -32768, 32767)
     ((_, found),) = blocks([row])
     assert found is not None
