@@ -94,7 +94,8 @@ def magnitudes(bounds: Range, shape: Shape) -> npt.NDArray[np.int64]:
 def choose(terms: npt.NDArray[np.int64], columns: int) -> Contraction:
     """The fastest exact method for sums of products, which ``terms`` (rows, K) bound.
 
-    Each row is a sum, added in Python integers if int64 could overflow; its terms are |w[k]| * max|x[k]|. ``columns`` is the number of elements that every row yields.
+    Each row is a sum; its terms are |w[k]| * max|x[k]|, which are added in Python integers if int64 could overflow.
+    ``columns`` is the number of elements that every row yields.
     """
     rows, length = terms.shape
     terms = holding(terms, int(terms.max()) * length)

@@ -85,11 +85,13 @@ def network_text(
 
     Without ``stages`` there is one stage with all calls. If there is also only one thread, ``start`` runs the stage.
     """
-    from cvm.executors.native.kernels.registry import emit  # only compiling needs it
+    from cvm.executors.native.emit.merging import shared  # only compiling needs these
+    from cvm.executors.native.kernels.registry import emit
 
     module = Module()
     for name, kernel in made.functions.items():
         emit(module, name, kernel, machine)
+    module.functions = shared(module.functions)
     for number, (first, end) in enumerate(stages or [(0, len(made.calls))]):
         emit_network(module, stage_name(number), made, made.calls[first:end], machine, threads)
     emit_start(module, len(made.arrays), bounds, machine, stage_name(0) if threads == 1 and stages is None else None)
