@@ -205,16 +205,24 @@ class Network:
 
 
 def network_of(
-    verified: VerifiedProgram, machine: Machine, threads: int, wanted: frozenset[str], watched: bool = False
+    verified: VerifiedProgram,
+    machine: Machine,
+    threads: int,
+    wanted: frozenset[str],
+    watched: bool = False,
+    require: Callable[[Machine, Plan], None] | None = None,
 ) -> Network:
     """A network that returns the ``wanted`` values, proven and tried. Raises `Distrusted` if there is no such network.
 
     A ``watched`` network returns every value, and stops after each window of nodes (`cvm.executors.base.windows`).
+    ``require`` tries the machine in the kernels of the plan (`select.require`); without it, the machine is trusted.
+    Networks that were made with and without it are stored apart.
     """
     program = verified.program
     if watched:
         wanted |= {value.name for node in program.nodes for value in node.outputs}
-    name = "\n".join((program.digest, *sorted(wanted), *(map(str, windows(program)) if watched else ())))
+    stops = map(str, windows(program)) if watched else ()
+    name = "\n".join((program.digest, *sorted(wanted), *stops, *(() if require is None else ("on trial",))))
 
     def planned(compiled: Callable[[Plan], Any]) -> tuple[Plan, Any]:
         from cvm.executors.native.runtime.proven import proven  # only compiling needs the planner
@@ -227,6 +235,8 @@ def network_of(
     def tried(made: Plan, loaded: Loaded, constants: Bytes, run: Runs) -> None:
         from cvm.executors.native.runtime.rehearsal import rehearse
 
+        if require is not None:
+            require(machine, made)
         rehearse(verified, made, loaded, constants, run)
 
     ends = partial(stage_ends, program) if watched else None
