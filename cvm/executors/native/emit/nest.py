@@ -15,7 +15,7 @@ from cvm.executors.native.emit.elements import decoded, encoded, load, store
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, lanes, vector
 
-__all__ = ["emit_nest", "loops_in_order", "moved", "walked"]
+__all__ = ["along", "emit_nest", "loops_in_order", "moved", "walked"]
 
 
 CHUNK = 8192
@@ -164,3 +164,14 @@ def moved(code: Code, pointers: Sequence[V], strides: Sequence[int], sizes: Sequ
         code.at(pointer, code.mul(index, stride * size))
         for pointer, stride, size in zip(pointers, strides, sizes, strict=True)
     ]
+
+
+def along(
+    code: Code, loops: Sequence[Loop], at: list[V], sizes: Sequence[int], body: Callable[[list[V]], None]
+) -> None:
+    """Call ``body`` with the addresses at every index of the loops."""
+    if not loops:
+        body(at)
+        return
+    loop, *rest = loops
+    code.each(0, loop.extent, lambda index: along(code, rest, moved(code, at, loop.strides, sizes, index), sizes, body))
