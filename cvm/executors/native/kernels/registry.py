@@ -7,6 +7,7 @@ from typing import Any
 
 from cvm.executors.native.descriptions.computed import Normalization, Quotient, Update
 from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.matrices import Matrices
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
 from cvm.executors.native.emit.contraction import emit_contraction
 from cvm.executors.native.emit.exchange import emit_exchange
@@ -16,6 +17,7 @@ from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.emit.tiles import Tiled, emit_tiles
 from cvm.executors.native.kernels import (
     contractions,
+    matrices,
     movement,
     normalization,
     pointwise,
@@ -48,8 +50,8 @@ def merged(*tables: Mapping[str, OpPlan]) -> dict[str, OpPlan]:
 
 
 PLANS: Mapping[str, OpPlan] = merged(
-    contractions.PLANS, movement.PLANS, normalization.PLANS, pointwise.PLANS, quotients.PLANS, reductions.PLANS,
-    updates.PLANS, vision.PLANS, windows.PLANS,
+    contractions.PLANS, matrices.PLANS, movement.PLANS, normalization.PLANS, pointwise.PLANS, quotients.PLANS,
+    reductions.PLANS, updates.PLANS, vision.PLANS, windows.PLANS,
 )  # fmt: skip
 """How each op of `cvm.ops` is planned."""
 
@@ -68,6 +70,7 @@ EMITTERS: Mapping[type, Emitter] = {
     Contraction: emit_contraction,
     Depthwise: emit_depthwise,
     Exchange: _by_width(emit_exchange),
+    Matrices: matrices.emit_matrices,
     Nest: _by_width(emit_nest),
     Tiled: emit_tiles,
     Normalization: _by_width(normalization.emit_normalization),
