@@ -357,7 +357,7 @@ class _Checker:
             kernel.formula, claim.root.outputs[0].shape, self.producer,
             lambda node: self.calls[node.outputs[0].name].attributes,
             lambda name: self.verified.ranges[name].hull(), self._constant, self.reads, home, elements,
-            lambda name: name in self.homes, lambda name: self.verified.shapes[name], added,
+            lambda name: name in self.homes, lambda name: self.verified.shapes[name], self.data, added,
         )  # fmt: skip
 
     def _nest(self, claim: Computes, kernel: Nest) -> None:

@@ -14,6 +14,7 @@ from cvm.executors.native.descriptions.loops import Loop, Nest
 from cvm.executors.native.emit.elements import decoded, encoded, load, store
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, lanes, vector
+from cvm.executors.native.emit.tables import permutes
 
 __all__ = ["along", "emit_nest", "loops_in_order", "moved", "walked"]
 
@@ -114,6 +115,8 @@ def emit_nest(module: Module, name: str, nest: Nest, width: int) -> None:
     if nest.copies:
         nest = replace(nest, formats=(Format(nest.formats[0].bits, raw=True),) * 2)
         width = width * 32 // nest.formats[0].bits
+    if permutes(nest.formula):
+        width *= 4
     names = [V("ptr", f"%a{number}") for number in range(len(nest.formats))]
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [*names, lo, hi])
