@@ -45,7 +45,7 @@ _EXTENDED = {"Max", "Min", "Where", "Add", "Sub", "Greater", "GreaterOrEqual", "
 _BEYOND = float(UNBOUNDED)
 _MOVES = ("reshape", "transpose", "slice")
 """Operations of a node that only move what another operation of the node computes, and which no other node reads."""
-_CODES_ALONE = ("layer_normalization", "softmax")
+_CODES_ALONE = ("layer_normalization", "rms_normalization", "softmax")
 """Operations whose results exist only as codes: a quantiser that follows a move of the result belongs to them."""
 
 
