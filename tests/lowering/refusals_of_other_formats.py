@@ -61,12 +61,15 @@ def decoding() -> Iterator[Case]:
     given = "c = external<logical>(shape = [1, 6]); x = external(shape = [1, 6]); "
     fine = "linear_quantize(min = 0.0, max = 0.000001, bits = 16)"
     wide = "zero_point_linear_quantize(zero_point = 0, scale = 0.1, bits = 20, signed = true, symmetric = true)"
-    whole, bits = claims.CLAIMS["masked_softmax"].refuses
-    needs = "lowering.unquantized"
-    for why, source, result in ((whole, Q, PER_CHANNEL), (bits, Q, fine), (needs, wide, Q)):
+    whole, bits, near = claims.CLAIMS["masked_softmax"].refuses
+    needs, far, close = "lowering.unquantized", Fraction(-(2**200)), Fraction(-50)
+    for why, source, result, below in (
+        (whole, Q, PER_CHANNEL, far), (bits, Q, fine, far), (near, Q, Q, close), (needs, wide, Q, far)
+    ):  # fmt: skip
+        settings = {"axes": (1,), "below": below, "added": True}
         yield Case("masked_softmax", why, f"{given} y = select(c, x, x);", {"x": source, "y": result},
                    code=needs if why == needs else "lowering.operation",
-                   becomes={"select": ("masked_softmax", {"axes": (1,)})},
+                   becomes={"select": ("masked_softmax", settings)},
                    operands={"condition": "seen", "true_value": "x", "false_value": "unused"})  # fmt: skip
     alike, along = claims.CLAIMS["update_slice"].refuses
     given += "u = external(shape = [1, 6]); "

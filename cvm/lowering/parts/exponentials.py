@@ -117,7 +117,7 @@ def _fits(above: Sequence[tuple[Array, int]], below: Sequence[tuple[Array, int]]
     scale, offset = quantizer.scale[0], quantizer.offset[0]
     tops = [weight * scale for _, weight in above] + [-weight * offset for _, weight in below if offset]
     bottoms = [weight * scale for _, weight in below]
-    sums = ([Rationals.scalar(item, 1) for item in (*part, 0)] for part in (tops, bottoms))
+    sums = ([Rationals.scalar(Fraction(item), 1) for item in (*part, 0)] for part in (tops, bottoms))
     return quotient_factors(*sums) is not None
 
 
