@@ -115,10 +115,12 @@ def _fits(above: Sequence[tuple[Array, int]], below: Sequence[tuple[Array, int]]
     if not quantizer.per_tensor:
         return False
     scale, offset = quantizer.scale[0], quantizer.offset[0]
-    tops = [weight * scale for _, weight in above] + [-weight * offset for _, weight in below if offset]
-    bottoms = [weight * scale for _, weight in below]
-    sums = ([Rationals.scalar(Fraction(item), 1) for item in (*part, 0)] for part in (tops, bottoms))
-    return quotient_factors(*sums) is not None
+
+    def factors(items: Iterable[Fraction]) -> list[Rationals]:
+        return [Rationals.scalar(item, 1) for item in (*items, Fraction(0))]
+
+    tops = [*(weight * scale for _, weight in above), *(weight * -offset for _, weight in below if offset)]
+    return quotient_factors(factors(tops), factors(weight * scale for _, weight in below)) is not None
 
 
 def _without_offset(quantizer: LinearQuantizer) -> tuple[LinearQuantizer, int]:
