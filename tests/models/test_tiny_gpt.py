@@ -98,7 +98,9 @@ class Traced:
     ) -> RunResult:
         result = self._executor.run(inputs, state, capture, watch)
         if capture == "all":
-            values = {name: array for name, array in {**result.values, **inputs, **state}.items() if name in self._shown}
+            values = {
+                name: array for name, array in {**result.values, **inputs, **state}.items() if name in self._shown
+            }
             self.roots.append(trace_of(self._program, tensor_roots(values)).root.hex())
         return result
 

@@ -1,12 +1,11 @@
 """Computable real numbers: exact where algebra says so, otherwise decided by enclosures of growing precision.
 
 A `Number` is a `Fraction`, or a `Real`: constant + sum_i coefficient_i * atom_i with rational coefficients. An `Atom`
-is an irrational building block: e^x, ln x, x^y, sin x, cos x, erf x, 1 / x of numbers, or a product of such. Equal atoms are
-one object, so that like terms merge and differences of equals vanish. Algebra comes first: e^0, ln 1, perfect powers,
-e^x * e^y, x^a * y^a, ln e^x and the like are rewritten when a number is built, so a Fraction results wherever
+is an irrational building block: e^x, ln x, x^y, sin x, cos x, erf x, 1 / x of numbers, or a product of such. Equal
+atoms are one object, so that like terms merge and differences of equals vanish. Algebra comes first: e^0, ln 1, perfect
+powers, e^x * e^y, x^a * y^a, ln e^x and the like are rewritten when a number is built, so a Fraction results wherever
 these rules give one. By Lindemann-Weierstrass that finds all ties that sigmoid, tanh, softmax and elu of rational
 numbers have, since a rational combination of exponentials of distinct rationals is rational only if it has but e^0.
-
 (The rules refer to one another - a product of powers is a power, its logarithm a product - hence one module.)
 
 What the rules leave is decided by `Real.enclosure` with 64, 128, ... bits up to 400 digits; what is still open then

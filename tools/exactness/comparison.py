@@ -110,7 +110,8 @@ def _compare_run(
 ) -> None:
     claims = _claims(graph, program, values)
     codes = {name: values[item.value] for name, item in claims.items()}
-    codes |= {item.value.name: values[item.value.name] for item in (*program.inputs, *program.state)}
+    given = [one.value.name for one in program.inputs] + [one.value.name for one in program.state]
+    codes |= {name: values[name] for name in given}
     outputs = {item.name: values[item.value] for item in program.outputs if item.value in values}
     budget = Budget(sampling.reads)
     evaluation = Evaluation(graph, {**outputs, **codes}, budget)

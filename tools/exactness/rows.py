@@ -99,7 +99,7 @@ def softmax(call: Call) -> Elements:
 
 @evaluates("masked_softmax")
 def masked_softmax(call: Call) -> Elements:
-    """softmax of x where seen, and of -2^200 elsewhere, the exponential of which is 0 for any number of digits."""
+    """Softmax of x where seen, and of -2^200 elsewhere, the exponential of which is 0 for any number of digits."""
     x, seen = call.operands["x"], call.operands["seen"]
 
     def rule(d: Index) -> Number:
@@ -125,7 +125,7 @@ def _softmax(call: Call, x: Elements, axes: tuple[int, ...]) -> Elements:
 
 @evaluates("layer_normalization")
 def layer_normalization(call: Call) -> Elements:
-    """offset + scale * (x - mean) / sqrt(variance + epsilon), over the axes."""
+    """Offset + scale * (x - mean) / sqrt(variance + epsilon), over the axes."""
     x, scale, offset = (call.operands[name] for name in ("input", "scale", "offset"))
     axes, epsilon = tuple(call.attributes["axes"]), Fraction(call.attributes["epsilon"])
     mean = _mean(call, x, axes)
@@ -137,7 +137,7 @@ def layer_normalization(call: Call) -> Elements:
 
 @evaluates("batch_normalization")
 def batch_normalization(call: Call) -> Elements:
-    """offset + scale * (input - mean) / sqrt(variance + epsilon), with given mean and variance."""
+    """Offset + scale * (input - mean) / sqrt(variance + epsilon), with given mean and variance."""
     o, epsilon = call.operands, Fraction(call.attributes["epsilon"])
 
     def rule(d: Index) -> Number:
@@ -150,8 +150,9 @@ def batch_normalization(call: Call) -> Elements:
 
 @evaluates("l1_normalization", "l2_normalization")
 def norm_normalization(call: Call) -> Elements:
-    """input / max(norm + bias, epsilon), with the l1 or the l2 norm of each row."""
-    x, a = call.operands["input"], call.attributes
+    """Input / max(norm + bias, epsilon), with the l1 or the l2 norm of each row."""
+    a = call.attributes
+    x: Elements = call.operands["input"]
     by_l2 = call.name == "l2_normalization"
     sums = _reduced(call, x, tuple(a["axes"]), lambda items: total(i * i if by_l2 else abs(i) for i in items))
 
@@ -164,8 +165,9 @@ def norm_normalization(call: Call) -> Elements:
 
 @evaluates("local_response_normalization")
 def local_response_normalization(call: Call) -> Elements:
-    """input / (bias + alpha * mean of squares in a window)^beta, zeros beyond the data."""
-    x, a = call.operands["input"], call.attributes
+    """Input / (bias + alpha * mean of squares in a window)^beta, zeros beyond the data."""
+    a = call.attributes
+    x: Elements = call.operands["input"]
     share = Fraction(1, prod(a["size"]))
 
     def rule(d: Index) -> Number:

@@ -71,7 +71,7 @@ def _window(axes: list[_Axis], d: Index, extents: tuple[int, ...], border: str) 
 
 @evaluates("conv")
 def conv(call: Call) -> Elements:
-    """bias + sum over channels and taps of filter times input."""
+    """Bias + sum over channels and taps of filter times input."""
     x, w, bias = (call.operands[name] for name in ("input", "filter", "bias"))
     axes = _axes(call, w.shape[2:], x.shape[2:], call.shapes[0][2:])
     groups = call.attributes["groups"] or x.shape[1]
@@ -120,7 +120,7 @@ def matmul(call: Call) -> Elements:
 
 @evaluates("linear")
 def linear(call: Call) -> Elements:
-    """input * transpose(filter) + bias."""
+    """Input * transpose(filter) + bias."""
     product_of, bias = _product(call, "input", "filter", False, True), call.operands["bias"]
     return call.made(lambda d: product_of(d) + aligned(bias, d))
 
