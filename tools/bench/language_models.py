@@ -181,7 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"language_models: {choice().reason}", file=sys.stderr)
         return 1
     counts = sorted({int(word) for word in options.threads.split(",")})
-    bandwidth = {str(count): read_bandwidth(machine, 1.0, count) for count in counts}
+    bandwidth = {str(count): read_bandwidth(machine, 2.0, count) for count in counts}
     results = _results(options, engines)
     document = {"version": 1, "machine": machine.name, "bandwidth": bandwidth, "results": results}
     _write(document, options.output, options.page)

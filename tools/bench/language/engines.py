@@ -7,6 +7,7 @@ token at least.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Unsupported
+from cvm.executors.native.runtime.select import available
 
 __all__ = ["ENGINES", "Engine", "Player"]
 
@@ -180,9 +182,14 @@ _BEGINNINGS = 3
 
 
 class _CTranslate2:
-    """A decoder. It chooses its tokens itself, the likeliest ones, so a pass is a long text less its beginning."""
+    """A decoder. It chooses its tokens itself, the likeliest ones, so a pass is a long text less its beginning.
+
+    On processors of AMD it leaves AVX-512 unused unless it is told to use it, which makes it faster.
+    """
 
     def __init__(self, path: Path, task: str, threads: int) -> None:
+        if any("avx512" in feature for machine in available() for feature in machine.needs):
+            os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")
         import ctranslate2
 
         self.library, self.task = ctranslate2, task
