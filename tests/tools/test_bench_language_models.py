@@ -156,6 +156,20 @@ def test_the_command_names_what_is_missing(tmp_path, capsys, monkeypatch):
     assert [item["engine"] for item in document["results"]] == ["cvm", "llama.cpp Q8_0"]
 
 
+def test_wrong_files_are_named_before_anything_is_timed(tmp_path, capsys):
+    for option, file in (("--tiny", "w.npz"), ("--page", "page.md"), ("--large", "weights.npz")):
+        given = tmp_path if option == "--large" else tmp_path / file
+        with pytest.raises(SystemExit):
+            language_models.main([option, str(given)])
+        assert f"there is no file {tmp_path / file}" in capsys.readouterr().err
+    (tmp_path / "page.md").write_text("a page")
+    with pytest.raises(ValueError, match="no lines"):
+        language_models.main(["--page", str(tmp_path / "page.md")])
+    entry = language_models.Entry("net", Network(weights(), HEADS), (1,), {"decode": tmp_path / "decode.cvm"}, True)
+    with pytest.raises(FileNotFoundError, match="says how it is made"):
+        language_models.file_of("cvm", entry, "decode", tmp_path)
+
+
 def test_no_task_is_begun_when_the_time_is_over(capsys, monkeypatch):
     monkeypatch.setattr(language_models, "read_bandwidth", lambda machine, seconds, threads: 1e9)
     assert language_models.main(["--minutes", "-1", "--threads", "1", "--peers", ""]) == 1

@@ -104,6 +104,8 @@ _FORMS: dict[str, Callable[[str], tuple[str, Callable[[Network, Path], None]]]] 
 def file_of(engine: str, entry: Entry, task: str, folder: Path) -> Path:
     """The file of an engine, written now if this folder does not have it. Raises what the engine's library raises."""
     if engine == OURS:
+        if not entry.programs[task].is_file():
+            raise FileNotFoundError(f"there is no {entry.programs[task]}; docs/language-models.md says how it is made")
         return entry.programs[task]
     name, write = _FORMS[engine](task)
     digest = hashlib.sha256(b"".join(array.tobytes() for array in entry.network.weights.values())).hexdigest()
@@ -176,6 +178,11 @@ def main(arguments: list[str] | None = None) -> int:
     engines = [OURS, *filter(None, options.peers.split(","))]
     if not set(engines) <= set(ENGINES):
         parser.error(f"the engines are {', '.join(ENGINES)}")
+    for file in (options.tiny, options.page, options.large and options.large / "weights.npz"):
+        if file is not None and not file.is_file():
+            parser.error(f"there is no file {file}")
+    if options.page is not None:
+        put_into_page("", options.page.read_text("utf-8"))
     machine = choice().machine
     if machine is None:
         print(f"language_models: {choice().reason}", file=sys.stderr)
