@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cvm.arrays import npz_bytes
 from tools.tiny_gpt.onnx_model import Weights
 
 __all__ = ["drawn"]
@@ -60,7 +61,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--tokens", type=int, default=1)
     given = parser.parse_args()
-    np.savez(given.output, **drawn(given.blocks, given.width, given.context, given.vocabulary, given.seed))
+    weights = drawn(given.blocks, given.width, given.context, given.vocabulary, given.seed)
+    with open(given.output, "wb") as file:
+        file.write(npz_bytes(weights))
     if given.data is not None:
         shape = (1, given.context // given.tokens, given.tokens)
         tokens = np.random.default_rng(given.seed).integers(0, given.vocabulary, shape)
