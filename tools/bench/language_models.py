@@ -14,7 +14,7 @@ the logits of each engine are compared with those of the float network. Every en
 
 The table goes to stdout, as Markdown. After --minutes no further task is begun. -o takes a folder for
 ``language-models.md``, ``language-models.json`` and the files of other engines, which later runs use again. --page puts
-the table into a page, between two comments.
+the table into a page, between two comments, if anything was timed.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _write(document: dict[str, Any], output: Path | None, page: Path | None) -> 
     if output is not None:
         (output / "language-models.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
         (output / "language-models.md").write_text(text + "\n", "utf-8")
-    if page is not None:
+    if page is not None and any(item["failure"] is None for item in document["results"]):
         page.write_text(put_into_page(text, page.read_text("utf-8")), "utf-8")
 
 

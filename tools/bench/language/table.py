@@ -58,7 +58,7 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 _HEADINGS = (
     "network, task", "threads", "engine", "tokens per second", "middle half", "cvm's speed / its speed",
-    "GB of weights per second", "share of the memory's bandwidth", "logits, dB to float", "same first token",
+    "GB of weights per second", "share of the memory's bandwidth", "logits, dB to float", "same likeliest token",
 )  # fmt: skip
 
 
@@ -95,8 +95,8 @@ def _machine(document: Mapping[str, Any]) -> str:
         f"median of {min(passes)} passes or more ({statistics.median(passes):.0f} in the middle)" if passes else ""
     )
     date = datetime.now(UTC).date().isoformat()
-    processor = _processor()
-    return f"{date}, {processor}, instructions {document['machine']}; memory read at {reads}; {counted}; {named}."
+    where = f"{date}, {_processor()}, instructions {document['machine']}"
+    return f"{'; '.join(filter(None, (where, f'memory read at {reads}', counted, named)))}."
 
 
 def _processor() -> str:
