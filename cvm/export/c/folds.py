@@ -273,9 +273,8 @@ def _conv2d_rows(source: Source, text: Text, node: Node, ending: Ending, kind: _
             with text.block(f"if (row >= 0 && row < {c.H})"), text.loop("j", c.KW):
                 begin, end = _columns_inside(text, c)
                 with text.loop("k", c.IC):
-                    text.line(
-                        f"const int32_t from = ((n * {c.channels} + {c.column('c')} + k) * {c.H} + row) * {c.WD} + left;"
-                    )
+                    channel = f"n * {c.channels} + {c.column('c')} + k"
+                    text.line(f"const int32_t from = (({channel}) * {c.H} + row) * {c.WD} + left;")
                     weight = _load(w, f"((c * {c.IC} + k) * {c.KH} + i) * {c.KW} + j")
                     text.line(f"const {kind.type} weight = {kind.part(weight)};")
                     with text.loop("q", end, begin):

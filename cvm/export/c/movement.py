@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from cvm.export.c.elements import Source
+from cvm.export.c.plan import SAME_ORDER
 from cvm.export.c.storage import Place, integer
 from cvm.export.c.text import Text
 from cvm.program.model import Node
@@ -28,6 +29,11 @@ def copy(text: Text, target: Place, source: Place, count: int) -> None:
     """Write a loop that copies all elements in order."""
     with text.loop("i", count):
         text.line(_assigned(target, "i", source, "i"))
+
+
+def _same_order(source: Source, text: Text, node: Node) -> None:
+    x, y = source.place(node.inputs[0]), source.place(node.outputs[0].name)
+    copy(text, y, x, y.size)
 
 
 def _axis(node: Node, rank: int) -> int:
@@ -243,6 +249,7 @@ def _at(names: list[str], shape: list[int] | tuple[int, ...]) -> str:
 
 
 WRITERS: dict[str, Callable[[Source, Text, Node], None]] = {
+    **dict.fromkeys(SAME_ORDER, _same_order),
     "concatenate": _concatenate,
     "get_valid_count": _get_valid_count,
     "non_max_suppression": _non_max_suppression,

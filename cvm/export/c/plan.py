@@ -82,7 +82,7 @@ def plan(verified: VerifiedProgram, traced: bool) -> Plan:
         if number not in found.live:
             continue
         (name, *others) = (value.name for value in node.outputs)
-        if node.op in SAME_ORDER:
+        if node.op in SAME_ORDER and not traced:
             found.aliases[name] = node.inputs[0]
             continue
         if node.op in FOLDS:

@@ -39,8 +39,11 @@ class Text:
         """A loop over ``counter`` from ``begin`` up to, not including, ``end``. A loop of one step has no loop."""
         if end == 1 and begin == 0:
             with self.block(""):
+                declared = len(self.lines)
                 self.line(f"const int32_t {counter} = 0;")
                 yield
+                if not any(re.search(rf"\b{counter}\b", words) for words in self.lines[declared + 1 :]):
+                    del self.lines[declared]
             return
         with self.block(f"for (int32_t {counter} = {begin}; {counter} < {end}; {counter}++)"):
             yield
