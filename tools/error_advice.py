@@ -156,7 +156,7 @@ ADVICE = {
     "lowering.unquantized": "Give the tensor a quantiser: `cvm quantize MODEL -i DATA` does.",
     "lowering.rounding": "Give the tensor a quantiser that rounds half up.",
     "map.": "See the forms of data sets and outputs in threads.md.",
-    "map.empty": "Check the path: an item is a `.npy` or `.npz` file of a folder, a row, or an entry of the first axis.",
+    "map.empty": "Check the path: an item is a file of a folder, a row, or an entry of the first axis.",
     "map.parquet": "Install the library, or use `.npz` files.",
     "map.types": "Convert the arrays to one type: real numbers, or integers that are codes.",
     "nnef.": _DOCUMENT,

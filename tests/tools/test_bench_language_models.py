@@ -46,8 +46,8 @@ def test_logits_are_compared_with_the_last_rows():
 def test_memory_is_read_at_a_rate(monkeypatch):
     monkeypatch.setattr(peak, "_STREAMED", 1 << 25)
     for machine in available():
-        assert 1e7 < peak.read_bandwidth(machine, 0.0) < 1e13
-    assert 1e7 < peak.read_bandwidth(available()[0], 0.0, 2) < 1e13
+        assert 1e7 < peak.read_peak(machine, 0.0) < 1e13
+    assert 1e7 < peak.read_peak(available()[0], 0.0, 2) < 1e13
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_the_table_takes_its_place_on_a_page():
 
 @pytest.mark.slow
 def test_the_command_names_what_is_missing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(language_models, "read_bandwidth", lambda machine, seconds, threads: 1e9)
+    monkeypatch.setattr(language_models, "read_peak", lambda machine, seconds, threads: 1e9)
     monkeypatch.setattr(language_models, "find_spec", lambda module: None if module == "gguf" else find_spec(module))
     options = ["--threads", "1", "--rounds", "1", "--seconds", "0", "--peers", "llama.cpp Q8_0", "-o", str(tmp_path)]
     assert language_models.main(options) == 0
@@ -171,6 +171,6 @@ def test_wrong_files_are_named_before_anything_is_timed(tmp_path, capsys):
 
 
 def test_no_task_is_begun_when_the_time_is_over(capsys, monkeypatch):
-    monkeypatch.setattr(language_models, "read_bandwidth", lambda machine, seconds, threads: 1e9)
+    monkeypatch.setattr(language_models, "read_peak", lambda machine, seconds, threads: 1e9)
     assert language_models.main(["--minutes", "-1", "--threads", "1", "--peers", ""]) == 1
     assert "* cvm (tiny_gpt.cvm, decode): not timed: -1 minutes were over" in capsys.readouterr().out

@@ -41,7 +41,7 @@ from tools.bench.language.files import write_ctranslate2, write_gguf
 from tools.bench.language.network import Network, read
 from tools.bench.language.onnx_form import write_onnx
 from tools.bench.language.table import document_of, markdown, put_into_page
-from tools.bench.peak import read_bandwidth
+from tools.bench.peak import read_peak
 from tools.tiny_gpt.drawn_weights import drawn
 
 __all__ = ["Entry", "main", "outcomes_of"]
@@ -187,7 +187,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"language_models: {choice().reason}", file=sys.stderr)
         return 1
     counts = sorted({int(word) for word in options.threads.split(",")})
-    bandwidth = {str(count): read_bandwidth(machine, 2.0, count) for count in counts}
+    bandwidth = {str(count): read_peak(machine, 2.0, count) for count in counts}
     results = _results(options, engines)
     document = {"version": 1, "machine": machine.name, "bandwidth": bandwidth, "results": results}
     _write(document, options.output, options.page)
