@@ -207,7 +207,12 @@ def _standardised(reading: Reading) -> Form:
     reading.need(reading.names())
     for name in reading.names("input"):
         root, maker = reading.form(name).root, reading.uses.made_by.get(name)
-        if root != name and maker is not None and maker.name != "copy" and reading.graph.tensors[root].quantizer is None:
+        if (
+            root != name
+            and maker is not None
+            and maker.name != "copy"
+            and reading.graph.tensors[root].quantizer is None
+        ):
             reading.needed[name] = None
     return ROUNDED
 
