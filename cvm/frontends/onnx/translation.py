@@ -160,6 +160,15 @@ class OnnxTranslation(OnnxScope):
         """The grid that contains every element of a tensor, if there is one."""
         return grid_of_output(self._calls, self.read(name))
 
+    def call_of(self, name: str) -> OnnxCall | None:
+        """The call that computes a tensor; None for an input or a constant."""
+        return self._calls.get(name)
+
+    def interval_of_input(self, name: str) -> tuple[int, int] | None:
+        """The interval of an input of integers; None for any other tensor."""
+        found = next((value for value in self._model.inputs if value.name == name), None)
+        return None if found is None or is_float(found.data_type) else self._interval(found)
+
     def wanted(self, name: str) -> bool:
         """Whether a node reads the tensor, or it is an output of the model."""
         return name in self._readers or name in self._results
