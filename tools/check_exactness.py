@@ -105,7 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     sys.setrecursionlimit(20_000)
     sampling = Sampling(options.elements, options.output_elements, options.reads, options.seed)
-    how = How(options.op_set, options.samples, *options.random_range, dict(options.input_shape))
+    low, high = options.random_range
+    how = How(options.op_set, options.samples, low, high, dict(options.input_shape))
     rows = _logged(options.log)
     for path in options.files:
         if str(path) not in {row["file"] for row in rows}:
