@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from cvm.program.model import Shape
-from cvm.program.verifier import VerifiedProgram
+from cvm.program.model import ProgramParts, Shape
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import nearest_float
+
+if TYPE_CHECKING:
+    from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Port", "inputs_of", "outputs_of"]
 
@@ -41,11 +43,11 @@ class Port:
         )
 
 
-def inputs_of(verified: VerifiedProgram) -> tuple[Port, ...]:
+def inputs_of(program: ProgramParts) -> tuple[Port, ...]:
     """The inputs of a program, in its order."""
     return tuple(
         _port(item.value.name, item.value.shape, (item.value.lo, item.value.hi), item.quantizer)
-        for item in verified.program.inputs
+        for item in program.inputs
     )
 
 

@@ -113,7 +113,7 @@ def _candidates() -> tuple[Machine, ...]:
 
 def candidate() -> Choice:
     """The machine that ``CVM_MACHINE`` names, or the fastest one, unless it has failed a trial in this process."""
-    failures = []
+    failures: list[str] = []
     for machine in _candidates():
         if machine not in _FAILED:
             said = f"{machine.name}, each class of whose kernels passes a trial before it is used"
@@ -124,7 +124,7 @@ def candidate() -> Choice:
 
 def choice() -> Choice:
     """The machine that ``CVM_MACHINE`` names, or the fastest one that passes its trial in every class of kernels."""
-    failures = []
+    failures: list[str] = []
     for machine in _candidates():
         failure = _failure(machine, None)
         if failure is None:
