@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cvm.audit.receipt import Receipt
     from cvm.ports import Port
     from cvm.program import Program
-    from cvm.program.model import ProgramParts
+    from cvm.program.model import Input, ProgramParts
     from cvm.program.verifier import VerifiedProgram
     from cvm.quantization import Quantizer
 
@@ -189,12 +189,14 @@ class Session:
         self._proven: VerifiedProgram | None = None
         self._parts: ProgramParts
         self._shapes: Mapping[str, tuple[int, ...]]
+        self._digest: str | None
         self._hash = _hash_of(program) if executor in (None, "native") else None
         recalled = self._hash and recall(self._hash, self._threads, lambda: self.verified)
         if recalled:
             self._executor, started = recalled
             self._name, self._reason = "native", started.reason if executor is None else "asked for"
-            self._parts, self._shapes = started.parts, started.shapes
+            self._parts, self._shapes, self._ends = started.parts, started.shapes, started.ends
+            self._digest, self._gas = started.digest, started.gas
         else:
             self._open(program, executor, threads)
         self._plain = [(item.value.name, item.value.shape) for item in self._parts.inputs]
@@ -209,6 +211,8 @@ class Session:
         self._name, self._reason = choose_executor(executor)
         self._executor = create(self._name, verified, threads)
         self._proven, self._parts, self._shapes = verified, verified.program, verified.shapes
+        self._ends = {out.value: verified.ranges[out.value].hull() for out in verified.program.outputs}
+        self._digest, self._gas = None, verified.gas
         if self._hash is not None:
             keep(self._hash, self._threads, verified, self._executor)
 
@@ -231,16 +235,31 @@ class Session:
         return inputs_of(self._parts)
 
     @property
+    def declared(self) -> tuple[Input, ...]:
+        """The inputs as the program declares them, with exact quantisers."""
+        return self._parts.inputs
+
+    @property
     def outputs(self) -> tuple[Port, ...]:
         """The outputs: name, shape, dtype, codes, real range and quantiser of each."""
         from cvm.ports import outputs_of
 
-        return outputs_of(self.verified)
+        return outputs_of(self._parts, self._shapes, self._ends)
 
     @property
     def program(self) -> Program:
         """The program."""
         return self.verified.program
+
+    @property
+    def digest(self) -> str:
+        """The digest of the program."""
+        return self._digest or self.program.digest
+
+    @property
+    def gas(self) -> int:
+        """The metered cost of one run."""
+        return self._gas
 
     @property
     def verified(self) -> VerifiedProgram:

@@ -32,11 +32,15 @@ MOST = 2**22
 @dataclass(frozen=True, slots=True)
 class Started:
     """A network that was loaded from the cache, and the parts of its program that a run needs: all but the nodes, and
-    of the constants those that the state begins with. ``shapes`` are the shapes of inputs, state and outputs.
+    of the constants those that the state begins with. ``shapes`` are the shapes of inputs, state and outputs, and
+    ``ends`` the least and the greatest code of each output; ``digest`` and ``gas`` are those of the program.
     """
 
     parts: ProgramParts
     shapes: dict[str, tuple[int, ...]]
+    ends: dict[str, tuple[int, int]]
+    digest: str
+    gas: int
     network: Network
     machine: Machine
     reason: str
@@ -57,6 +61,9 @@ def keep(file_hash: str, threads: int, verified: VerifiedProgram, network: Netwo
         "state": [(*_value(item.value), item.initial, item.update) for item in program.state],
         "constants": [(one.name, one.kind, one.shape, one.width, len(one.data)) for one in constants],
         "shapes": {name: verified.shapes[name] for name in outputs},
+        "ends": {output.value: verified.ranges[output.value].hull() for output in program.outputs},
+        "digest": program.digest,
+        "gas": verified.gas,
         "op_set": program.op_set,
         "limits": program.limits,
     }
@@ -83,7 +90,8 @@ def recall(file_hash: str, threads: int) -> Started | None:
         )
     except LookupError:
         return None
-    return Started(parts, shapes, network, found.machine, found.reason)
+    ends = {name: (lo, hi) for name, (lo, hi) in document["ends"].items()}
+    return Started(parts, shapes, ends, document["digest"], document["gas"], network, found.machine, found.reason)
 
 
 def _missing(_: object) -> Any:
