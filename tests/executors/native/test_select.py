@@ -281,7 +281,9 @@ def test_a_processor_is_the_machines_whose_features_it_has(monkeypatch: pytest.M
     everything = dict.fromkeys(("avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"), True)
     assert names(everything) == ["vnni512", "vnni256", "avx2", "generic"]
     assert names({**everything, "avx512vnni": False}) == ["avx2", "generic"]
-    assert names({**everything, "avx512ifma": True}) == ["ifma512", "vnni512", "vnni256", "avx2", "generic"]
+    assert names({**everything, "avx512ifma": True}) == ["vnni512", "vnni256", "avx2", "generic"]
+    everything |= {"avx512ifma": True, "avx512vbmi": True}
+    assert names(everything) == ["ifma512", "vnni512", "vnni256", "avx2", "generic"]
     assert names({"dotprod": True, "i8mm": True}) == ["generic"]
     assert names({"aarch64": True, "dotprod": False, "i8mm": False}) == ["generic"]
     assert names({"aarch64": True, "dotprod": True}) == ["neon_dot", "generic"]

@@ -6,11 +6,12 @@ programs of the trial (`cvm.executors.native.runtime.trial`) state the kinds tha
 
 from __future__ import annotations
 
+from cvm.executors.native.descriptions import computed, matrices
 from cvm.executors.native.descriptions.expressions import Formula, Requantization
 from cvm.executors.native.descriptions.loops import Exchange, Nest
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
 from cvm.executors.native.emit.tiles import Tiled
-from cvm.executors.native.kernels import computed, reductions, vision, windows
+from cvm.executors.native.kernels import reductions, vision, windows
 from cvm.executors.native.plan.steps import Plan
 
 __all__ = ["EPILOGUES", "kinds", "kinds_of"]
@@ -20,7 +21,8 @@ EPILOGUES = ("codes", "wide codes", "sums")
 _PRODUCTS = {4: "bytes", 2: "words", 1: "integers"}
 _OTHERS: dict[type, str] = {
     computed.Normalization: "computed", computed.Quotient: "computed", computed.Update: "computed",
-    windows.Products: "computed", reductions.Reduction: "reductions", windows.Pool: "pools",
+    windows.Products: "computed", matrices.Matrices: "matrices",
+    reductions.Reduction: "reductions", windows.Pool: "pools",
     vision.Suppression: "detections", vision.ValidCount: "detections", Exchange: "copies",
 }  # fmt: skip
 _PLAIN = frozenset({"requantize", "clip", "immediate"})

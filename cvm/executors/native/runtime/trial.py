@@ -131,6 +131,7 @@ def _classes() -> Iterator[Class]:
     yield Class("windows", frozenset({"pools"}), _pools)
     yield Class("sums and maxima", frozenset({"reductions"}), _reductions)
     yield Class("detections", frozenset({"detections"}), _detections)
+    yield Class("products of computed matrices", frozenset({"computed", "matrices"}), _matrices)
     yield Class("ops of op-set 2", frozenset({"computed"}), _computed)
 
 
@@ -328,6 +329,23 @@ def _detections() -> VerifiedProgram:
     count, rows = builder.add("get_valid_count", [wide], {"score_threshold": -(2**29)})
     attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     outputs.append(Output("wide", builder.add("non_max_suppression", [rows, count], attributes)[0]))
+    return verify(builder.build(outputs))
+
+
+def _matrices() -> VerifiedProgram:
+    """Products of computed matrices in bytes, 16 and 32 bits, whose elements lie side by side in rows or in columns."""
+    builder = ProgramBuilder()
+    outputs: list[Output] = []
+    for bits, ends, others in (
+        (8, (-120, 135), (-128, 127)),
+        (16, (0, 255), (-200, 200)),
+        (32, (-(2**16), 9), (0, 99)),
+    ):
+        for transposed, columns in ((True, 21), (False, 37)):
+            x = builder.input(f"x{len(outputs)}", (4, 5, 70), *ends)
+            w = builder.input(f"w{len(outputs)}", (2, columns, 70) if transposed else (2, 70, columns), *others)
+            (result,) = builder.add("matmul", [x, w], {"transpose_b": transposed})
+            outputs.append(Output(f"{bits} bits, {columns} columns", result))
     return verify(builder.build(outputs))
 
 
