@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,8 @@ from cvm.executors.native.runtime.select import candidate, require
 from cvm.executors.native.runtime.watched import Watched
 
 if TYPE_CHECKING:
+    from cvm.executors.native.runtime.started import Started
+    from cvm.program.model import ProgramParts
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["NativeExecutor"]
@@ -36,20 +38,51 @@ class NativeExecutor:
     name = "native"
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
-        self._verified = verified
+        self._begin(lambda: verified, verified.program, threads, machine)
+        self._main: Network | None = self._network(self._outputs)
+
+    @classmethod
+    def started(cls, started: Started, verified: Callable[[], VerifiedProgram], threads: int) -> NativeExecutor:
+        """An executor whose network is loaded. ``verified`` gives the program, if more than its outputs is wanted."""
+        executor = cls.__new__(cls)
+        executor._begin(verified, started.parts, threads, None)
+        executor._main = executor._networks[executor._outputs | set(executor._updates.values())] = started.network
+        return executor
+
+    def _begin(
+        self,
+        verified: Callable[[], VerifiedProgram],
+        parts: ProgramParts,
+        threads: int | None,
+        machine: Machine | None,
+    ) -> None:
+        self._loaded = verified
         self._machine = machine or _candidate()
         self._require = require if machine is None else None
         self._threads = threads or cores()
-        self._program = verified.program
+        self._program = parts
         self._updates = {kept.value.name: kept.update for kept in self._program.state}
         self._networks: dict[frozenset[str], Network | None] = {}
         self._watched_networks: dict[frozenset[str], tuple[Network, Watched] | None] = {}
         self.refusals: list[str] = []
         self._numpy: Executor | None = None
         self._lock = threading.Lock()
-        self._outputs = returned(self._program, frozenset())
-        self._main = self._network(self._outputs)
+        self._outputs = frozenset(output.value for output in self._program.outputs)
         self._unused = True
+
+    @property
+    def _verified(self) -> VerifiedProgram:
+        return self._loaded()
+
+    @property
+    def threads(self) -> int:
+        """The largest number of threads."""
+        return self._threads
+
+    @property
+    def network(self) -> Network | None:
+        """The network that returns the outputs; None if the NumPy executor computes them."""
+        return self._main
 
     @property
     def machine(self) -> Machine:
@@ -68,7 +101,7 @@ class NativeExecutor:
         with self._lock:
             if wanted not in self._watched_networks:
                 network = self._made(wanted, watched=True)
-                shows = network and Watched(network, self._program, network.plan, wanted)
+                shows = network and Watched(network, self._verified.program, network.plan, wanted)
                 self._watched_networks[wanted] = (network, shows) if network and shows else None
             return self._watched_networks[wanted]
 
@@ -106,7 +139,7 @@ class NativeExecutor:
         if self._unused:
             self._unused = False
             _return_free_memory()
-        names = returned(self._program, capture) if capture else self._outputs
+        names = returned(self._verified.program, capture) if capture else self._outputs
         if watch is None:
             network = self._network(names) if capture else self._main
             if network is None:
@@ -148,7 +181,7 @@ class NativeExecutor:
 
     def explain(self) -> tuple[str, ...]:
         """See `cvm.executors.Executor.explain`."""
-        network = self._network(returned(self._program, frozenset()))
+        network = self._network(self._outputs)
         if network is None:
             refusal = f"machine code is not used for this program: {self.refusals[0]}"
             return (refusal, *self._numpy_executor().explain())
