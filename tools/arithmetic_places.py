@@ -341,6 +341,7 @@ CHOSEN: Table = {
     ("cvm/quantization/rationals.py", "Rationals.equals"): "Python integers: Rationals refuse others",
     ("cvm/quantization/thresholds.py", "Steps.offsets"): "None where LARGEST does not bound the sums",
     ("cvm/quantization/thresholds.py", "_steps"): "None where LARGEST does not bound the sums",
+    ("cvm/quantization/thresholds.py", "_values"): "None where LARGEST does not bound the sums",
 }
 """Values whose width the function or its caller chooses by a bound of its own; and arrays of Python integers."""
 
