@@ -6,11 +6,11 @@
 Small programs are packed into one, since compiling costs more than everything else, and members of a family share their
 kernels. Every tensor of a pack is compared on every machine: on one thread with nothing captured and on two with
 everything, or vice versa, alternately; ``--thorough`` does all four. With ``--documents`` the programs come from
-documents of wide inputs and narrow results. One pack in eight is compiled with full optimisation. With ``--guarded N``,
-one pack in N runs as users' programs do; in the others, the output of the planner and the emitter runs without being
-checked and rehearsed first, which takes half the time. Packs run in workers. A worker that dies is a failure of its
-pack, and the next pack goes on. With ``--log``, a run that was stopped goes on where it was. A failure is reduced and
-written as ``failure-..`` files: program, inputs, test.
+documents of wide inputs and narrow results, with ``--computed`` each has an op of op-set 2 or a table. One pack in
+eight is compiled with full optimisation. With ``--guarded N``, one pack in N runs as users' programs do; in the others,
+the output of the planner and the emitter runs without being checked and rehearsed first, which takes half the time.
+Packs run in workers. A worker that dies is a failure of its pack, and the next pack goes on. With ``--log``, a run that
+was stopped goes on where it was. A failure is reduced and written as ``failure-..`` files: program, inputs, test.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.kernels.registry import PLANS
 from cvm.executors.native.runtime.select import available, named
 from cvm.program import Program, decode, verify
+from tools.fuzz import computed_programs
 from tools.fuzz.edge_feeds import Feed, feeds
 from tools.fuzz.edge_programs import drawn_aim, family
 from tools.fuzz.growers import GROWERS, sample
@@ -60,6 +61,8 @@ FAMILIES, MEMBERS, GROWN, RUNS = 3, 24, 1, 10
 """The sizes of a pack: families, members of each, programs of any ops, and inputs."""
 DOCUMENTS = 12
 """The sizes of a pack of documents."""
+COMPUTED = 40
+"""The sizes of a pack of ops between computed tensors."""
 WILD = 0.4
 """The share of members with parameters at the ends of what fits."""
 FORMAL_GAS = 60_000
@@ -94,10 +97,15 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
 
-def pack(seed: int, number: int, documents: bool = False) -> Pack:
-    """The pack with this number in the run with this seed: of programs at the edges, or of documents' programs."""
+def pack(seed: int, number: int, documents: bool = False, computed: bool = False) -> Pack:
+    """The pack with this number in the run with this seed: of programs at the edges, of documents' programs, or of ops
+    between computed tensors.
+    """
     random = Random(f"{seed}:{number}")
-    programs, members, refused = _compiled(random) if documents else _drawn(random)
+    if computed:
+        programs, members, refused = _computed(random)
+    else:
+        programs, members, refused = _compiled(random) if documents else _drawn(random)
     program = merged(programs)
     return Pack(program, members, refused, tuple(feeds(program, RUNS, random)))
 
@@ -109,6 +117,18 @@ def _compiled(random: Random) -> tuple[list[Program], int, int]:
     while len(programs) < DOCUMENTS:
         try:
             programs.append(compiled(document(random)))
+        except CvmError:
+            refused += 1
+    return programs, len(programs), refused
+
+
+def _computed(random: Random) -> tuple[list[Program], int, int]:
+    """Programs of ops between computed tensors, how many there are, and how many were refused."""
+    programs: list[Program] = []
+    refused = 0
+    while len(programs) < COMPUTED:
+        try:
+            programs.append(computed_programs.drawn(random))
         except CvmError:
             refused += 1
     return programs, len(programs), refused
@@ -259,7 +279,7 @@ def _work(options: argparse.Namespace) -> None:
         level = 2 if number % OPTIMISED == 0 or options.thorough else 0
         signal.alarm(SECONDS)
         started = time.monotonic()
-        found = pack(options.seed, number, options.documents)
+        found = pack(options.seed, number, options.documents, options.computed)
         report = Report(number, found.programs, found.refused)
         try:
             with prepared(level, number % options.guarded == 0):
@@ -284,6 +304,7 @@ def _reports(options: argparse.Namespace, numbers: Sequence[int], until: float) 
         command += ["--thorough"] if options.thorough else []
         command += ["--guarded", str(options.guarded)]
         command += ["--documents"] if options.documents else []
+        command += ["--computed"] if options.computed else []
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as worker:
             assert worker.stdout is not None
             assert worker.stderr is not None
@@ -302,7 +323,8 @@ def _run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     until = started + 60 * options.minutes
     done = _logged(options)
-    count = -(-options.count // (DOCUMENTS if options.documents else FAMILIES * MEMBERS + GROWN))
+    size = DOCUMENTS if options.documents else COMPUTED if options.computed else FAMILIES * MEMBERS + GROWN
+    count = -(-options.count // size)
     left = [number for number in range(count) if number not in {report.number for report in done}]
     with ThreadPoolExecutor(options.jobs) as pool:
         shares = [left[first :: options.jobs] for first in range(options.jobs)]
@@ -364,6 +386,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--thorough", action="store_true", help="all of threads times captures, optimised code only")
     parser.add_argument("--guarded", type=int, default=1, help="one pack of so many is checked and rehearsed")
     parser.add_argument("--documents", action="store_true", help="programs of documents instead of drawn ones")
+    parser.add_argument("--computed", action="store_true", help="programs of ops between computed tensors instead")
     parser.add_argument("--check", type=Path, help="examine the program of a failure, with the inputs beside it")
     parser.add_argument("--packs", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
