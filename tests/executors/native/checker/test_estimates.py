@@ -32,8 +32,8 @@ def attention() -> VerifiedProgram:
     entries = np.arange(TABLE + 1) ** 3
     (looked,) = builder.add("cvm_lut", [builder.constant(entries), x])
     (total,) = builder.add("sum", [looked], {"axes": (1,), "keepdims": True})
-    (total,) = builder.add("clip", [total], {"a_min": 2**20, "a_max": 2**30})
-    one, wide = (builder.parameter(np.array([number], np.int64)) for number in (1, 2**8))
+    (total,) = builder.add("clip", [total], {"a_min": 2**29, "a_max": 2**30})
+    one, wide = (builder.parameter(np.array([number], np.int64)) for number in (1, 2**40))
     attributes = {"terms": 1, "rounding": "half_up", "lo": 0, "hi": 255}
     (y,) = builder.add("quotient", [looked, total, wide, one, one, one], attributes)
     numbers = [np.arange(48) * 2**30 + 7, np.arange(48) * 2**28, [2**24 + 3], [77], [5]]
@@ -67,7 +67,7 @@ def test_the_estimates_of_the_planner_are_proven(made: tuple[VerifiedProgram, Pl
     kernels = [claim.kernel for claim in planned.claims if isinstance(claim, Computes)]
     doubts = [kernel.doubt for kernel in kernels if isinstance(kernel, Quotient | Normalization)]
     assert len(doubts) == 2
-    assert all(doubt is not None and doubt > 20 for doubt in doubts)
+    assert all(doubt is not None and doubt > 8 for doubt in doubts)
     assert any(step.op == "permute" for kernel in kernels if isinstance(kernel, Nest) for step in kernel.formula.steps)
     assert unproven(verified, planned, IFMA) == {}
 
@@ -141,7 +141,7 @@ def test_a_wrong_byte_of_a_table_is_refused(made: tuple[VerifiedProgram, Plan]) 
 
 
 def test_a_divisor_that_might_lose_all_digits_has_no_estimate() -> None:
-    """The products of a negative tensor and a negative factor are positive, but only the sum is known to be 1 or more."""
+    """A product of two negative numbers is positive; what is proven is that the sum with 1 is 1 or more."""
     builder = ProgramBuilder()
     x, y = builder.input("x", (3,), -9, 9), builder.input("y", (1,), 1 - 2**31, 0)
     numbers = (1, -(2**31), 0, 1)
