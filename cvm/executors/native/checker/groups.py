@@ -207,7 +207,7 @@ class Group:
         planes = np.frombuffer(self.data, np.uint8, size * TABLE, home.view.offset).reshape(size, TABLE)
         stored = np.ascontiguousarray(planes.T).view(format_.dtype.newbyteorder("<")).ravel().astype(np.int64)
         found = [*stored.tolist()[: given.size], *last]
-        expected = (given.astype(np.int64) + format_.bias).tolist()
+        expected = [entry + format_.bias for entry in given.tolist()]
         require(found == expected, f"the entries differ from {source}")
         require(len(self.shape_of(indices)) == len(self.shape), "the entries of a table are no numbers")
         self.proves(indices, step.arguments[1])
