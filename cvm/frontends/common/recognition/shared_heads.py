@@ -6,6 +6,7 @@ that of the heads. The product of the queries in groups with the matrices as the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from fractions import Fraction
@@ -43,7 +44,9 @@ class _SharedHeads:
         if single is None or not isinstance(a, str):
             return operation
         shape, rows = self._builder.shape(single), self._builder.shape(a)
-        if len(rows) != 4 or rows[:2] != self._builder.shape(str(repeated))[:2]:
+        if len(rows) != 4 or rows[0] != shape[0] or rows[1] % shape[1]:
+            return operation
+        if self._builder.shape(str(b))[:2] != rows[:2]:
             return operation
         self.found = True
         groups = rows[1] // shape[1]
@@ -66,34 +69,42 @@ class _SharedHeads:
         """
         steps: list[Fraction | None] = []
         while len(steps) < _MOST_STEPS:
-            maker = self._regions.maker(operand, "transpose", "mul")
-            if maker is None:
-                break
-            if maker.name == "transpose":
-                if maker.attributes["axes"] != (0, 1, 3, 2):
-                    break
+            swapped = self._swapped(operand)
+            if swapped is not None:
                 steps.append(None)
-                operand = maker.inputs["input"]
+                operand = swapped
                 continue
-            numbers = [self._regions.number(maker.inputs[name]) for name in ("x", "y")]
-            number = numbers[0] if numbers[1] is None else numbers[1]
-            if number is None:
+            maker = self._regions.maker(operand, "mul")
+            numbers = [] if maker is None else [self._regions.number(maker.inputs[name]) for name in ("x", "y")]
+            if maker is None or numbers.count(None) != 1:
                 break
-            steps.append(number)
+            steps += [number for number in numbers if number is not None]
             operand = maker.inputs["x" if numbers[0] is None else "y"]
         return steps, operand
 
+    def _swapped(self, operand: Operand) -> Operand | None:
+        """The tensor whose last two axes were swapped, also where its first two were one meanwhile; or None."""
+        maker = self._regions.maker(operand, "transpose")
+        if maker is not None:
+            return maker.inputs["input"] if maker.attributes["axes"] == (0, 1, 3, 2) else None
+        split = self._regions.maker(operand, "reshape")
+        maker = None if split is None else self._regions.maker(split.inputs["input"], "transpose")
+        joined = None if maker is None else self._regions.maker(maker.inputs["input"], "reshape")
+        if joined is None or maker is None or maker.attributes["axes"] != (0, 2, 1):
+            return None
+        before, result = self._builder.shape(joined.outputs[0]), self._builder.shape(str(operand))
+        return joined.outputs[0] if before[1:] == result[:1:-1] and len(result) == 4 else None
+
     def _before_repetition(self, operand: Operand) -> str | None:
         """The matrices (batch, heads, 1, rows, columns) that were repeated along axis 2, which then joined axis 1."""
-        merged = self._regions.maker(operand, "reshape")
-        tiled = None if merged is None else self._regions.maker(merged.inputs["input"], "tile")
-        if tiled is None or not isinstance(operand, str):
+        whole, moves = self._regions.behind_reshapes(operand)
+        tiled = self._regions.maker(whole, "tile")
+        if tiled is None or not moves or not isinstance(operand, str):
             return None
         single, wide = tiled.inputs["input"], self._builder.shape(tiled.outputs[0])
-        if not isinstance(single, str) or len(wide) != 5:
+        if not isinstance(single, str) or len(wide) != 5 or self._builder.shape(single) != (*wide[:2], 1, *wide[3:]):
             return None
-        shape = self._builder.shape(single)
-        fits = shape == (*wide[:2], 1, *wide[3:]) and self._builder.shape(operand) == (
-            wide[0], wide[1] * wide[2], *wide[3:]
-        )  # fmt: skip
-        return single if fits else None
+        shape = self._builder.shape(operand)
+        if len(shape) < 3:
+            return None
+        return single if shape[-2:] == wide[3:] and shape[-3] in (wide[1] * wide[2], math.prod(wide[:3])) else None
