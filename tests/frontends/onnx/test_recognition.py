@@ -126,6 +126,33 @@ def test_single_numbers_are_scale_and_offset() -> None:
     np.testing.assert_array_equal(results(model, {"x": CODES})["y"], results(whole, {"x0": CODES})["y"])
 
 
+def written_rms(form: str) -> onnx.ModelProto:
+    """x / sqrt(mean(x^2) + epsilon) * scale, as exporters write it."""
+    squared = node("Mul", ["r", "r"], ["p"]) if form == "root" else node("Pow", ["r", "two"], ["p"])
+    nodes = [squared, node("ReduceMean", ["p"], ["v"], axes=[-1]), node("Add", ["v", "eps"], ["a"])]
+    if form == "inverse":
+        nodes += [node("Sqrt", ["a"], ["s"]), node("Reciprocal", ["s"], ["i"]), node("Mul", ["r", "i"], ["n"])]
+    elif form == "one":
+        nodes += [node("Sqrt", ["a"], ["s"]), node("Div", ["one", "s"], ["i"]), node("Mul", ["r", "i"], ["n"])]
+    else:
+        nodes += [node("Sqrt", ["a"], ["s"]), node("Div", ["r", "s"], ["n"])]
+    nodes += [node("Cast", ["n"], ["c"], to=1), node("Mul", ["g", "c"], ["o"])]
+    return quantised(nodes, CODES.shape, {"two": np.float32(2), "one": np.float32(1), "g": SCALE})
+
+
+@pytest.mark.parametrize("op_set", [1, 2])
+@pytest.mark.parametrize("form", ["inverse", "one", "root"])
+def test_written_out_rms_normalisations_are_one_operation(form: str, op_set: int) -> None:
+    whole = sandwich("SimplifiedLayerNormalization", [CODES.shape], 0.1, {"epsilon": float(EPSILON)}, {"g": SCALE})
+    model = written_rms(form)
+    assert operations(model).count("rms_normalization") == 1
+    assert "sqrt" not in operations(model)
+    wanted = results(whole, {"x0": CODES})["y"]
+    np.testing.assert_array_equal(results(model, {"x": CODES}, op_set=op_set)["y"], wanted)
+    if op_set == 2:
+        assert [item.op for item in compiled(model, op_set=2).nodes] == ["normalize"]
+
+
 def written_softmax(form: str) -> onnx.ModelProto:
     nodes = [node("ReduceMax", ["r"], ["m"], axes=[-1]), node("Max", ["m", "none"], ["k"]),
              node("Sub", ["r", "k"], ["d"])]  # fmt: skip
@@ -152,3 +179,34 @@ def test_exponentials_that_are_read_elsewhere_are_left_as_they_are() -> None:
     model.graph.node.extend([node("QuantizeLinear", ["e", "q", "z"], ["u"])])
     model.graph.output.extend(made([], {}, {"u": "int8"}).graph.output)
     assert "softmax" not in operations(model)
+
+
+def repeated(form: str) -> onnx.ModelProto:
+    """Queries of four heads times keys of two, each of which is repeated for two queries."""
+    nodes = [node("DequantizeLinear", ["x", "q", "z"], ["r"]), node("DequantizeLinear", ["k", "q", "z"], ["s"]),
+             node("Unsqueeze", ["s", "two"], ["u"]), node("Expand", ["u", "wide"], ["e"])]  # fmt: skip
+    if form == "flat":
+        nodes += [node("Reshape", ["e", "one"], ["f"]), node("Transpose", ["f"], ["g"], perm=[0, 2, 1]),
+                  node("Reshape", ["g", "turned"], ["h"]), node("Mul", ["h", "half"], ["t"])]  # fmt: skip
+    else:
+        perm = [0, 1, 3, 2] if form == "plain" else [0, 1, 2, 3]
+        nodes += [node("Reshape", ["e", "heads"], ["f"]), node("Transpose", ["f"], ["h"], perm=perm),
+                  node("Mul", ["half", "h"], ["t"])]  # fmt: skip
+    nodes += [node("MatMul", ["r", "t"], ["o"]), node("QuantizeLinear", ["o", "w", "z"], ["y"])]
+    constants = {"q": np.float32(0.25), "w": np.float32(2), "z": np.int8(0), "half": np.float32(0.5),
+                 "two": np.array([2]), "wide": np.array([1, 2, 2, 3, 3]), "one": np.array([4, 3, 3]),
+                 "turned": np.array([1, 4, 3, 3]), "heads": np.array([1, 4, 3, 3])}  # fmt: skip
+    return made(nodes, {"x": ("int8", (1, 4, 5, 3)), "k": ("int8", (1, 2, 3, 3))}, {"y": "int8"}, constants)
+
+
+@pytest.mark.parametrize("op_set", [1, 2])
+@pytest.mark.parametrize("form", ["plain", "flat", "straight"])
+def test_heads_that_are_repeated_are_multiplied_as_they_are(form: str, op_set: int) -> None:
+    model = repeated(form)
+    assert "tile" not in operations(model)
+    x, k = RANDOM.integers(-99, 99, (1, 4, 5, 3)), RANDOM.integers(-99, 99, (1, 2, 3, 3))
+    wide = k.repeat(2, axis=1)
+    product = x @ (wide if form == "straight" else wide.swapaxes(2, 3))
+    wanted = np.clip(np.rint(product / 64), -128, 127)
+    found = results(model, {"x": x.astype(np.int8), "k": k.astype(np.int8)}, op_set)["y"]
+    np.testing.assert_array_equal(found, wanted)
