@@ -113,7 +113,7 @@ class _Checker:
         self.copies: dict[Home, Home] = {}
         self.filled: dict[Buffer, list[Home]] = {}
         self.parts: dict[Home, int] = {}
-        self.data = bytes(plan.constants)
+        self.data = memoryview(plan.constants).toreadonly()
 
     def check(self, claim: Claim) -> None:
         """Prove one claim. Raises `Unproven`."""
