@@ -34,7 +34,7 @@ from cvm.executors.native.checker.addresses import (
     visited,
 )
 from cvm.executors.native.checker.groups import Added, Group, require_joint
-from cvm.executors.native.checker.packed import per_channel, weights_of
+from cvm.executors.native.checker.packed import per_channel, saturates, weights_of
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.loops import Exchange, Nest
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
@@ -401,7 +401,6 @@ class _Checker:
                     require(read.format == home.format, "a tensor is read in another format")
             require(arguments[-1] == target.at(number * each * stride(target.view.axes[1])), "another target")
         self._require_pixels(claim, kernel, steps, node)
-        self._require_digits(kernel, weights)
         added = self._added(node, kernel, source, weights, np.concatenate(begins))
 
         def elements(number: int) -> Array:
@@ -493,7 +492,12 @@ class _Checker:
         require(buffer is source.buffer and kernel_format(kernel, source), "another input")
         first, rest = divmod(offset, source.format.bytes)
         require(rest == 0, "the address of the input lies between two elements")
-        found = weights_of(self._bytes(arguments[1]), kernel)
+        packed = self._bytes(arguments[1])
+        bytes_ = isinstance(kernel, Depthwise) or kernel.per == 4
+        require(
+            not (self.machine.saturates and bytes_ and saturates(packed, kernel)), "pairs of products could saturate"
+        )
+        found = weights_of(packed, kernel)
         if isinstance(kernel, Contraction):
             at = np.full((1,), first)
             for n, step in kernel.taps:
@@ -551,13 +555,6 @@ class _Checker:
         for home, pixels in homes:
             step = stride(broadcast(home.view.axes, shape)[1])
             require(pixels.channel == step or shape[1] == 1, "the stride of channels differs from that of the home")
-
-    def _require_digits(self, kernel: Kernel, weights: Array) -> None:
-        """Prove that every sum of two products fits in 16 bits, on a machine whose dot product saturates these sums."""
-        if self.machine.saturates and (isinstance(kernel, Depthwise) or kernel.per == 4):
-            most = max(-int(weights.min()), int(weights.max()))
-            parts = len(kernel.shifts) if isinstance(kernel, Contraction) else kernel.parts
-            require(2 * 255 * most <= 32767 or parts > 1, "pairs of products could saturate")
 
     def _added(self, node: Node, kernel: Kernel, source: Home, weights: Array, begins: Array) -> Added:
         """For each channel, the number by which the kernel's sums differ from the node's result, and the interval of

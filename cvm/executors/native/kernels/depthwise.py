@@ -25,7 +25,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import unpacked
 from cvm.executors.native.kernels.formulas import Build
 from cvm.executors.native.kernels.operands import KernelOperand, arguments
-from cvm.executors.native.kernels.packing import packed_taps, passes
+from cvm.executors.native.kernels.packing import packed_taps, parts
 from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import Planning
@@ -40,12 +40,16 @@ registers, all finished sums are stored in memory first.
 """
 TAPS = 64
 """Windows of more taps than this are computed as general contractions."""
+WIDEST = 255
+"""Weights of a larger magnitude than this are computed as general contractions. Codes of eight bits minus their zero
+point have at most this magnitude.
+"""
 
 
 def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:
-    """Whether a convolution is depthwise, with inputs and weights of 8 bits and at most `TAPS` taps."""
+    """Whether a convolution is depthwise, with inputs of 8 bits, weights up to `WIDEST` and at most `TAPS` taps."""
     OC, IC, KH, KW = shape
-    narrow = int(weights.min()) >= -128 and int(weights.max()) <= 127
+    narrow = int(weights.min()) >= -WIDEST and int(weights.max()) <= WIDEST
     return groups == OC > 1 and IC == 1 and KH * KW <= TAPS and format_.bits == 8 and not format_.signed and narrow
 
 
@@ -83,11 +87,10 @@ def plan_depthwise(
     strides = home.map_strides()
     out = [target.view.stride(axis) or 0 for axis in range(4)]
     channels, _, KH, KW = weights.shape
-    flat = weights[:, 0]
-    parts = [part for part, _ in passes(flat, machine, 4, 255)]
+    digits = parts(weights[:, 0], machine, 255)
     kernel = Depthwise(
         images, rows, columns, channels, (KH, KW), (a.dilation[0] * strides[2], a.dilation[1] * strides[3]),
-        a.stride[1], a.dilation[1], len(parts),
+        a.stride[1], a.dilation[1], len(digits),
         Pixels(strides[0], a.stride[0] * strides[2], strides[3], 1),
         Output(target.format, Pixels(out[0], out[2], out[3], out[1]), built.clamp),
         tuple(operand.read for operand in operands), built.formula, built.start is not None,
@@ -98,12 +101,12 @@ def plan_depthwise(
     reads = tuple(operand.home for operand in operands)
     planner.claim(Computes(root, kernel, reads, (target,), planner.next_call, home))
     moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
-    packed = planner.constants.add(packed_taps(parts, kernel.segments))
+    packed = planner.constants.add(packed_taps(digits, kernel.segments))
     others = arguments(planner, built.start, operands, kernel.segments, slice(0, channels))
     given = [home.at(moved), packed, *others, target.at()]
-    note = f"{machine.name} depthwise, {len(parts)} parts, strips of {kernel.strip}"
+    note = f"{machine.name} depthwise, {len(digits)} part{'s' if len(digits) > 1 else ''}, strips of {kernel.strip}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
-    cost = math.prod(node.outputs[0].shape) * (0.5 + 0.01 * KH * KW)
+    cost = math.prod(node.outputs[0].shape) * (0.5 + 0.01 * KH * KW * len(digits))
     planner.call(function, given, kernel.units, root.outputs[0].name, note, cost)
 
 
