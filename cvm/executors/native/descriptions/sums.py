@@ -12,7 +12,8 @@ import numpy.typing as npt
 from cvm.executors.native.descriptions.expressions import Formula, Residual
 from cvm.executors.native.descriptions.formats import Format
 
-__all__ = ["ROWS", "Block", "Contraction", "Depthwise", "Output", "Pixels", "Read", "Segment", "interleaved"]
+__all__ = ["ROWS", "Block", "Contraction", "Depthwise", "Output", "Pixels", "Read", "Segment",
+           "WindowSums", "interleaved"]  # fmt: skip
 
 ROWS = 4
 """The number of rows of a depthwise window that one dot product multiplies."""
@@ -149,6 +150,32 @@ class Contraction:
     def units(self) -> int:
         """The number of parts that may run at the same time."""
         return {"rows": self.rows, "columns": self.columns, "blocks": self.blocks}[self.shared]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSums:
+    """A kernel that adds up the bytes of the window of each pixel, and multiplies the sum by one number.
+
+    ``images``, ``rows``, ``columns``, ``taps``, ``run`` and ``source`` are as in `Contraction`. The results lie side by
+    side, in 32 bits.
+    """
+
+    images: int
+    rows: int
+    columns: int
+    taps: tuple[tuple[int, int], ...]
+    run: int
+    source: Pixels
+
+    @property
+    def units(self) -> int:
+        """The number of parts that may run at the same time: rows, or groups of columns of the only row."""
+        return self.rows if self.rows > 1 else -(-self.columns // self.together)
+
+    @property
+    def together(self) -> int:
+        """The number of pixels whose sums are computed together."""
+        return 4 if self.columns >= 4 else 1
 
 
 @dataclass(frozen=True, slots=True)

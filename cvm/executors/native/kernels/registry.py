@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cvm.executors.native.descriptions.loops import Exchange, Nest
-from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
 from cvm.executors.native.emit.contraction import emit_contraction
 from cvm.executors.native.emit.exchange import emit_exchange
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.emit.tiles import Tiled, emit_tiles
+from cvm.executors.native.emit.window_sums import emit_window_sums
 from cvm.executors.native.kernels import computed, contractions, movement, pointwise, reductions, vision, windows
 from cvm.executors.native.kernels.depthwise import emit_depthwise
 from cvm.executors.native.plan.planner import Planner
@@ -58,6 +59,7 @@ EMITTERS: Mapping[type, Emitter] = {
     Exchange: _by_width(emit_exchange),
     Nest: _by_width(emit_nest),
     Tiled: emit_tiles,
+    WindowSums: emit_window_sums,
     computed.Normalization: _anywhere(computed.emit_normalization),
     computed.Quotient: _by_width(computed.emit_quotient),
     computed.Update: _by_width(computed.emit_update),

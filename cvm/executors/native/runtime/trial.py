@@ -96,6 +96,10 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
     yield "8-bit convolution of signed codes", _convolution((2, 20, 8, 8), (20, 20, 1, 1), -128, 127, 128)
     yield "grouped convolution", _convolution((1, 12, 9, 9), (24, 6, 3, 3), -128, 127, 127, groups=2, stride=(2, 2))
     yield "convolution of wide weights", _convolution((1, 5, 7, 7), (18, 5, 3, 3), *bytes_, 30_000, dilation=(2, 2))
+    yield (
+        "convolution of weights with an offset",
+        _convolution((2, 70, 7, 7), (37, 70, 3, 3), -128, 127, 55, least=-200, padding=(1, 1)),
+    )
     yield "16-bit convolution", _convolution((1, 5, 6, 6), (17, 5, 3, 3), -3000, 3000, 3000, padding=(1, 1))
     yield "32-bit convolution", _convolution((1, 3, 6, 6), (9, 3, 3, 3), -(2**20), 2**20, 60, padding=(1, 1))
     for channels, size in ((150, 3), (16, 5), (33, 1)):
@@ -105,7 +109,12 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
             f"depthwise convolution, {size} by {size}",
             _convolution(shape, (channels, 1, size, size), *bytes_, 128, padding=pad, groups=channels),
         )
+    yield (
+        "depthwise convolution of weights with an offset",
+        _convolution((1, 70, 9, 9), (70, 1, 3, 3), *bytes_, 256, least=-20, padding=(1, 1), groups=70),
+    )
     yield "matrix product", _product(3, 50, 37)
+    yield "matrix product of weights with an offset", _product(6, 150, 37, 0, 255)
     yield "matrix product of one row", _product(1, 200, 150)
     for rounding in ("half_up", "half_even", "toward_zero"):
         yield f"requantize, {rounding}", _requantization(rounding)
@@ -116,12 +125,21 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
 
 
 def _convolution(
-    shape: tuple[int, ...], kernel: tuple[int, ...], lo: int, hi: int, magnitude: int, **attributes: Any
+    shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    lo: int,
+    hi: int,
+    magnitude: int,
+    least: int | None = None,
+    **attributes: Any,
 ) -> VerifiedProgram:
-    """A convolution that returns its sums, and their codes after a requantize per channel, with and without a clip."""
+    """A convolution that returns its sums, and their codes after a requantize per channel, with and without a clip.
+
+    Its weights lie in [least, magnitude - 1]. Without ``least``, they begin at -magnitude.
+    """
     builder = ProgramBuilder()
     x = builder.input("x", shape, lo, hi)
-    weights = builder.constant(_weights(*kernel, least=-magnitude, largest=magnitude - 1))
+    weights = builder.constant(_weights(*kernel, least=-magnitude if least is None else least, largest=magnitude - 1))
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
     return _codes(builder, lambda: builder.add("conv2d", [x, weights, bias], attributes)[0], (1, kernel[0], 1, 1))
 
@@ -144,10 +162,10 @@ def _residual(last: tuple[int, ...]) -> VerifiedProgram:
     return verify(builder.build([Output("total", total)]))
 
 
-def _product(rows: int, depth: int, columns: int) -> VerifiedProgram:
+def _product(rows: int, depth: int, columns: int, least: int = -128, largest: int = 127) -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (rows, depth), -128, 127)
-    weights = builder.constant(_weights(columns, depth, least=-128, largest=127))
+    weights = builder.constant(_weights(columns, depth, least=least, largest=largest))
     return _codes(builder, lambda: builder.add("dense", [x, weights])[0], (1, columns))
 
 
