@@ -35,7 +35,7 @@ from cvm.executors.native.checker.addresses import (
 )
 from cvm.executors.native.checker.groups import Added, Group, require_joint
 from cvm.executors.native.checker.packed import per_channel, saturates, weights_of
-from cvm.executors.native.checker.windows import require_windows, summed
+from cvm.executors.native.checker.summed import require_windows, summed
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.loops import Exchange, Nest
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
