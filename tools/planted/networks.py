@@ -151,6 +151,8 @@ class Maker:
         if bits == 0:
             x, bits = self.within(x, 8), 7
         weights = self.weights(shape, bits)
+        if self.random.random() < 0.2:  # only the last row of a window is wide
+            weights[:, :, :-1] = weights[:, :, :-1].clip(-128, 127)
         if self.random.random() < 0.3:  # groups and channels of other widths
             weights[: shape[0] // 2] = np.clip(weights[: shape[0] // 2], -70, 65)
         inputs = [x, self.builder.constant(weights)]

@@ -477,6 +477,18 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
         'builder.step("add", (("sum", 0), windows))',
         'builder.step("add", (("sum", 0), ("sum", 0)))',
     ),
+    (
+        "border",
+        "depthwise",
+        "kernel.row(row) * kernel.taps[0]",
+        "row * kernel.taps[0]",
+    ),
+    (
+        "channels",
+        "depthwise",
+        "(weights - narrow)[:, wide]], axis=1), tuple(wide.tolist())",
+        "(weights - narrow)[:, wide]], axis=1), tuple((wide ^ 1).tolist())",
+    ),
 )
 
 

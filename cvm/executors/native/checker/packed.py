@@ -48,19 +48,24 @@ def per_channel(data: memoryview, segments: Sequence[Segment], format_: Format, 
 def weights_of(data: memoryview, kernel: Contraction | Depthwise) -> Array:
     """The weights as an array (channels, taps, elements). Weights of several digits are reduced modulo 2^32.
 
-    In a depthwise window, a tap is a column, and its elements are the rows.
+    In a depthwise window, a tap is a column, and its elements are the rows. A row that is multiplied once more has the
+    sum of both weights.
     """
     order = _ordered([_lanes(one) for one in kernel.segments], kernel.channels)
     parts = _segments(data, kernel)
     digits = np.empty((order.size, *parts[0].shape[1:]), parts[0].dtype)
     digits[order] = np.concatenate(parts)
     digits = digits[: kernel.channels]
-    if digits.shape[1] == 1:
+    repeats = kernel.repeats if isinstance(kernel, Depthwise) else ()
+    if digits.shape[1] == 1 and not repeats:
         return digits[:, 0]
     shifts = kernel.shifts if isinstance(kernel, Contraction) else (0,) * kernel.parts
     total = np.zeros(digits[:, 0].shape, np.int64)
     for number, shift in enumerate(shifts):
         total = ((total << shift) + digits[:, number]) & 2**32 - 1  # at most 2^41 before the reduction
+    for again, row in enumerate(repeats, kernel.window[0] - len(repeats) if isinstance(kernel, Depthwise) else 0):
+        total[..., row] = (total[..., row] + total[..., again]) & 2**32 - 1
+        total[..., again] = 0
     return total
 
 

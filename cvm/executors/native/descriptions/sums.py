@@ -184,7 +184,8 @@ class Depthwise:
 
     ``images``, ``rows``, ``columns`` and ``channels`` are extents of the output. ``window`` is the extent (rows,
     columns) of a window, ``taps`` the distance from one tap to the next in both directions, in elements. ``step`` and
-    ``dilation`` are the stride and the dilation along a row. ``parts`` is the number of digits of the weights.
+    ``dilation`` are the stride and the dilation along a row. ``parts`` is the number of digits of the weights. The last
+    rows of the window may be rows before them that are multiplied once more: ``repeats`` lists these.
     """
 
     images: int
@@ -203,12 +204,18 @@ class Depthwise:
     starts: bool
     segments: tuple[Segment, ...]
     joint: Residual | None = None
+    repeats: tuple[int, ...] = ()
 
     @property
     def strip(self) -> int:
         """The number of outputs of one strip. The last strip of a row may overlap the one before it."""
         count = -(-self.columns // 8)
         return -(-self.columns // count)
+
+    def row(self, number: int) -> int:
+        """The row of the map, counted from that of the window's first row, that a row of the window reads."""
+        own = self.window[0] - len(self.repeats)
+        return number if number < own else self.repeats[number - own]
 
     @property
     def groups(self) -> int:

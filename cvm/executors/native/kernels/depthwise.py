@@ -87,14 +87,15 @@ def plan_depthwise(
     strides = home.map_strides()
     out = [target.view.stride(axis) or 0 for axis in range(4)]
     channels, _, KH, KW = weights.shape
-    digits = parts(weights[:, 0], machine, 255)
+    taps, repeats = _repeated(weights[:, 0], machine)
+    digits = parts(taps, machine, 255)
     kernel = Depthwise(
-        images, rows, columns, channels, (KH, KW), (a.dilation[0] * strides[2], a.dilation[1] * strides[3]),
+        images, rows, columns, channels, taps.shape[1:], (a.dilation[0] * strides[2], a.dilation[1] * strides[3]),
         a.stride[1], a.dilation[1], len(digits),
         Pixels(strides[0], a.stride[0] * strides[2], strides[3], 1),
         Output(target.format, Pixels(out[0], out[2], out[3], out[1]), built.clamp),
         tuple(operand.read for operand in operands), built.formula, built.start is not None,
-        segments(channels, machine),
+        segments(channels, machine), None, repeats,
     )  # fmt: skip
     kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
     function = planner.kernel(kernel, "depthwise")
@@ -108,6 +109,19 @@ def plan_depthwise(
     note += f"; sums + {built.note}" if built.note != "sums" else ""
     cost = math.prod(node.outputs[0].shape) * (0.5 + 0.01 * KH * KW * len(digits))
     planner.call(function, given, kernel.units, root.outputs[0].name, note, cost)
+
+
+def _repeated(weights: Integers, machine: Machine) -> tuple[Integers, tuple[int, ...]]:
+    """Weights (channels, KH, KW) with rows appended that are multiplied once more, and the numbers of these rows.
+
+    Dot products multiply `ROWS` rows at a time, so there may be room for further rows. They take what exceeds a byte in
+    the rows before them, if only as many rows as there is room for have such weights.
+    """
+    narrow = weights.clip(-128, 127)
+    wide = np.flatnonzero((weights != narrow).any(axis=(0, 2)))
+    if machine.saturates or len(wide) > -weights.shape[1] % ROWS:
+        return weights, ()
+    return np.concatenate([narrow, (weights - narrow)[:, wide]], axis=1), tuple(wide.tolist())
 
 
 def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machine) -> None:
@@ -236,7 +250,7 @@ class _Emitter:
         kind = vector(8, 4 * lane)
         zero = V(kind, "zeroinitializer")
         rows = [
-            code.load(kind, code.at(at, row * kernel.taps[0])) if row < kernel.window[0] else zero
+            code.load(kind, code.at(at, kernel.row(row) * kernel.taps[0])) if row < kernel.window[0] else zero
             for row in range(group * ROWS, group * ROWS + ROWS)
         ]
         if self.machine.signed_bytes:

@@ -113,6 +113,10 @@ def programs() -> Iterator[tuple[str, VerifiedProgram]]:
         "depthwise convolution of weights with an offset",
         _convolution((1, 70, 9, 9), (70, 1, 3, 3), *bytes_, 256, least=-20, padding=(1, 1), groups=70),
     )
+    yield (
+        "depthwise convolution with a row of weights beyond a byte",
+        _convolution((1, 70, 9, 9), (70, 1, 3, 3), *bytes_, 128, least=-255, row=1, padding=(1, 1), groups=70),
+    )
     yield "matrix product", _product(3, 50, 37)
     yield "matrix product of weights with an offset", _product(6, 150, 37, 0, 255)
     yield "matrix product of one row", _product(1, 200, 150)
@@ -131,17 +135,25 @@ def _convolution(
     hi: int,
     magnitude: int,
     least: int | None = None,
+    row: int | None = None,
     **attributes: Any,
 ) -> VerifiedProgram:
     """A convolution that returns its sums, and their codes after a requantize per channel, with and without a clip.
 
-    Its weights lie in [least, magnitude - 1]. Without ``least``, they begin at -magnitude.
+    Its weights lie in [least, magnitude - 1]. Without ``least``, they begin at -magnitude. Those of all rows but
+    ``row``, if it is given, fit in a byte.
     """
     builder = ProgramBuilder()
     x = builder.input("x", shape, lo, hi)
-    weights = builder.constant(_weights(*kernel, least=-magnitude if least is None else least, largest=magnitude - 1))
+    weights = _weights(*kernel, least=-magnitude if least is None else least, largest=magnitude - 1)
+    if row is not None:
+        weights = np.where(np.arange(kernel[2])[:, None] == row, weights, weights.clip(-128, 127))
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
-    return _codes(builder, lambda: builder.add("conv2d", [x, weights, bias], attributes)[0], (1, kernel[0], 1, 1))
+    return _codes(
+        builder,
+        lambda: builder.add("conv2d", [x, builder.constant(weights), bias], attributes)[0],
+        (1, kernel[0], 1, 1),
+    )
 
 
 def _residual(last: tuple[int, ...]) -> VerifiedProgram:
