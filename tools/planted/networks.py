@@ -145,13 +145,13 @@ class Maker:
         padding = (max(padding[0], -(-reach[0] // 2)), max(padding[1], -(-reach[1] // 2)))
         shape = (groups * per_group, c // groups, *kernel)
         products = prod(shape[1:]).bit_length()
-        bits = self.random.choice((1, 4, 7, 7, 8, 9, 15, 20))
+        bits = self.random.choice((4, 7, 8, 8, 8, 15) if depthwise else (1, 4, 7, 7, 8, 9, 15, 20))
         x = self.within(x, max(1, min(28 - products - 1, 29 - products - bits)) if self.random.random() < 0.5 else 15)
         bits = max(0, min(bits, 29 - products - self.bits(x)))
         if bits == 0:
             x, bits = self.within(x, 8), 7
         weights = self.weights(shape, bits)
-        if self.random.random() < 0.2:  # only the last row of a window is wide
+        if self.random.random() < (0.4 if depthwise else 0.1):  # only the last row of a window is wide
             weights[:, :, :-1] = weights[:, :, :-1].clip(-128, 127)
         if self.random.random() < 0.3:  # groups and channels of other widths
             weights[: shape[0] // 2] = np.clip(weights[: shape[0] // 2], -70, 65)

@@ -40,9 +40,9 @@ registers, all finished sums are stored in memory first.
 """
 TAPS = 64
 """Windows of more taps than this are computed as general contractions."""
-WIDEST = 255
-"""Weights of a larger magnitude than this are computed as general contractions. Codes of eight bits minus their zero
-point have at most this magnitude.
+WIDEST = 256
+"""Weights of a larger magnitude than this are computed as general contractions. Two bytes add up to -256 .. 254, and
+codes of eight bits minus their zero point to -255 .. 255.
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +14,14 @@ from cvm.errors import Unsupported
 from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, cores, feeds, returned
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.steps import Plan
-from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.executors.native.runtime.distrust import Distrusted, Failed
 from cvm.executors.native.runtime.networks import Network, network_of
-from cvm.executors.native.runtime.select import choice
+from cvm.executors.native.runtime.select import candidate, require
 from cvm.executors.native.runtime.watched import Watched
 
 if TYPE_CHECKING:
+    from cvm.executors.native.runtime.started import Started
+    from cvm.program.model import ProgramParts
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["NativeExecutor"]
@@ -29,25 +31,58 @@ class NativeExecutor:
     """A verified program as machine code. ``threads`` is the largest number of threads; None means one per core.
 
     For each set of captured names, a network that returns these tensors too is compiled once. If the machine code of a
-    network is `Distrusted`, the NumPy executor runs the program instead; `refusals` and `explain` say why.
+    network is `Distrusted`, the NumPy executor runs the program instead; `refusals` and `explain` say why. Without a
+    ``machine``, the fastest one is taken, and each class of its kernels passes a trial before it is used.
     """
 
     name = "native"
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
-        self._verified = verified
-        self._machine = machine or _chosen()
+        self._begin(lambda: verified, verified.program, threads, machine)
+        self._main: Network | None = self._network(self._outputs)
+
+    @classmethod
+    def started(cls, started: Started, verified: Callable[[], VerifiedProgram], threads: int) -> NativeExecutor:
+        """An executor whose network is loaded. ``verified`` gives the program, if more than its outputs is wanted."""
+        executor = cls.__new__(cls)
+        executor._begin(verified, started.parts, threads, None)
+        executor._main = executor._networks[executor._outputs | set(executor._updates.values())] = started.network
+        return executor
+
+    def _begin(
+        self,
+        verified: Callable[[], VerifiedProgram],
+        parts: ProgramParts,
+        threads: int | None,
+        machine: Machine | None,
+    ) -> None:
+        self._loaded = verified
+        self._machine = machine or _candidate()
+        self._require = require if machine is None else None
         self._threads = threads or cores()
-        self._program = verified.program
+        self._program = parts
         self._updates = {kept.value.name: kept.update for kept in self._program.state}
         self._networks: dict[frozenset[str], Network | None] = {}
         self._watched_networks: dict[frozenset[str], tuple[Network, Watched] | None] = {}
         self.refusals: list[str] = []
         self._numpy: Executor | None = None
         self._lock = threading.Lock()
-        self._outputs = returned(self._program, frozenset())
-        self._main = self._network(self._outputs)
+        self._outputs = frozenset(output.value for output in self._program.outputs)
         self._unused = True
+
+    @property
+    def _verified(self) -> VerifiedProgram:
+        return self._loaded()
+
+    @property
+    def threads(self) -> int:
+        """The largest number of threads."""
+        return self._threads
+
+    @property
+    def network(self) -> Network | None:
+        """The network that returns the outputs; None if the NumPy executor computes them."""
+        return self._main
 
     @property
     def machine(self) -> Machine:
@@ -66,17 +101,24 @@ class NativeExecutor:
         with self._lock:
             if wanted not in self._watched_networks:
                 network = self._made(wanted, watched=True)
-                shows = network and Watched(network, self._program, network.plan, wanted)
+                shows = network and Watched(network, self._verified.program, network.plan, wanted)
                 self._watched_networks[wanted] = (network, shows) if network and shows else None
             return self._watched_networks[wanted]
 
     def _made(self, wanted: frozenset[str], watched: bool = False) -> Network | None:
-        """Make a network that is proven and tried. If there is none, record the refusal and return None."""
-        try:
-            return network_of(self._verified, self._machine, self._threads, wanted, watched)
-        except Distrusted as reason:
-            self.refusals.append(str(reason))
-            return None
+        """Make a network that is proven and tried. If there is none, record the refusal and return None.
+
+        If the machine fails its trial, the next one is taken.
+        """
+        while True:
+            try:
+                return network_of(self._verified, self._machine, self._threads, wanted, watched, self._require)
+            except Distrusted as reason:
+                self.refusals.append(str(reason))
+                following = candidate().machine if isinstance(reason, Failed) else None
+                if following is None:
+                    return None
+                self._machine = following
 
     def _numpy_executor(self) -> Executor:
         """The NumPy executor, which runs the program if its machine code is not trusted."""
@@ -97,7 +139,7 @@ class NativeExecutor:
         if self._unused:
             self._unused = False
             _return_free_memory()
-        names = returned(self._program, capture) if capture else self._outputs
+        names = returned(self._verified.program, capture) if capture else self._outputs
         if watch is None:
             network = self._network(names) if capture else self._main
             if network is None:
@@ -139,7 +181,7 @@ class NativeExecutor:
 
     def explain(self) -> tuple[str, ...]:
         """See `cvm.executors.Executor.explain`."""
-        network = self._network(returned(self._program, frozenset()))
+        network = self._network(self._outputs)
         if network is None:
             refusal = f"machine code is not used for this program: {self.refusals[0]}"
             return (refusal, *self._numpy_executor().explain())
@@ -189,9 +231,9 @@ def _return_free_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _chosen() -> Machine:
-    """The machine to compile for. Raises `Unsupported` (``executors.native``) if no machine passes its trial."""
-    found = choice()
+def _candidate() -> Machine:
+    """The machine to compile for. Raises `Unsupported` (``executors.native``) if all have failed their trials."""
+    found = candidate()
     if found.machine is None:
         raise Unsupported("executors.native", f"no machine code can be trusted here: {found.reason}")
     return found.machine

@@ -27,7 +27,7 @@ from cvm.executors.native.runtime.threads import settled, workers
 from cvm.executors.native.runtime.watched import stage_ends
 
 if TYPE_CHECKING:
-    from cvm.program import Program
+    from cvm.program.model import ProgramParts
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "stage_name"]
@@ -68,7 +68,7 @@ class _Memory:
                 settled(head)
 
 
-def read_bounds(program: Program) -> list[tuple[int, int, int]]:
+def read_bounds(program: ProgramParts) -> list[tuple[int, int, int]]:
     """(number of elements, least, largest element) of each array that a network reads: inputs first, then state."""
     fed = [*(one.value for one in program.inputs), *(one.value for one in program.state)]
     return [(math.prod(value.shape), value.lo, value.hi) for value in fed]
@@ -85,11 +85,13 @@ def network_text(
 
     Without ``stages`` there is one stage with all calls. If there is also only one thread, ``start`` runs the stage.
     """
-    from cvm.executors.native.kernels.registry import emit  # only compiling needs it
+    from cvm.executors.native.emit.merging import shared  # only compiling needs these
+    from cvm.executors.native.kernels.registry import emit
 
     module = Module()
     for name, kernel in made.functions.items():
         emit(module, name, kernel, machine)
+    module.functions = shared(module.functions)
     for number, (first, end) in enumerate(stages or [(0, len(made.calls))]):
         emit_network(module, stage_name(number), made, made.calls[first:end], machine, threads)
     emit_start(module, len(made.arrays), bounds, machine, stage_name(0) if threads == 1 and stages is None else None)
@@ -121,7 +123,7 @@ class Network:
         tried: Callable[[Plan, Loaded, Bytes, Runs], None],
         ends: Callable[[Plan], Sequence[int]] | None = None,
     ) -> None:
-        self._planned, self.machine, self.bounds, self._ends = planned, machine, bounds, ends
+        self._planned, self.machine, self.name, self.bounds, self._ends = planned, machine, name, bounds, ends
         key = cache.key(machine, (name, str(threads), str(WORTH), "whole" if ends is None else "in stages"))
         found = restore(key)
         self.cached, made = found is not None, None
@@ -211,16 +213,24 @@ def _address(array: npt.NDArray[Any]) -> int:
 
 
 def network_of(
-    verified: VerifiedProgram, machine: Machine, threads: int, wanted: frozenset[str], watched: bool = False
+    verified: VerifiedProgram,
+    machine: Machine,
+    threads: int,
+    wanted: frozenset[str],
+    watched: bool = False,
+    require: Callable[[Machine, Plan], None] | None = None,
 ) -> Network:
     """A network that returns the ``wanted`` values, proven and tried. Raises `Distrusted` if there is no such network.
 
     A ``watched`` network returns every value, and stops after each window of nodes (`cvm.executors.base.windows`).
+    ``require`` tries the machine in the kernels of the plan (`select.require`); without it, the machine is trusted.
+    Networks that were made with and without it are stored apart.
     """
     program = verified.program
     if watched:
         wanted |= {value.name for node in program.nodes for value in node.outputs}
-    name = "\n".join((program.digest, *sorted(wanted), *(map(str, windows(program)) if watched else ())))
+    stops = map(str, windows(program)) if watched else ()
+    name = "\n".join((program.digest, *sorted(wanted), *stops, *(() if require is None else ("on trial",))))
 
     def planned(compiled: Callable[[Plan], Any]) -> tuple[Plan, Any]:
         from cvm.executors.native.runtime.proven import proven  # only compiling needs the planner
@@ -233,6 +243,8 @@ def network_of(
     def tried(made: Plan, loaded: Loaded, constants: Bytes, run: Runs) -> None:
         from cvm.executors.native.runtime.rehearsal import rehearse
 
+        if require is not None:
+            require(machine, made)
         rehearse(verified, made, loaded, constants, run)
 
     ends = partial(stage_ends, program) if watched else None
