@@ -116,7 +116,7 @@ class _Checker:
         self.filled: dict[Buffer, list[Home]] = {}
         self.parts: dict[Home, int] = {}
         self.windows: dict[Buffer, AddsWindows] = {}
-        self.data = bytes(plan.constants)
+        self.data = memoryview(plan.constants).toreadonly()
 
     def check(self, claim: Claim) -> None:
         """Prove one claim. Raises `Unproven`."""

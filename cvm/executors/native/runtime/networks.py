@@ -129,6 +129,7 @@ class Network:
         self.cached, made = found is not None, None
         if found is None:
             made, found = planned(partial(self._compiled, threads=threads))
+            made = replace(made, constants=b"")  # ``found`` has a copy of them
         self.plan, self.threads, self.stages, self.packed = found.plan, found.threads, found.stages, found.constants
         self._whole = self.threads == 1 and ends is None
         given = [(name, shapes[name]) for name in self.plan.arrays]
