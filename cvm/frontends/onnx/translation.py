@@ -16,7 +16,7 @@ from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import UNBOUNDED, bounds, is_float, unit
 from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.grids import Grid
-from cvm.frontends.common.recognition import recognize_masks, recognized
+from cvm.frontends.common.recognition import recognize_masks, recognize_shared_heads, recognized
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
 from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
@@ -91,6 +91,7 @@ class OnnxTranslation(OnnxScope):
         self._operations = recognized(self._tensors, self._operations, outputs)
         self.keep(outputs)
         recognize_masks(self, outputs)
+        recognize_shared_heads(self, outputs)
         return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
 
     def _translate(self, node: OnnxNode) -> None:

@@ -10,7 +10,8 @@ import pytest
 from onnx import helper
 
 from cvm.frontends import onnx as front
-from tests.frontends.onnx.making import Shape, made, results
+from cvm.passes.optimize import optimize
+from tests.frontends.onnx.making import Shape, compiled, made, results
 
 node = helper.make_node
 RANDOM = np.random.default_rng(9)
@@ -35,6 +36,11 @@ ALONG_AN_AXIS = [node("Add", ["p", "three"], ["a"]), node("Reshape", ["a", "shap
                  node("ScatterElements", ["k", "i", "n"], ["o"], axis=2)]  # fmt: skip
 ROWS = [node("Less", ["p", "nought"], ["l"]), node("Add", ["p", "eight"], ["m"]), node("Where", ["l", "m", "p"], ["a"]),
         node("Unsqueeze", ["a", "one"], ["i"]), node("ScatterND", ["k", "i", "n"], ["o"])]  # fmt: skip
+
+
+TURNED = [node("Unsqueeze", ["p", "one"], ["i"]), node("Transpose", ["k"], ["kt"], perm=[2, 0, 1, 3]),
+          node("Transpose", ["n"], ["nt"], perm=[2, 0, 1, 3]), node("ScatterND", ["kt", "i", "nt"], ["ot"]),
+          node("Transpose", ["ot"], ["o"], perm=[1, 2, 0, 3])]  # fmt: skip
 
 
 def operations(model: onnx.ModelProto, highest: int) -> list[str]:
@@ -64,6 +70,19 @@ def test_a_row_is_replaced_though_negative_positions_are_asked_for(op_set: int) 
         wanted[position] = update
         data = {"c": cache, "u": update, "p": np.array([position])}
         np.testing.assert_array_equal(results(model, data, op_set, ranges={"p": (0, 7)})["y"], wanted)
+
+
+def test_a_cache_is_not_transposed_to_write_a_row() -> None:
+    """As PyTorch writes ``index_copy`` along an inner axis."""
+    update = RANDOM.integers(-99, 99, (1, 2, 1, 4)).astype(np.int8)
+    model = scattered(TURNED, update.shape, CACHE.shape, (1,))
+    assert "update_slice" in operations(model, 7)
+    program = optimize(compiled(model, 2, ranges={"p": (0, 7)}))
+    assert "transpose" not in {item.op for item in program.nodes}
+    wanted = CACHE.copy()
+    wanted[:, :, 6:7] = update
+    found = results(model, {"c": CACHE, "u": update, "p": np.array([6])}, 2, ranges={"p": (0, 7)})["y"]
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize(("nodes", "shape", "cache", "highest"), [

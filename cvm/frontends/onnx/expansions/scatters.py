@@ -76,12 +76,28 @@ def _as_slice(w: Writer, axis: int) -> bool:
     start = w.reshape(found.start, (1,))
     if first:
         start = w.add("Add", [start, w.constant(np.array([first]), w.operand(found.start).data_type)])
-    data, new = (w.reshape(name, (1, *shape)) for name, shape in zip(
-        w.required(0, 2), (source.shape, updates.shape), strict=True
-    ))  # fmt: skip
-    whole = w.add("TensorScatter", [data, new, start], axis=axis + 1)
-    w.reshape(whole, source.shape, w.node.outputs[0])
+    data, order = _before_transposition(w, w.required(0)[0], source.rank)
+    back = tuple(int(item) for item in np.argsort(order))
+    new = w.required(2)[0] if order == tuple(range(source.rank)) else w.add("Transpose", w.required(2), perm=back)
+    shapes = [tuple(item.shape[axis] for axis in back) for item in (source, updates)]
+    data, new = (w.reshape(name, (1, *shape)) for name, shape in zip((data, new), shapes, strict=True))
+    whole = w.add("TensorScatter", [data, new, start], axis=order[axis] + 1)
+    if order == tuple(range(source.rank)):
+        w.reshape(whole, source.shape, w.node.outputs[0])
+    else:
+        w.add("Transpose", [w.reshape(whole, shapes[0])], w.node.outputs[0], perm=order)
     return True
+
+
+def _before_transposition(w: Writer, name: str, rank: int) -> tuple[str, tuple[int, ...]]:
+    """A tensor before it was transposed, and the order of axes: a cache is written in place of its transposition."""
+    call = w.scope.call_of(name)
+    order = (
+        None if call is None or call.node.domain or call.node.op != "Transpose" else call.node.attributes.get("perm")
+    )
+    if call is None or not isinstance(order, tuple):
+        return name, tuple(range(rank))
+    return call.operand().name, tuple(int(item) for item in order)
 
 
 def _nonnegative(w: Writer, indices: str, extent: int) -> str:
