@@ -284,14 +284,15 @@ def _elementwise() -> VerifiedProgram:
     x = builder.input("x", (3, 21), -most, most)
     y = builder.input("y", (1, 21), -(2**15), 2**15)
     z = builder.input("z", (3, 1), -(2**15), 2**15)
-    table = builder.constant(_weights(200, least=-most, largest=most))
+    codes = builder.input("codes", (1, 130), -9, 300)
+    table, longer = (builder.constant(_weights(n, least=-most, largest=most)) for n in (200, 257))
     applied: list[tuple[str, list[str], dict[str, Any]]] = [
         ("broadcast_div", [x, z], {}), ("broadcast_max", [x, y], {}), ("broadcast_greater", [x, y], {}),
         ("broadcast_mul", [y, z], {}), ("broadcast_sub", [y, z], {}), ("abs", [x], {}), ("negative", [x], {}),
         ("cvm_precision", [x], {}), ("cvm_clip", [x], {"precision": 9}), ("relu", [x], {}),
         ("cvm_right_shift", [x], {"precision": 31, "shift_bit": 3}),
         ("cvm_left_shift", [x], {"precision": 31, "shift_bit": 30}), ("cvm_lut", [table, y], {}),
-        ("take", [y, z], {"axis": 1}),
+        ("take", [y, z], {"axis": 1}), ("cvm_lut", [longer, codes], {}), ("cvm_lut", [table, codes], {}),
     ]  # fmt: skip
     return _each(builder, applied)
 
