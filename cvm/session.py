@@ -490,7 +490,7 @@ class Session:
                 observer = witness.begin(feed, state)
                 result = executor.run(feed, state, capture, observer.watch)
                 note = observer.end(result)
-            seen.append((result, note))
+            seen.append((RunResult(result.values, {}), note))  # only the last state is kept: states may be large
             state = result.state
         return seen, state
 
