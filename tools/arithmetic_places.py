@@ -58,6 +58,7 @@ SIZES: Table = {
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
     ("cvm/executors/native/checker/addresses.py", "decoded"): "offsets in the arena",
     ("cvm/executors/native/plan/view.py", "View.positions"): "offsets in a buffer",
+    ("cvm/executors/numpy/executor.py", "every_tensor"): "results of nodes, proven to be int32",
     ("cvm/executors/numpy/vision.py", "plan_get_valid_count.run"): "a count of rows, at most an extent",
     (
         "cvm/reference/operations/resampling.py",
