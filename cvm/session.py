@@ -233,13 +233,44 @@ class Session:
         """The initial state, held by an executor."""
         return hold(executor, self.program, initial_state(self.program))
 
-    def bind(self) -> Bound:
+    @property
+    def held(self) -> Held:
+        """The state that the executor holds for the next run. After `reset` it is another object."""
+        return self._holding()
+
+    def bind(self, witness: Witness | None = None) -> Bound:
         """Fixed arrays of codes for the inputs and outputs of many runs, which go on from the session's state.
 
         It serves loops in which a run takes microseconds: write codes into ``inputs``, call ``run``, read ``outputs``.
-        The arrays have the names that the program gives to these values. After `reset`, bind again.
+        The arrays have the names that the program gives to these values. ``witness`` observes every run. After `reset`,
+        bind again.
         """
-        return self._holding().bound()
+        held = self._holding()
+        bound = held.bound()
+        if witness is None:
+            return bound
+
+        def run() -> None:
+            observer = witness.begin(dict(bound.inputs), held)
+            if observer.watch is None:
+                bound.run()
+            else:
+                values = held.run(bound.inputs, watch=observer.watch).values
+                for name, array in bound.outputs.items():
+                    array[...] = values[name]
+            witness.keep([observer.end(RunResult(dict(bound.outputs), {}))])
+
+        return Bound(bound.inputs, bound.outputs, run)
+
+    def share(self, other: Session) -> None:
+        """Let the state be a part of another session's, tensor by tensor, so that a run of either changes both.
+
+        If the executors store it in different forms it is copied, once. Raises ValueError if a tensor is declared
+        otherwise there.
+        """
+        held = other.held
+        state = {item.value.name: held[item.value.name] for item in self.program.state}
+        self._held = hold(self._executor, self.program, state, held)
 
     def explain(self) -> tuple[str, ...]:
         """The executor and the reason for it, then one line per node: the chosen method, and its justification."""

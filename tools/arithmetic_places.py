@@ -280,6 +280,7 @@ PROVEN: Table = {
     ): "program.range: codes within the interval of the state, which its format holds",
     ("cvm/executors/held.py", "Held.encoded"): "int32 codes",
     ("cvm/executors/held.py", "Held.decoded"): "int32 codes",
+    ("cvm/audit/split.py", "SplitRun.__init__"): "elements of one tensor are counted: limits.elements",
     ("cvm/audit/state_roots.py", "*"): "codes of int32; leaves of tensors are counted: limits.elements",
     ("cvm/program/appends.py", "spans"): "elements of one tensor are counted: limits.elements",
     ("cvm/ops/broadcast.py", "_quotient"): "program.range: operands within +-(2^31 - 1), in 64 bits",

@@ -40,6 +40,16 @@ class States:
 
     def before(self, feed: Feed, held: Held) -> tuple[dict[str, bytes], dict[str, int]]:
         """The roots of a held state, and the first index that the next run replaces in each state it appends to."""
+        _, roots = self.trees(held)
+        starts = {}
+        for name, append in self._appends.items():
+            index = self._index(append.index, feed, held)
+            if index is not None:
+                starts[name] = append.start(index)
+        return roots, starts
+
+    def trees(self, held: Held) -> tuple[StateRoots, dict[str, bytes]]:
+        """The trees and the roots of a held state."""
         known = self._trees.get(held)
         if known is None or known[0] != held.version:
             trees = StateRoots(held.shapes)
@@ -47,12 +57,11 @@ class States:
                 trees.replace([trees.read(held, name)])
             known = held.version, trees, {name: trees.root(name) for name in held}
             self._trees[held] = known
-        starts = {}
-        for name, append in self._appends.items():
-            index = self._index(append.index, feed, held)
-            if index is not None:
-                starts[name] = append.start(index)
-        return known[2], starts
+        return known[1:]
+
+    def known(self, held: Held, trees: StateRoots, roots: dict[str, bytes]) -> None:
+        """Note the trees and the roots of a held state, which the caller has computed."""
+        self._trees[held] = held.version, trees, roots
 
     def _index(self, name: str, feed: Feed, held: Held) -> int | None:
         """The element that a value holds in the next run; None if it is computed in the run."""
@@ -76,7 +85,7 @@ class States:
                 changed.append(trees.read(held, name))
         trees.replace(changed)
         roots = roots | {name: trees.root(name) for name, _, _ in changed}
-        self._trees[held] = held.version, trees, roots
+        self.known(held, trees, roots)
         return roots
 
 
@@ -172,11 +181,11 @@ class Recorder:
         self._keeps_traces = keep_traces
         self._runs: list[Run] = []
         self._traces: list[Trace] = []
-        self._states = States(verified.program)
+        self.states = States(verified.program)
 
     def begin(self, feed: Feed, before: Mapping[str, Int32Array]) -> Observer:
         """The observer of the run that starts from these inputs and this state."""
-        return Observer(self._verified.program, feed, before, self._traced, self._keeps_traces, self._states)
+        return Observer(self._verified.program, feed, before, self._traced, self._keeps_traces, self.states)
 
     def keep(self, notes: Sequence[Observation]) -> None:
         """Keep the observations of runs."""
