@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from cvm.audit.hashing import tensor_roots
+from cvm.audit.hashing import LITTLE, tensor_roots
 from cvm.audit.receipt import Claim, Host, Receipt, Run
 from cvm.audit.state_roots import StateRoots, changed_leaves
 from cvm.audit.trace import Trace, trace_of
@@ -17,6 +18,7 @@ from cvm.executors.held import Held
 from cvm.inputs import Feed
 from cvm.program import Program
 from cvm.program.appends import appends
+from cvm.program.leaves import fast_hasher
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
@@ -42,8 +44,9 @@ class States:
         """The roots of a held state, and the first index that the next run replaces in each state it appends to."""
         _, roots = self.trees(held)
         starts = {}
+        indices = {name: self._index(name, feed, held) for name in {item.index for item in self._appends.values()}}
         for name, append in self._appends.items():
-            index = self._index(append.index, feed, held)
+            index = indices[append.index]
             if index is not None:
                 starts[name] = append.start(index)
         return roots, starts
@@ -53,6 +56,8 @@ class States:
         known = self._trees.get(held)
         if known is None or known[0] != held.version:
             trees = StateRoots(held.shapes)
+            if 4 * sum(map(math.prod, held.shapes.values())) >= LITTLE:
+                fast_hasher()  # it is used from now on
             for name in held:
                 trees.replace([trees.read(held, name)])
             known = held.version, trees, {name: trees.root(name) for name in held}
