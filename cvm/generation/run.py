@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from cvm.arguments import expected
 from cvm.errors import Invalid, LimitExceeded
+from cvm.generation.archive import LanguageModel, is_language_model, load_model
 from cvm.generation.composition import CONTINUE, composed
 from cvm.generation.decoding import Decoder, decoder_of
 from cvm.generation.prefill import Reading, prefill_of
@@ -75,17 +76,17 @@ class Request:
 class Generator:
     """Generates with a program of one decode step (docs/language-models.md).
 
-    ``program`` is a program, verified or not, or the path of its file. ``vocabulary`` is the vocabulary of the program,
-    its texts or its file; without one, prompts are lists of tokens. ``temperature`` (0: the greatest logit) and
-    ``top_k`` (None: all tokens) say how tokens are chosen. A float temperature means its shortest decimal, 0.8
-    exactly 8/10. ``context`` is how many tokens the program takes, by default what its state ``position`` can count.
-    ``prefill`` are programs that read several tokens of the prompt at once (`cvm.generation.prefill`), which changes no
-    token, state or receipt. Raises `CvmError` for a program that is no decode step, and for wrong settings.
+    ``program`` is a program, verified or not, a `LanguageModel`, or the path of a file of either. ``vocabulary`` is the
+    vocabulary of the program, its texts or its file; without one, prompts are lists of tokens. ``temperature`` (0: the
+    greatest logit) and ``top_k`` (None: all tokens) say how tokens are chosen. A float temperature means its shortest
+    decimal, 0.8 exactly 8/10. ``context`` is how many tokens the program takes, by default what its state ``position``
+    can count. ``prefill`` are programs that read several tokens of the prompt at once (`cvm.generation.prefill`), which
+    changes no token, state or receipt. Raises `CvmError` for a program that is no decode step, and for wrong settings.
     """
 
     def __init__(
         self,
-        program: Program | VerifiedProgram | str | PathLike[str],
+        program: Program | VerifiedProgram | LanguageModel | str | PathLike[str],
         *,
         vocabulary: Vocabulary | Sequence[str] | str | PathLike[str] | None = None,
         temperature: int | float | str | Decimal | Fraction = 1,
@@ -95,13 +96,15 @@ class Generator:
         executor: str | None = None,
         threads: int | None = None,
     ) -> None:
-        self._decoder = decoder_of(verified_of(program))
+        model = _model(program)
+        self._decoder = decoder_of(model.decode)
         self._sampling = Sampling(temperature_of(temperature), _counted("top_k", top_k))
         self._words = None if vocabulary is None else _vocabulary(vocabulary, self._decoder)
         self._context = self._decoder.context if context is None else _counted("context", context)
         self._executor, self._threads = executor, threads
         self._verified = composed(self._decoder, self._sampling)
-        prefills = [prefill_of(verified_of(item), self._decoder) for item in prefill]
+        given = [*model.prefill, *map(verified_of, prefill)]
+        prefills = [prefill_of(item, self._decoder) for item in given]
         self._reading = Reading(self._decoder, self._sampling, prefills, executor, threads)
 
     def __repr__(self) -> str:
@@ -161,7 +164,7 @@ class Generator:
 
 
 def generate(
-    program: Program | VerifiedProgram | str | PathLike[str],
+    program: Program | VerifiedProgram | LanguageModel | str | PathLike[str],
     prompt: str | Sequence[int],
     tokens: int,
     *,
@@ -232,6 +235,15 @@ def _inputs(prompt: Sequence[int], cycles: int, seed: int | None) -> dict[str, n
     seeds = np.zeros((cycles, 1), np.int32)
     seeds[0] = seed
     return {"prompt": tokens, "seed": seeds}
+
+
+def _model(given: object) -> LanguageModel:
+    """The programs of a language model, from what a caller passed. Raises as `verified_of` and `load_model` do."""
+    if isinstance(given, LanguageModel):
+        return given
+    if isinstance(given, str | PathLike) and is_language_model(given):
+        return load_model(given)
+    return LanguageModel(verified_of(given))
 
 
 def _vocabulary(given: object, decoder: Decoder) -> Vocabulary:
