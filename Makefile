@@ -50,6 +50,10 @@ mutate: $(VENV)/.installed-dev ## do the tests notice changes of one token? (arg
 bench: $(VENV)/.installed-bench ## the native executor against other engines (installs them; arguments: ARGS=...)
 	@$(BIN)/python tools/bench/compare.py -o bench-results $(ARGS)
 
+.PHONY: bench-language-models
+bench-language-models: $(VENV)/.installed-bench-language-models ## decoding and prefill against llama.cpp and others
+	@$(BIN)/python -m tools.bench.language_models -o bench-results $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.installed-dev ## format, style, types, the project's own lints, stale pages
 	$(BIN)/ruff check .
@@ -95,6 +99,10 @@ $(VENV)/.installed-docs: $(VENV)/bin/pip pyproject.toml
 
 $(VENV)/.installed-bench: $(VENV)/bin/pip pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench-language-models: $(VENV)/bin/pip pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench-language-models]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-dev: $(VENV)/bin/pip pyproject.toml

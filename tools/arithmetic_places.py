@@ -308,7 +308,6 @@ CHOSEN: Table = {
     ("cvm/executors/numpy/normalize.py", "Roots.of"): "Python integers",
     ("cvm/executors/numpy/normalize.py", "Factors.of"): "Python integers",
     ("cvm/executors/numpy/normalize.py", "Exact.decide"): "Python integers",
-    ("cvm/executors/numpy/normalize.py", "Exact._ties"): "the remainder of Python integers",
     ("cvm/executors/native/runtime/trial.py", "*"): "constants of the programs that try the compiler, all written here",
     ("cvm/selftest.py", "_pattern"): "constants of the self-test, all written here",
     ("cvm/frontends/nnef/tensor_data.py", "_logarithmic"): "codes of at most 17 bits (quantization.bits)",

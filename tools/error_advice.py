@@ -19,7 +19,7 @@ FAMILIES = {
         "`cvm quantize`, `cvm.quantize`, `cvm.quantize_program`: quantisers from data "
         "([calibration.md](calibration.md))."
     ),
-    "cluster": "Receipts verified on a Ray cluster ([receipts.md](receipts.md)).",
+    "cluster": "Work on a Ray cluster ([receipts.md](receipts.md), [threads.md](threads.md)).",
     "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
     "digest": "`cvm digest`, and digests that are expected.",
     "dispute": "Disputes about runs, and answers of their parties ([disputes.md](disputes.md)).",
@@ -39,6 +39,7 @@ FAMILIES = {
     "limit": "A bound on files, shapes or work, found before memory is taken. Programs name their profile of bounds.",
     "log": "The log of an interrupted verification.",
     "lowering": "A model was read, but no program can be proven to compute its meaning ([lowering.md](lowering.md)).",
+    "map": "`cvm map`: one program over a data set ([threads.md](threads.md)).",
     "nnef": "NNEF documents, tensor files, quantisation files and containers; the second word is the rule's chapter.",
     "onnx": "Models of ONNX ([onnx.md](onnx.md)).",
     "ops": "An integer operation is used against its declaration; `<label>` is C1, C2, .. of [ops.md](ops.md).",
@@ -154,6 +155,10 @@ ADVICE = {
     ),
     "lowering.unquantized": "Give the tensor a quantiser: `cvm quantize MODEL -i DATA` does.",
     "lowering.rounding": "Give the tensor a quantiser that rounds half up.",
+    "map.": "See the forms of data sets and outputs in threads.md.",
+    "map.empty": "Check the path: an item is a file of a folder, a row, or an entry of the first axis.",
+    "map.parquet": "Install the library, or use `.npz` files.",
+    "map.types": "Convert the arrays to one type: real numbers, or integers that are codes.",
     "nnef.": _DOCUMENT,
     "nnef.container.": (
         "Pack the model again: a folder, or a plain .tgz, with `graph.nnef` and one `.dat` file for each variable."

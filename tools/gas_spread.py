@@ -72,14 +72,14 @@ SPECIMENS: Mapping[str, Specimen] = {
     "dense": Specimen([((8, 512), -127, 127), ((512, 512), -127, 127)]),
     "matmul": Specimen([((4, 64, 128), -127, 127), ((2, 128, 64), -127, 127)]),
     "quotient": Specimen(
-        [((64, 1024), 0, MOST), ((64, 1), 1, MOST)],
-        {"terms": 1, "rounding": "half_up", "lo": 0, "hi": 255},
-        [[255], [255], [0], [1]],
+        [((64, 1024), -MOST, MOST), ((64, 1024), 1, MOST)],  # sums of 93 bits, with another divisor for each element
+        {"terms": 1, "rounding": "half_even", "lo": -MOST, "hi": MOST},
+        [[2**62 - 1], [2**62 - 3], [5], [1]],
     ),
     "normalize": Specimen(
         [((64, 1024), -32767, 32767)],
-        {"axes": (1,), "statistic": "variance", "rounding": "half_up", "lo": -32768, "hi": 32767},
-        [[2**30] * 1024, [0] * 1024, [2**17], [1], [1]],
+        {"axes": (1,), "statistic": "variance", "rounding": "half_up", "lo": -MOST, "hi": MOST},
+        [[2**50], [0], [2**20], [1], [1]],  # results of 31 bits, which no estimate of 30 bits decides
     ),
     "update_slice": Specimen([((64, 64, 64), -MOST, MOST), ((64, 1, 64), -MOST, MOST), ((1,), 0, 63)], {"axis": 1}),
     "max_pool2d": Specimen([PLANE], {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1)}),

@@ -30,6 +30,8 @@ CONFINED: Mapping[str, tuple[str, ...]] = {
     "google": ("cvm.frontends.onnx",),
     "matplotlib": ("cvm.report",),
     "onnx": ("cvm.frontends.onnx", "cvm.export.onnx"),
+    "pyarrow": ("cvm.mapping.tables",),
+    "ray": ("cvm.workers.cluster",),
     "rich": ("cvm.cli",),
     "typer": ("cvm.cli",),
 }

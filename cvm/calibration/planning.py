@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from cvm.calibration.roles import (
     KNOWN_RANGES,
+    NORMALISATIONS,
     Product,
     Uses,
     clips,
@@ -34,7 +35,7 @@ class Group:
     """Tensors that share a quantiser, the tensors whose numbers determine it, and ranges that are known beforehand.
 
     ``with_zero``: operations read zeros together with their elements. ``coordinates``: their elements are coordinates.
-    ``nonzero``: an operation divides by them. ``normalised``: a layer normalisation reads them. ``state``: state is
+    ``nonzero``: an operation divides by them. ``normalised``: a normalisation of rows reads them. ``state``: state is
     among them, of a graph whose quantisers may have any codes.
     """
 
@@ -191,8 +192,10 @@ class Planner:
         padded = any(pads_zeros(operation) for operation, _ in readers)
         coordinates = any(parameter == "rois" for _, parameter in readers)
         nonzero = any(divides_by(*reader) for reader in readers)
-        normalised = any(operation.name == "layer_normalization" for operation, _ in readers)
-        zeros = padded or coordinates
+        normalised = any(operation.name in NORMALISATIONS for operation, _ in readers)
+        # The mean square of integers is that of the numbers if zero is one of them.
+        squared = any(operation.name == "rms_normalization" for operation, _ in readers)
+        zeros = padded or coordinates or squared
         return Group(tuple(members), tuple(observed), tuple(known), zeros, coordinates, nonzero, normalised)
 
     def _stored(self, members: list[str]) -> Filter | Bias | Parameter | None:

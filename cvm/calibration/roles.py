@@ -13,6 +13,7 @@ from cvm.graph import GraphOperation, Operand, QuantizedGraph, makers, names_in,
 
 __all__ = [
     "KNOWN_RANGES",
+    "NORMALISATIONS",
     "Product",
     "Uses",
     "clips",
@@ -37,6 +38,9 @@ KNOWN_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "masked_softmax": (0.0, 1.0), "tanh": (-1.0, 1.0)}
 )
 """The ranges of functions that are known without data."""
+
+NORMALISATIONS = frozenset({"layer_normalization", "rms_normalization"})
+"""Operations that divide each row by a statistic of it."""
 
 
 def moved_operands(operation: GraphOperation) -> list[str]:

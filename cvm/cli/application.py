@@ -23,6 +23,7 @@ from cvm.cli import (
     generate,
     inspect,
     legalize,
+    map,
     nnef,
     ops,
     quantize,
@@ -66,6 +67,7 @@ Examples:
 COMMANDS: Mapping[str, Command | Group] = {
     "compile": compile.COMMAND,
     "run": run.COMMAND,
+    "map": map.COMMAND,
     "generate": generate.COMMAND,
     "check": check.COMMAND,
     "inspect": inspect.COMMAND,

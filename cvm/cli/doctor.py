@@ -35,12 +35,12 @@ def command(as_json: Json = False) -> int:
     The self-test uses cases in which float arithmetic, wrong rounding or a wrong border would show. The exit code is 1
     if an executor fails it.
     """
-    from cvm.executors import EXECUTORS, choose_executor
+    from cvm.executors import EXECUTORS, examined
     from cvm.executors.base import cores
     from cvm.selftest import run_selftest
 
     with working("testing the executors"):
-        default, why = choose_executor()
+        default, why = examined()
         results = run_selftest([name for name in EXECUTORS if name != "formal"])
     cached = cache_document()
     failed = {result.executor for result in results if not result.agrees}

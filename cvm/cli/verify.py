@@ -255,9 +255,9 @@ def _verify_folder(
     as_json: bool,
 ) -> int:
     from cvm.audit.batch import Order, receipts_in, verify_all
-    from cvm.audit.batch.cluster import Cluster
-    from cvm.audit.batch.processes import Processes
     from cvm.cli.models import open_program
+    from cvm.workers.cluster import Cluster
+    from cvm.workers.processes import Processes
 
     paths = receipts_in(folder)
     order = Order(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONCURRENT", "EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "Watch",
-    "choose_executor", "cores", "create", "default", "initial_state",
+    "choose_executor", "cores", "create", "default", "examined", "initial_state",
 ]  # fmt: skip
 
 
@@ -56,11 +56,23 @@ CONCURRENT = frozenset({"native"})
 
 
 def default() -> tuple[str, str]:
-    """The name of the fastest executor that can be trusted on this machine, and the reason for the choice."""
-    try:
-        from cvm.executors.native.runtime.select import choice
+    """The name of the fastest executor that may be used on this machine, and the reason for the choice.
 
-        found = choice()
+    The native executor tries each class of its kernels before the first network uses it; `examined` tries all.
+    """
+    return _fastest(trial=False)
+
+
+def examined() -> tuple[str, str]:
+    """`default`, after the whole trial of this machine."""
+    return _fastest(trial=True)
+
+
+def _fastest(trial: bool) -> tuple[str, str]:
+    try:
+        from cvm.executors.native.runtime.select import candidate, choice
+
+        found = choice() if trial else candidate()
     except (ImportError, OSError) as error:  # llvmlite is not installed, or cannot be loaded
         return "numpy", f"machine code needs llvmlite: {error}"
     if found.machine is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from cvm.errors import CvmError, Location
 from cvm.graph.declaration import Parameter, declaration
 from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.graph.shapes import Shape
+from cvm.graph.uses import names_in
 from cvm.graph.verifier import broken, shapes_of_results, verify
 from cvm.quantization import Quantizer
 
@@ -52,6 +54,16 @@ class GraphBuilder:
         return name in self._tensors
 
     # Queries
+
+    @property
+    def tensors(self) -> Mapping[str, GraphTensor]:
+        """All tensors so far, by name."""
+        return MappingProxyType(self._tensors)
+
+    @property
+    def operations(self) -> tuple[GraphOperation, ...]:
+        """All operations so far, in order."""
+        return tuple(self._operations)
 
     def shape(self, name: str) -> Shape:
         """The shape of a tensor."""
@@ -158,6 +170,25 @@ class GraphBuilder:
     ) -> str:
         """Add a `reshape`, even where the shape does not change; returns the name of its result."""
         return self.emit("reshape", name, shape=tuple(shape) or (1,), quantizer=quantizer, dtype=dtype)
+
+    # Changes
+
+    def rewrite(self, rewritten: Callable[[GraphOperation], GraphOperation]) -> None:
+        """Put in the place of each operation what a function makes of it; what the function adds comes before."""
+        operations, self._operations = self._operations, []
+        for operation in operations:
+            self._operations.append(rewritten(operation))
+
+    def keep(self, outputs: Collection[str]) -> None:
+        """Leave out operations whose results neither ``outputs`` nor a state needs, and these results."""
+        needed, kept = set(outputs), []
+        for operation in reversed(self._operations):
+            if operation.name == "update" or needed.intersection(operation.outputs):
+                kept.append(operation)
+                needed |= {name for operand in operation.inputs.values() for name in names_in(operand)}
+        self._operations = kept[::-1]
+        made = {name for operation in self._operations for name in operation.outputs}
+        self._tensors = {name: item for name, item in self._tensors.items() if item.kind != "computed" or name in made}
 
     def _fresh(self, wish: str) -> str:
         return self._numbered(wish) if self.is_taken(wish) else wish

@@ -79,10 +79,8 @@ class Lowering(Emission):
     """One lowering of one graph. Rules read operands and emit ops; the driver quantises what they return."""
 
     def __init__(self, graph: QuantizedGraph, limits: Limits = DEFAULT, op_set: int = OP_SET) -> None:
-        super().__init__(limits)
+        super().__init__(limits, op_set)
         self.graph = graph
-        self.op_set = op_set
-        """The latest op-set version whose ops rules may emit."""
         self.forms: dict[str, Form] = {}
         self.lattices: dict[str, LinearForm] = {}
         """The linear forms of tensors that have a form of another kind, for which an operation has asked."""

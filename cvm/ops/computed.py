@@ -233,7 +233,7 @@ class Quotient(Op):
         return (pointwise(aligned(call.ranges, len(call.shapes[0])), rounded),)
 
     def work(self, call: Call) -> int:
-        return (2 * _pairs(call) + 8) * math.prod(call.shapes[0])
+        return (4 * _pairs(call) + 32) * math.prod(call.shapes[0])
 
 
 class _NormalizeAttributes(AttributeModel):
@@ -310,7 +310,7 @@ class Normalize(Op):
         return (Range.uniform(len(call.shapes[0]), call.attributes.lo, call.attributes.hi),)
 
     def work(self, call: Call) -> int:
-        return 16 * math.prod(call.shapes[0])
+        return 256 * math.prod(call.shapes[0])
 
 
 @register

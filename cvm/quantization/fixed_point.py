@@ -30,7 +30,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import TypeAlias
 
@@ -40,7 +40,7 @@ import numpy.typing as npt
 from cvm.quantization.float_enclosures import FLOATS, FloatInterval, between
 from cvm.quantization.slacks import Slacks
 from cvm.quantization.surds import ceil_root
-from cvm.quantization.thresholds import blocks
+from cvm.quantization.thresholds import BLOCK, Staircase, Steps, blocks, size
 
 __all__ = ["FixedPoint", "LinearRow", "Row", "SurdRow", "Unprovable", "decides_without", "fit", "fits_int64", "proves"]
 
@@ -52,6 +52,10 @@ _ENUMERABLE = 512
 _MOST_THRESHOLDS = {1: 2**21, 2: 2**18}
 """The most thresholds of one row over all enumerated values, for one and for two wide accumulators. A proof with more
 would take minutes.
+"""
+_SAMPLED = 2**11
+"""A row with several accumulators and more than 4 times as many steps is first proven for about this many of them. A
+width that fails there is left at once.
 """
 _MAX_SHIFT = 62
 """The largest shift plus the bits of the codes, since k * 2^s must fit int64."""
@@ -230,14 +234,25 @@ class FixedPoint:
 class _Single:
     """Computes the offsets with which a form of a row with one accumulator of positive factor is exact."""
 
-    def __init__(self, row: LinearRow | SurdRow) -> None:
+    def __init__(self, row: LinearRow | SurdRow, stride: int = 1) -> None:
         lo, hi = row.bounds[0]
-        steps = row.steps()
+        if isinstance(row, LinearRow) and hi - lo + 1 < len(row.steps()):
+            self._by_values(row)
+            return
+        steps = _thinned(row.steps(), stride)
         k = np.array(steps, dtype=object)
         t = np.clip(row.thresholds(k), lo, hi + 1) if len(steps) else k
         # A threshold at or below lo only requires that lo has the code; one above hi, that hi does not have it.
         self.taken_k, self.taken_at = k[t <= hi], t[t <= hi]
         self.before_k, self.before_at = k[t > lo], t[t > lo] - 1
+
+    def _by_values(self, row: LinearRow) -> None:
+        """At every value x, code(x) is reached and code(x) + 1 is not; all other conditions follow."""
+        x = np.array(range(row.bounds[0][0], row.bounds[0][1] + 1), dtype=object)
+        code, steps = (row.factors[0] * x + row.constant) // row.denominator, row.steps()
+        reached, missed = np.minimum(code, steps[-1]), np.maximum(code + 1, steps[0])
+        self.taken_k, self.taken_at = reached[reached >= steps[0]], x[reached >= steps[0]]
+        self.before_k, self.before_at = missed[missed <= steps[-1]], x[missed <= steps[-1]]
 
     def offsets(self, m: Sequence[int], shift: int) -> tuple[int | None, int | None]:
         """The least and the greatest exact offset for multipliers ``m`` and a shift; None if there is no such bound."""
@@ -252,11 +267,11 @@ class _Double:
     The factor of the first accumulator is positive.
     """
 
-    def __init__(self, row: LinearRow) -> None:
+    def __init__(self, row: LinearRow, stride: int = 1) -> None:
         self.row = row
         p, q = row.factors
         lo, hi = row.bounds[1]
-        self.k = np.array(row.steps(), dtype=object)
+        self.k = np.array(_thinned(row.steps(), stride), dtype=object)
         progression = q * lo + row.constant, row.denominator, hi - lo + 1, p, q
         self.least_slacks = Slacks.least_of(self.k, *progression)
         self.greatest_slacks = Slacks.greatest_of(self.k, *progression)
@@ -280,16 +295,26 @@ class _Double:
         return least, greatest
 
 
-class _Proof:
-    """The proof of one row. All accumulators but one or two are enumerated. A case has their values and a proof."""
+def _thinned(steps: range, stride: int) -> list[int]:
+    """Every stride-th step, and the last one."""
+    found = list(steps[::stride])
+    return found if not found or found[-1] == steps[-1] else [*found, steps[-1]]
 
-    def __init__(self, row: Row) -> None:
+
+class _Proof:
+    """The proof of one row. All accumulators but one or two are enumerated. A case has their values and a proof.
+
+    With a ``stride``, it is a proof for every stride-th step: what it excludes is excluded, and the rest is not proven.
+    """
+
+    def __init__(self, row: Row, stride: int = 1) -> None:
         self.row = row
+        self.stride = stride
         self.cases: list[tuple[tuple[int, ...], _Single | _Double]]
         if isinstance(row, SurdRow):
             self.order = [0]
             self.sign = 1 if row.slope > 0 else -1
-            self.cases = [((), _Single(row if self.sign > 0 else row.mirrored()))]
+            self.cases = [((), _Single(row if self.sign > 0 else row.mirrored(), stride))]
         else:
             self.order = _order(row)
             self.sign = 1 if row.factors[self.order[0]] >= 0 else -1
@@ -313,7 +338,7 @@ class _Proof:
             core = ordered
             for value in reversed(values):
                 core = core.fixed(len(core.factors) - 1, value)
-            yield values, _Single(core) if wide == 1 else _Double(core)
+            yield values, _Single(core, self.stride) if wide == 1 else _Double(core, self.stride)
 
     def fixed_point(self, width: int) -> FixedPoint | None:
         """The form with multipliers of ``width`` bits, if it is exact and its sum fits 64 bits."""
@@ -335,6 +360,31 @@ class _Proof:
             if greatest is not None:
                 highs.append(greatest - moved)
         return max(lows, default=None), min(highs, default=None)
+
+
+class _Proving:
+    """The proof of one row, made when it is first needed, and for many steps after a sample of them."""
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        stride = len(row.steps()) // _SAMPLED
+        self._stride = stride if len(row.bounds) > 1 and stride > 4 else 1
+
+    @cached_property
+    def _sample(self) -> _Proof:
+        """The proof for every stride-th step, which is the whole proof if there are few steps."""
+        return _Proof(self._row, self._stride)
+
+    def may_be_exact(self, width: int) -> bool:
+        """Whether a sample of the steps, if one is taken, admits multipliers of ``width`` bits."""
+        if self._stride == 1:
+            return True
+        least, greatest = self._sample.offsets(*_multipliers(self._row, width))
+        return least is None or greatest is None or least <= greatest
+
+    def fixed_point(self, width: int) -> FixedPoint | None:
+        """As `_Proof.fixed_point`. A proof for many steps is large and seldom in vain, so it is not kept."""
+        return (self._sample if self._stride == 1 else _Proof(self._row)).fixed_point(width)
 
 
 def _multipliers(row: Row, width: int) -> tuple[tuple[int, ...], int]:
@@ -363,22 +413,29 @@ class _Proofs:
     def __init__(self, rows: Sequence[Row]) -> None:
         self.count = len(rows)
         alone = [isinstance(row, LinearRow) and len(row.factors) == 1 and row.factors[0] != 0 for row in rows]
-        self.others = [(i, _Proof(row)) for i, row in enumerate(rows) if not alone[i]]
+        self.others = [(i, _Proving(row)) for i, row in enumerate(rows) if not alone[i]]
         self.indices = [i for i in range(len(rows)) if alone[i]]
         self.rows = [rows[i] for i in self.indices]
         upward = [row if row.factors[0] > 0 else row.mirrored() for row in self.rows if isinstance(row, LinearRow)]
-        self.blocks = list(blocks(upward))
+        self.upward = upward
+        self.kept = list(blocks(upward)) if sum(map(size, upward)) <= BLOCK else None
+
+    def _blocks(self) -> Iterator[tuple[Sequence[Staircase], Steps | None]]:
+        """The conditions of the rows with one accumulator. Many are not kept, but computed again for each width."""
+        return blocks(self.upward) if self.kept is None else iter(self.kept)
 
     def fixed_points(self, width: int) -> list[FixedPoint] | None:
         """The forms of all rows with multipliers of ``width`` bits, if all are exact."""
         forms: dict[int, FixedPoint] = {}
+        if not all(proof.may_be_exact(width) for _, proof in self.others):
+            return None
         for index, proof in self.others:
             form = proof.fixed_point(width)
             if form is None:
                 return None
             forms[index] = form
         start = 0
-        for upward, steps in self.blocks:
+        for upward, steps in self._blocks():
             rows = self.rows[start : start + len(upward)]
             wishes = [_multipliers(row, width) for row in rows]
             slopes = [abs(m[0]) for m, _ in wishes]
@@ -477,9 +534,13 @@ def _search(rows: Sequence[Row]) -> list[FixedPoint]:
     searched = [row for row, form in zip(rows, constants, strict=True) if form is None]
     if any(isinstance(row, LinearRow) and len(row.steps()) > _MOST_THRESHOLDS[1] for row in searched):
         raise Unprovable(f"more than {_MOST_THRESHOLDS[1]} thresholds")
-    proofs = _Proofs(searched)
+    proofs, tried = _Proofs(searched), None
     for width in WIDTHS:
-        forms = proofs.fixed_points(width)
+        # The shift is limited, so that the widest multipliers are often the same ones.
+        wishes = [_multipliers(row, width) for row in searched]
+        if wishes == tried:
+            continue
+        forms, tried = proofs.fixed_points(width), wishes
         if forms is not None:
             varying = iter(forms)
             return [form or next(varying) for form in constants]

@@ -7,6 +7,10 @@ The coefficients of a row may have hundreds of bits; its thresholds T_k = ceil((
 
 the number 2^F * (k * D - R) / P lies within [k * alpha + beta + min(k, 0), k * alpha + beta + max(k, 0) + 1]. If both
 ends have the same ceiling in units of 2^F, it is T_k; otherwise T_k is computed from the coefficients.
+
+A row whose accumulator has fewer values than there are steps, such as an operand of 8 bits in a sum of 16 bits, is
+described by its values x instead: code(x) is reached at x, and code(x) + 1 is not. The conditions of all other steps
+follow from these. The codes floor((P * x + R) / D) are enclosed in the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Staircase", "Steps", "blocks"]
+__all__ = ["Staircase", "Steps", "blocks", "size"]
 
 FRACTION = 30
 """F, the number of bits behind the binary point."""
@@ -55,29 +59,33 @@ class Staircase(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Steps:
-    """The steps k of some rows, and the sums T_k at which they are taken, clipped to [lo, hi + 1]. Each array has one
-    row per row.
+    """The conditions on the forms of some rows. Each array has one row per row.
+
+    By steps, ``at`` is the sum T_k at which the step k is taken, clipped to [lo, hi + 1], and ``before`` is T_k - 1.
     """
 
     k: Columns
     at: Columns
     taken: npt.NDArray[np.bool_]
-    """The steps taken at hi or before. At T_k they must be taken."""
+    """The conditions that count among the first ones: at the sum ``at``, the step ``k`` must be taken."""
+    next_k: Columns
+    before: Columns
     awaited: npt.NDArray[np.bool_]
-    """The steps taken after lo. Before T_k they must not be taken."""
+    """Those that count among the second ones: at the sum ``before``, the step ``next_k`` must not be taken."""
 
     def offsets(self, m: Sequence[int], shift: Sequence[int]) -> list[tuple[int | None, int | None]] | None:
         """The least and the greatest exact offset of every row, for its multiplier and shift; None if it has no bound.
 
         Returns None instead of a list if 64 bits may not hold the sums.
         """
-        largest_k, largest_at = (int(np.abs(items).max(initial=0)) + 1 for items in (self.k, self.at))
+        largest_k = max(_magnitude(self.k), _magnitude(self.next_k)) + 1
+        largest_at = max(_magnitude(self.at), _magnitude(self.before)) + 1
         if (largest_k << max(shift)) + max(map(abs, m)) * largest_at > LARGEST:
             return None
-        rise = self.k << np.array(shift)[:, None]
-        slope = np.array(m)[:, None]
-        least = np.where(self.taken, rise - slope * self.at, -LARGEST).max(axis=1, initial=-LARGEST)
-        greatest = np.where(self.awaited, rise - slope * (self.at - 1), LARGEST).min(axis=1, initial=LARGEST) - 1
+        by, slope = np.array(shift)[:, None], np.array(m)[:, None]
+        least = np.where(self.taken, (self.k << by) - slope * self.at, -LARGEST).max(axis=1, initial=-LARGEST)
+        above = (self.next_k << by) - slope * self.before
+        greatest = np.where(self.awaited, above, LARGEST).min(axis=1, initial=LARGEST) - 1
         lower, upper = np.any(self.taken, axis=1).tolist(), np.any(self.awaited, axis=1).tolist()
         return [
             (one if some else None, other if any_ else None)
@@ -85,40 +93,54 @@ class Steps:
         ]
 
 
+def _magnitude(items: Columns) -> int:
+    return max(int(items.max(initial=0)), -int(items.min(initial=0)))
+
+
+def _by_value(row: Staircase) -> bool:
+    """Whether the accumulator of a row has fewer values than there are steps."""
+    lo, hi = row.bounds[0]
+    return hi - lo + 1 < len(row.steps())
+
+
+def size(row: Staircase) -> int:
+    """The number of columns that a row takes."""
+    lo, hi = row.bounds[0]
+    return min(hi - lo + 1, len(row.steps()))
+
+
 def blocks(rows: Sequence[Staircase]) -> Iterator[tuple[Sequence[Staircase], Steps | None]]:
     """The rows in order, some at a time, with their steps, or with None if 64 bits may not hold the sums."""
-    ranges = [row.steps() for row in rows]
     start = 0
     while start < len(rows):
-        stop, longest = start, 0
-        while (stop < len(rows) and max(longest, len(ranges[stop])) * (stop + 1 - start) <= BLOCK) or stop == start:
-            longest = max(longest, len(ranges[stop]))
-            stop += 1
-        yield rows[start:stop], _steps(rows[start:stop], ranges[start:stop], longest)
+        stop, longest, few = start, 0, _by_value(rows[start])
+        while stop < len(rows) and _by_value(rows[stop]) == few:
+            wide = max(longest, size(rows[stop]))
+            if wide * (stop + 1 - start) > BLOCK and stop > start:
+                break
+            stop, longest = stop + 1, wide
+        yield rows[start:stop], (_values if few else _steps)(rows[start:stop], longest)
         start = stop
 
 
-def _steps(rows: Sequence[Staircase], ranges: Sequence[range], longest: int) -> Steps | None:
+def _column(items: Sequence[int]) -> Columns:
+    return np.array(items, np.int64)[:, None]
+
+
+def _steps(rows: Sequence[Staircase], longest: int) -> Steps | None:
+    """The conditions by steps."""
+    ranges = [row.steps() for row in rows]
     alphas = [(row.denominator << FRACTION) // row.factors[0] for row in rows]
     betas = [(-row.constant << FRACTION) // row.factors[0] for row in rows]
     for steps, alpha, beta in zip(ranges, alphas, betas, strict=True):
         if max(abs(steps.start), abs(steps.stop)) * (alpha + 1) + abs(beta) >= LARGEST:
             return None
-    first, count, alpha_, beta_, lo, hi = (
-        np.array(column, np.int64)[:, None]
-        for column in (
-            [steps.start for steps in ranges],
-            [len(steps) for steps in ranges],
-            alphas,
-            betas,
-            [row.bounds[0][0] for row in rows],
-            [row.bounds[0][1] for row in rows],
-        )
-    )
+    first, count = _column([steps.start for steps in ranges]), _column([len(steps) for steps in ranges])
+    lo, hi = (_column([row.bounds[0][end] for row in rows]) for end in (0, 1))
     ordinal = np.arange(longest)
     k = first + ordinal
     exists = ordinal < count
-    about = k * alpha_ + beta_
+    about = k * _column(alphas) + _column(betas)
     at = -(-(about + np.minimum(k, 0)) >> FRACTION)
     open_ = exists & (at != -(-(about + np.maximum(k, 0) + 1) >> FRACTION))
     for index, column in np.argwhere(open_).tolist():
@@ -126,4 +148,29 @@ def _steps(rows: Sequence[Staircase], ranges: Sequence[range], longest: int) -> 
         exact = -((row.constant - int(k[index, column]) * row.denominator) // row.factors[0])
         at[index, column] = exact
     at = np.clip(at, lo, hi + 1)
-    return Steps(np.where(exists, k, 0), np.where(exists, at, 0), exists & (at <= hi), exists & (at > lo))
+    taken, awaited = exists & (at <= hi), exists & (at > lo)
+    k, at = np.where(exists, k, 0), np.where(exists, at, 0)
+    return Steps(k, at, taken, k, at - 1, awaited)
+
+
+def _values(rows: Sequence[Staircase], longest: int) -> Steps | None:
+    """The conditions by the values of the accumulators."""
+    alphas = [(row.factors[0] << FRACTION) // row.denominator for row in rows]
+    betas = [(row.constant << FRACTION) // row.denominator for row in rows]
+    for row, alpha, beta in zip(rows, alphas, betas, strict=True):
+        if (max(map(abs, row.bounds[0])) + 1) * (alpha + 1) + abs(beta) + 1 >= LARGEST:
+            return None
+    lo, hi = (_column([row.bounds[0][end] for row in rows]) for end in (0, 1))
+    first, last = _column([row.steps()[0] for row in rows]), _column([row.steps()[-1] for row in rows])
+    x = lo + np.arange(longest)
+    exists = x <= hi
+    about = x * _column(alphas) + _column(betas)
+    code = about + np.minimum(x, 0) >> FRACTION
+    open_ = exists & (code != about + np.maximum(x, 0) + 1 >> FRACTION)
+    for index, column in np.argwhere(open_).tolist():
+        row = rows[index]
+        code[index, column] = (row.factors[0] * int(x[index, column]) + row.constant) // row.denominator
+    reached, missed = np.minimum(code, last), np.maximum(code + 1, first)
+    taken, awaited = exists & (reached >= first), exists & (missed <= last)
+    x, reached, missed = np.where(exists, x, 0), np.where(taken, reached, 0), np.where(awaited, missed, 0)
+    return Steps(reached, x, taken, missed, x, awaited)

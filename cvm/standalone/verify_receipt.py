@@ -225,7 +225,7 @@ WORK = {
     "broadcast_div": lambda n, x, y: 8 * prod(y), "cvm_precision": lambda n, x, y: 5 * prod(x[0]),
     "requantize": lambda n, x, y: (len(x) - 2) // 2 * 2 * prod(x[0]),
     "matmul": lambda n, x, y: prod(y) * x[0][-2 if n["attributes"]["transpose_a"] else -1],
-    "quotient": lambda n, x, y: (len(x) + 6) * prod(x[0]), "normalize": lambda n, x, y: 16 * prod(x[0]),
+    "quotient": lambda n, x, y: (2 * len(x) + 28) * prod(x[0]), "normalize": lambda n, x, y: 256 * prod(x[0]),
 }
 """Work by op, from the node, the shapes of its inputs and that of its first output; other ops have none."""
 

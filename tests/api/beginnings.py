@@ -57,6 +57,7 @@ STARTS = {
     "hdf5": b"\x89HDF\r\n\x1a\n\0\0",
     "safetensors": (40).to_bytes(8, "little") + b'{"weight":{"dtype":"F32"}}',
     "gguf": b"GGUF\x03\0\0\0",
+    "parquet": b"PAR1\x15\0",
     "ort": b"\x10\0\0\0ORTM",
     "openvino": b'<?xml version="1.0"?>\n<net name="a" version="11">',
     "picture": b"\x89PNG\r\n\x1a\n",

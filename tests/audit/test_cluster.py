@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from cvm.audit.batch import Finished, receipts_in, verify_all
-from cvm.audit.batch import cluster as clusters
-from cvm.audit.batch.cluster import Cluster
 from cvm.audit.batch.log import Log
-from cvm.audit.batch.processes import Processes
 from cvm.errors import CvmError, Invalid, LimitExceeded, Unsupported
+from cvm.workers import cluster as clusters
+from cvm.workers.cluster import Cluster
+from cvm.workers.processes import Processes
 from tests.audit.test_batch import EXPECTED, ORDER, PROGRAM, folder
 
 __all__ = ["folder"]
@@ -93,7 +93,7 @@ def test_the_command_line_goes_on_after_it_was_killed(machines: Any, folder: Pat
     made, _ = machines
     paths, log = many(folder, 60), tmp_path / "log"
     PROGRAM.program.save(tmp_path / "m.cvm")
-    command = [sys.executable, "-m", "cvm", "receipt", "verify", folder, "--program", tmp_path / "m.cvm"]
+    command = [sys.executable, "-m", "cvm", "receipt", "verify", folder, "--codes", "--program", tmp_path / "m.cvm"]
     command += ["--ray", made.address, "--resume", log, "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(

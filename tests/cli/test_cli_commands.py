@@ -342,6 +342,7 @@ def test_ops_lists_what_is_claimed_of_the_operations_of_nnef(cvm):
     further |= {
         "hard_swish",
         "masked_softmax",
+        "rms_normalization",
         "update_slice",
         "non_max_suppression",
         "region_maximum",

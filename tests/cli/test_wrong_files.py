@@ -29,6 +29,7 @@ TAKES: dict[str, tuple[str, set[str]]] = {
     "legalize FILE": ("a model", MODELS | {"program"}),
     "export FILE --format cvm-runtime -o out": ("a model", MODELS | {"program"}),
     "bench FILE": ("a model", MODELS | {"program"}),
+    "map FILE reals.npy -o out.npz": ("a model", MODELS | {"program"}),
     "generate FILE --prompt a --tokens 1": ("a model", MODELS | {"program"}),
     "nnef check FILE": ("a model of NNEF", {"tensor", "archive"}),
     "nnef flatten FILE": ("a model of NNEF", {"tensor", "archive"}),

@@ -490,7 +490,7 @@ OPS = {
          lambda c: spreads([*c.s[terms(c.s) : terms(c.s) + c.terms], c.s[-2]], c.s[0])
          and all(s == (1,) for s in [*c.s[terms(c.s) + c.terms : -2], c.s[-1]]),
          lambda c: c.lo <= c.hi, positive],
-        same_shape, lambda c: (2 * terms(c.s) + 8) * prod(c.s[0]), quotient_rule),
+        same_shape, lambda c: (4 * terms(c.s) + 32) * prod(c.s[0]), quotient_rule),
     "normalize": (
         {"axes": AXES_GIVEN, "statistic": ("word", "variance", "mean_square", "square_sum", ANY), "shift": ("int", 0, 62, 0),
          "rounding": ("word", "half_up", "half_even", ANY), "lo": ("int", *INT32, ANY), "hi": ("int", *INT32, ANY)}, (6, 6),
@@ -500,7 +500,7 @@ OPS = {
          lambda c: inside(c.r[4], 1, 2**31 - 1) and inside(c.r[5], 1, 2**62 - 1),
          lambda c: (prod(c.s[0][k] for k in axes_of(c)) * largest(c.r[0])) ** 2 < 2**62,
          lambda c: (2 * max(abs(c.lo), abs(c.hi)) + 1) * largest(c.r[3]) + 2 * largest(c.r[2]) < 2**64],
-        same_shape, lambda c: 16 * prod(c.s[0]), lambda c: ((1,) * len(c.s[0]), [(c.lo, c.hi)])),
+        same_shape, lambda c: 256 * prod(c.s[0]), lambda c: ((1,) * len(c.s[0]), [(c.lo, c.hi)])),
     "update_slice": (
         {"axis": ("int", *INT, ANY)}, (3, 3),
         [axis_fits, lambda c: len(c.s[0]) == len(c.s[1]) and all(

@@ -12,24 +12,25 @@ from tests.lowering.refusals import IMAGE, PER_CHANNEL, ZERO, Case, Q, per, quan
 __all__ = ["CASES"]
 
 
-def normalised(why: str, body: str, quantisers: dict[str, str], **attributes: Any) -> Case:
-    """A layer_normalization, for which ``y = batch_normalization(x, ..)`` stands."""
+def normalised(operation: str, why: str, body: str, quantisers: dict[str, str], **attributes: Any) -> Case:
+    """A normalisation of rows, for which ``y = batch_normalization(x, ..)`` stands."""
     settings = {"axes": (1,), "epsilon": Fraction(1), **attributes}
-    return Case("layer_normalization", why, body, quantisers,
-                becomes={"batch_normalization": ("layer_normalization", settings)})  # fmt: skip
+    return Case(operation, why, body, quantisers, becomes={"batch_normalization": (operation, settings)})
 
 
-def normalisations() -> Iterator[Case]:
+def normalisations(operation: str) -> Iterator[Case]:
     """Each condition of the claim."""
-    conditions = {condition.split()[0]: condition for condition in claims.CLAIMS["layer_normalization"].refuses}
+    conditions = {condition.split()[0]: condition for condition in claims.CLAIMS[operation].refuses}
     line = "x = external(shape = [1, 4]);"
     plain = "y = batch_normalization(x, 0.0, 1.0, 0.0, 1.0, epsilon = 0.5);"
-    yield normalised(conditions["epsilon"], f"{line} {plain}", quantised("x y"), epsilon=Fraction(0))
-    yield normalised(conditions["the"], f"{line} {plain} z = copy(y);", quantised("x z"))
+    yield normalised(operation, conditions["epsilon"], f"{line} {plain}", quantised("x y"), epsilon=Fraction(0))
+    yield normalised(operation, conditions["the"], f"{line} {plain} z = copy(y);", quantised("x z"))
     channels = per(18).replace("bits = 8", "bits = 16")
-    yield normalised(claims.APART, f"x = external(shape = [1, 18]); {plain}", {"x": channels, "y": Q})
+    if claims.APART in conditions.values():
+        body = f"x = external(shape = [1, 18]); {plain}"
+        yield normalised(operation, claims.APART, body, {"x": channels, "y": Q})
     computed = f"{line} s = external(shape = [1, 4]); {plain.replace('0.0, 1.0, eps', '0.0, s, eps')}"
-    yield normalised(conditions["scale"], computed, quantised("x s y"))
+    yield normalised(operation, conditions["scale"], computed, quantised("x s y"))
 
 
 def sums() -> Iterator[Case]:
@@ -60,12 +61,15 @@ def decoding() -> Iterator[Case]:
     given = "c = external<logical>(shape = [1, 6]); x = external(shape = [1, 6]); "
     fine = "linear_quantize(min = 0.0, max = 0.000001, bits = 16)"
     wide = "zero_point_linear_quantize(zero_point = 0, scale = 0.1, bits = 20, signed = true, symmetric = true)"
-    whole, bits = claims.CLAIMS["masked_softmax"].refuses
-    needs = "lowering.unquantized"
-    for why, source, result in ((whole, Q, PER_CHANNEL), (bits, Q, fine), (needs, wide, Q)):
+    whole, bits, near = claims.CLAIMS["masked_softmax"].refuses
+    needs, far, close = "lowering.unquantized", Fraction(-(2**200)), Fraction(-50)
+    for why, source, result, below in (
+        (whole, Q, PER_CHANNEL, far), (bits, Q, fine, far), (near, Q, Q, close), (needs, wide, Q, far)
+    ):  # fmt: skip
+        settings = {"axes": (1,), "below": below, "added": True}
         yield Case("masked_softmax", why, f"{given} y = select(c, x, x);", {"x": source, "y": result},
                    code=needs if why == needs else "lowering.operation",
-                   becomes={"select": ("masked_softmax", {"axes": (1,)})},
+                   becomes={"select": ("masked_softmax", settings)},
                    operands={"condition": "seen", "true_value": "x", "false_value": "unused"})  # fmt: skip
     alike, along = claims.CLAIMS["update_slice"].refuses
     given += "u = external(shape = [1, 6]); "
@@ -77,4 +81,8 @@ def decoding() -> Iterator[Case]:
                code="lowering.unquantized", becomes=becomes, operands=operands)  # fmt: skip
 
 
-CASES: list[Case] = [*normalisations(), *sums(), *decoding()]
+CASES: list[Case] = [
+    *(case for operation in ("layer_normalization", "rms_normalization") for case in normalisations(operation)),
+    *sums(),
+    *decoding(),
+]

@@ -1,4 +1,4 @@
-"""layer_normalization: every code is that of the exact number, by a model of its own in rationals."""
+"""layer_normalization and rms_normalization: every code is that of the exact number, by a model in rationals."""
 
 import math
 from fractions import Fraction
@@ -28,6 +28,7 @@ def network(
     epsilon: Fraction,
     scale: np.ndarray,
     bias: np.ndarray,
+    name: str = "layer_normalization",
 ) -> QuantizedGraph:
     tensors = {
         "x": GraphTensor("x", shape, "external", quantizer=source),
@@ -36,7 +37,7 @@ def network(
         "y": GraphTensor("y", shape, "computed", quantizer=result),
     }
     operation = GraphOperation(
-        "layer_normalization", {"input": "x", "scale": "s", "offset": "b"}, {"axes": axes, "epsilon": epsilon}, ("y",)
+        name, {"input": "x", "scale": "s", "offset": "b"}, {"axes": axes, "epsilon": epsilon}, ("y",)
     )
     return QuantizedGraph("g", ("x",), ("y",), tensors, (operation,))
 
@@ -72,6 +73,7 @@ def expected(
     epsilon: Fraction,
     scale: np.ndarray,
     bias: np.ndarray,
+    name: str = "layer_normalization",
 ) -> np.ndarray:
     channel = np.indices(codes.shape)[source.axis] if source.axis is not None else np.zeros(codes.shape, int)
     reals = np.array(
@@ -80,6 +82,8 @@ def expected(
     ).reshape(codes.shape)
     count = math.prod(codes.shape[axis] for axis in axes)
     mean = reals.sum(axis=axes, keepdims=True) / Fraction(count)
+    if name == "rms_normalization":
+        mean = mean * Fraction(0)
     distance = reals - mean
     variance = (distance * distance).sum(axis=axes, keepdims=True) / Fraction(count) + epsilon
     parts = np.broadcast_arrays(distance, variance, scale, bias)
@@ -120,6 +124,12 @@ def test_every_code_is_that_of_the_exact_number(case: tuple[object, ...]) -> Non
     check(case)
 
 
+@settings(max_examples=15, deadline=None)
+@given(draws())
+def test_every_code_is_that_of_the_exact_number_without_the_mean(case: tuple[object, ...]) -> None:
+    check(case, "rms_normalization")
+
+
 @pytest.mark.long
 @settings(max_examples=600, deadline=None)
 @given(draws())
@@ -127,10 +137,10 @@ def test_every_code_is_that_of_the_exact_number_in_many_cases(case: tuple[object
     check(case)
 
 
-def check(case: tuple[object, ...]) -> None:
+def check(case: tuple[object, ...], name: str = "layer_normalization") -> None:
     codes, *rest = case
-    graph = network(codes.shape, *rest)  # type: ignore[attr-defined, arg-type]
-    wanted = expected(*case)  # type: ignore[arg-type]
+    graph = network(codes.shape, *rest, name=name)  # type: ignore[attr-defined, arg-type]
+    wanted = expected(*case, name=name)  # type: ignore[arg-type]
     for op_set in (1, 2):
         program = lower(graph, op_set=op_set)
         found = Session(program, executor="numpy").run({"x": codes}, codes=True)["y"]  # type: ignore[dict-item]
@@ -163,6 +173,20 @@ def test_quantisers_per_channel() -> None:
     case = ((2,), source, result, Fraction(1e-5), scale, bias)
     found = Session(lower(network(codes.shape, *case)), executor="numpy").run({"x": codes}, codes=True)["y"]
     np.testing.assert_array_equal(found, expected(codes, *case))
+
+
+@pytest.mark.parametrize("op_set", [1, 2])
+def test_mean_squares_of_items_with_scales_of_their_own(op_set: int) -> None:
+    random = np.random.default_rng(7)
+    codes = random.integers(-128, 128, (3, 4))
+    scales = tuple(Fraction(float(np.float32(item))) for item in (0.013, 0.5, 0.0071, 0.25))
+    source = LinearQuantizer(scales, tuple(scale * 3 for scale in scales), -128, 127, axis=1)
+    result = LinearQuantizer((Fraction(1, 60),), (Fraction(0),), -128, 127, rounding="half_even")
+    scale, bias = (random.normal(size=(1, 4)).astype(np.float32) for _ in range(2))
+    case = ((1,), source, result, Fraction(1e-5), scale, bias)
+    program = lower(network(codes.shape, *case, name="rms_normalization"), op_set=op_set)
+    found = Session(program, executor="numpy").run({"x": codes}, codes=True)["y"]
+    np.testing.assert_array_equal(found, expected(codes, *case, name="rms_normalization"))
 
 
 @pytest.mark.parametrize("count", [96, *(pytest.param(count, marks=pytest.mark.long) for count in (256, 768))])
@@ -217,6 +241,26 @@ def test_rows_of_any_width_are_two_ops_of_op_set_2(bits: int) -> None:
     assert [node.op for node in program.nodes] == ["broadcast_sub", "normalize"]
     found = Session(program, executor="native").run({"x": codes}, codes=True)["y"]
     np.testing.assert_array_equal(found, expected(codes, *case))
+
+
+@pytest.mark.parametrize("zero", [Fraction(3), Fraction(5, 2)])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_rows_are_divided_by_their_mean_square_in_a_few_ops_of_op_set_2(bits: int, zero: Fraction) -> None:
+    """One row of 768 codes; also where zero is half-way between two codes, so that integers are doubled."""
+    random = np.random.default_rng(bits)
+    most = 2 ** (bits - 1)
+    codes = random.integers(-most, most, (2, 768))
+    size = Fraction(float(np.float32(9 / most)))
+    source = LinearQuantizer((size,), (size * zero,), -most, most - 1)
+    step = Fraction(float(np.float32(7 / most)))
+    result = LinearQuantizer((step,), (Fraction(0),), -most, most - 1, rounding="half_even")
+    scale, bias = (random.normal(size=(1, 768)).astype(np.float32) for _ in range(2))
+    case = ((1,), source, result, Fraction(float(np.float32(1e-5))), scale, bias)
+    program = lower(network(codes.shape, *case, name="rms_normalization"), op_set=2)
+    assert len(program.nodes) <= 5
+    assert program.nodes[-1].op == "normalize"
+    found = Session(program, executor="native").run({"x": codes}, codes=True)["y"]
+    np.testing.assert_array_equal(found, expected(codes, *case, name="rms_normalization"))
 
 
 @pytest.mark.parametrize(

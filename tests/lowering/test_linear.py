@@ -69,6 +69,20 @@ def sum_times_constant(random: Random) -> None:
     check(document, document.apply(f"matmul({x}, {document.variable((count, columns))})"))
 
 
+def residual(random: Random, op_set: int) -> None:
+    """A stream of 16 bits to which a product is added: its sums have too many values for one multiplication to fit."""
+    document = Document(random)
+    document.op_set = op_set
+    rows, count, columns = (random.randint(1, 4) for _ in range(3))
+    stream = document.external((rows, columns))
+    document.quantise(stream, bits=16)
+    w = document.variable((count, columns))
+    made = document.apply(f"matmul({document.external((rows, count))}, {w})", quantised=False)
+    y = document.apply(f"add({made}, {stream})", quantised=False)
+    document.quantise(y, -3.0, 3.0, bits=16)
+    check(document, y)
+
+
 CASES: Cases = {
     "constant right": lambda random: product(random, (False, True), random.randint(2, 4)),
     "constant left": lambda random: product(random, (True, False), random.randint(2, 4)),
@@ -76,6 +90,8 @@ CASES: Cases = {
     "constant right, op-set 2": lambda random: product(random, (False, True), random.randint(3, 4), 2),
     "constant left, op-set 2": lambda random: product(random, (True, False), random.randint(3, 4), 2),
     "both computed, op-set 2": lambda random: product(random, (False, False), random.randint(2, 4), 2),
+    "residual": lambda random: residual(random, 1),
+    "residual, op-set 2": lambda random: residual(random, 2),
     "linear": linear,
     "sum of two tensors": sum_times_constant,
 }
@@ -114,6 +130,45 @@ def test_op_set_2_gives_the_codes_of_op_set_1_in_fewer_ops(tmp_path: Path) -> No
     expected = Session(first, executor="numpy").run(feed, codes=True)["y"]
     for program in (second, strict):
         assert np.array_equal(Session(program, executor="numpy").run(feed, codes=True)["y"], expected)
+
+
+def residual_sum(folder: Path) -> None:
+    """A document: a product with scales of many digits, added to a stream of 16 bits."""
+    (folder / "graph.nnef").write_text(
+        "version 1.0;\n"
+        "graph net( x, s ) -> ( y )\n{\n"
+        "  x = external<scalar>(shape = [3, 768]);\n"
+        "  s = external<scalar>(shape = [3, 5]);\n"
+        "  w = variable<scalar>(shape = [768, 5], label = 'w');\n"
+        "  product = matmul(x, w);\n"
+        "  y = add(product, s);\n"
+        "}\n"
+    )
+    items = np.random.default_rng(3).integers(-128, 128, (768, 5)) / 1024
+    (folder / "w.dat").write_bytes(write_tensor(items.astype(np.float32)))
+    ranges = {"x": (-1.0123, 1.3217, 8), "s": (-2.0177, 1.9203, 16), "y": (-3.0137, 4.1773, 16)}
+    (folder / "graph.quant").write_text(
+        "\n".join(
+            f'"{name}": linear_quantize(min = {lo}, max = {hi}, bits = {bits});'
+            for name, (lo, hi, bits) in ranges.items()
+        )
+    )
+
+
+def test_op_set_2_divides_a_sum_that_no_multiplier_fits(tmp_path: Path) -> None:
+    """One `quotient` instead of an estimate, a comparison and their sum; the codes are the same ones."""
+    residual_sum(tmp_path)
+    first, second = cvm.compile(tmp_path), cvm.compile(tmp_path, op_set=2)
+    assert [node.op for node in second.nodes] == ["broadcast_sub", "dense", "quotient"][-len(second.nodes) :]
+    assert len(first.nodes) > len(second.nodes)
+    assert first.provenance.exactness[-1].note == "2 accumulators, estimated and corrected"
+    assert second.provenance.exactness[-1].note == "2 accumulators, a quotient"
+    assert second.provenance.exactness[-1].bound == 0
+    generator = np.random.default_rng(8)
+    for _ in range(20):
+        feed = {"x": generator.integers(0, 256, (3, 768)), "s": generator.integers(0, 65536, (3, 5))}
+        expected = Session(first, executor="numpy").run(feed, codes=True)["y"]
+        assert np.array_equal(Session(second, executor="numpy").run(feed, codes=True)["y"], expected)
 
 
 def test_there_are_two_op_sets(tmp_path: Path) -> None:

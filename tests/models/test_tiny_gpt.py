@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import pytest
 
 import cvm
-from cvm.agreement import compare, judge
+from cvm.agreement import compare, judge, makers
+from cvm.audit.hashing import tensor_roots
+from cvm.audit.trace import trace_of
 from cvm.demo import LANGUAGE_MODEL, VOCABULARY
-from cvm.executors import create
+from cvm.executors import Capture, Executor, Int32Array, RunResult, Watch, create
 from cvm.generation import Vocabulary
 from cvm.inputs import Feed
 from cvm.program.verifier import verify
@@ -33,16 +36,6 @@ def vocabulary() -> Vocabulary:
 
 def cycles_of(tokens: Sequence[int]) -> list[Feed]:
     return [{"token": np.array([token], np.int32)} for token in tokens]
-
-
-def chosen(program: cvm.Program, tokens: Sequence[int], count: int) -> list[int]:
-    """The given tokens and those that follow, each with the greatest logit, until there are ``count``."""
-    session, found = Session(program, "numpy"), list(tokens)
-    for place in range(count - 1):
-        logits = session.run({"token": np.array([found[place]])}, codes=True)["logits"]
-        if place + 1 == len(found):
-            found.append(int(logits.argmax()))
-    return found
 
 
 def test_the_program_is_the_one_of_the_page(program: cvm.Program) -> None:
@@ -88,13 +81,50 @@ def test_executors_and_formal_give_the_same_tensors(program: cvm.Program, vocabu
     assert judged.elements > 3 * 4 * 200
 
 
+class Traced:
+    """An executor that also computes the trace of each run of which it returns every tensor."""
+
+    def __init__(self, executor: Executor, program: cvm.Program) -> None:
+        self._executor, self._program = executor, program
+        self.name = executor.name
+        self.roots: list[str] = []
+
+    def run(
+        self,
+        inputs: Mapping[str, Int32Array],
+        state: Mapping[str, Int32Array],
+        capture: Capture = frozenset(),
+        watch: Watch | None = None,
+    ) -> RunResult:
+        result = self._executor.run(inputs, state, capture, watch)
+        if capture == "all":
+            values = {
+                name: array for name, array in {**result.values, **inputs, **state}.items() if name in self._shown
+            }
+            self.roots.append(trace_of(self._program, tensor_roots(values)).root.hex())
+        return result
+
+    @cached_property
+    def _shown(self) -> frozenset[str]:
+        return frozenset(makers(self._program))
+
+    def explain(self) -> tuple[str, ...]:
+        return self._executor.explain()
+
+
 @pytest.mark.long
-def test_all_tensors_of_two_hundred_tokens_are_the_same(program: cvm.Program, vocabulary: Vocabulary) -> None:
-    """The prompt, and what the model adds to it."""
-    verified = verify(program)
-    executors = [create(name, verified) for name in ("numpy", "native")]
-    cycles = cycles_of(chosen(program, vocabulary.encode(PROMPT), 200))
-    agreement = compare(program, executors, [cycles])
-    assert (agreement.runs, agreement.difference) == (200, None)
-    judged = judge(verified, executors[0], [cycles], 2)
-    assert (judged.runs, judged.difference) == (200, None)
+def test_whole_tensors_of_two_hundred_generated_tokens_are_those_of_formal(vocabulary: Vocabulary) -> None:
+    """The program that generates, so that the choice of each token is judged too: every element of every tensor."""
+    made = cvm.generate(
+        LANGUAGE_MODEL, "ROMEO:", 200, vocabulary=vocabulary, temperature="0.7", top_k=10, seed=7, receipt="trace"
+    )
+    assert made.receipt is not None
+    verified = verify(made.program)
+    cycles = [{name: rows[cycle] for name, rows in made.inputs.items()} for cycle in range(len(made.inputs["prompt"]))]
+    executors = [Traced(create(name, verified), made.program) for name in ("formal", "numpy", "native")]
+    agreement = compare(made.program, executors, [cycles])
+    assert (agreement.runs, agreement.difference) == (205, None)
+    claimed = [run.trace.hex() for run in made.receipt.claim.runs if run.trace is not None]
+    assert len(claimed) == 205
+    for executor in executors:
+        assert executor.roots == claimed

@@ -207,3 +207,42 @@ def _arctangent_at(n: int, bits: int) -> Interval:
 def arctangent(x: Interval, bits: int) -> Interval:
     """atan x, which grows."""
     return _arctangent_at(x[0], bits)[0], _arctangent_at(x[1], bits)[1]
+
+
+def _error_function_at(n: int, bits: int) -> Interval:
+    """erf(n / 2^bits) = 2 / sqrt(pi) * e^(-x^2) * (x + 2 x^3 / 3 + 4 x^5 / 15 + ..), all of whose terms are positive.
+
+    1 - erf x < e^(-x^2), so that a large x needs no series; else the sum is below e^(x^2) <= 2^(bits + 2), and as many
+    more bits keep its product with e^(-x^2) close. If each term is at most half of the one before, the rest is at most
+    twice the next term.
+    """
+    if n < 0:
+        low, high = _error_function_at(-n, bits)
+        return -high, -low
+    one = 1 << bits
+    if n * n > bits << 2 * bits:  # x^2 > bits, and e^(-bits) < 2^(-bits)
+        return one - 1, one
+    precision = 4 * bits + 64
+    x = n << (precision - bits)
+    square = product((x, x), (x, x), precision)
+    ratio = 2 * square[0], 2 * square[1]
+    term, low, high = (x, x), 0, 0
+    for k in count(1):
+        low, high = low + term[0], high + term[1]
+        divisor = 2 * k + 1
+        below, above = product(term, ratio, precision)
+        term = below // divisor, -(-above // divisor)
+        if 2 * ratio[1] <= divisor << precision and term[1] <= 1 << (precision - 3 * bits):
+            break
+    high += 2 * term[1]
+    quarter = arctangent((1 << precision, 1 << precision), precision)
+    root = square_root((4 * quarter[0], 4 * quarter[1]), precision)
+    factor = product(reciprocal(root, precision), exp((-square[1], -square[0]), precision), precision)
+    low, high = product((2 * factor[0], 2 * factor[1]), (low, high), precision)
+    shift = precision - bits
+    return max(low >> shift, 0), min(-(-high >> shift), one)
+
+
+def error_function(x: Interval, bits: int) -> Interval:
+    """erf x, which grows."""
+    return _error_function_at(x[0], bits)[0], _error_function_at(x[1], bits)[1]

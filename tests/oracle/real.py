@@ -1,12 +1,11 @@
 """Computable real numbers: exact where algebra says so, otherwise decided by enclosures of growing precision.
 
 A `Number` is a `Fraction`, or a `Real`: constant + sum_i coefficient_i * atom_i with rational coefficients. An `Atom`
-is an irrational building block: e^x, ln x, x^y, sin x, cos x, 1 / x of numbers, or a product of such. Equal atoms are
-one object, so that like terms merge and differences of equals vanish. Algebra comes first: e^0, ln 1, perfect powers,
-e^x * e^y, x^a * y^a, ln e^x and the like are rewritten when a number is built, so a Fraction results wherever
+is an irrational building block: e^x, ln x, x^y, sin x, cos x, erf x, 1 / x of numbers, or a product of such. Equal
+atoms are one object, so that like terms merge and differences of equals vanish. Algebra comes first: e^0, ln 1, perfect
+powers, e^x * e^y, x^a * y^a, ln e^x and the like are rewritten when a number is built, so a Fraction results wherever
 these rules give one. By Lindemann-Weierstrass that finds all ties that sigmoid, tanh, softmax and elu of rational
 numbers have, since a rational combination of exponentials of distinct rationals is rational only if it has but e^0.
-
 (The rules refer to one another - a product of powers is a power, its logarithm a product - hence one module.)
 
 What the rules leave is decided by `Real.enclosure` with 64, 128, ... bits up to 400 digits; what is still open then
@@ -173,6 +172,19 @@ def _number(constant: Fraction, terms: Mapping[Atom, Fraction]) -> Number:
 
 def _one(atom: Atom) -> Real:
     return Real(Fraction(0), {atom: Fraction(1)})
+
+
+def total(items: Iterable[Number]) -> Number:
+    """The sum, whose like terms are merged once."""
+    constant, terms = Fraction(0), dict[Atom, Fraction]()
+    for item in items:
+        if isinstance(item, Real):
+            constant += item.constant
+            for atom, coefficient in item.terms.items():
+                terms[atom] = terms.get(atom, Fraction(0)) + coefficient
+        else:
+            constant += item
+    return _number(constant, terms)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -413,6 +425,11 @@ def arctangent(x: Number | int) -> Number:
     return Fraction(0) if not isinstance(x, Real) and x == 0 else _one(_atom("atan", _as_number(x)))
 
 
+def erf(x: Number | int) -> Number:
+    """The error function; irrational for every rational x but 0."""
+    return Fraction(0) if not isinstance(x, Real) and x == 0 else _one(_atom("erf", _as_number(x)))
+
+
 def _as_number(x: Number | int) -> Number:
     return x if isinstance(x, Real) else Fraction(x)
 
@@ -544,6 +561,7 @@ _ENCLOSURES: Mapping[str, Callable[..., Interval]] = {
     "sin": lambda bits, x: enclosures.sin(_interval(x, bits), bits),
     "cos": lambda bits, x: enclosures.cos(_interval(x, bits), bits),
     "atan": lambda bits, x: enclosures.arctangent(_interval(x, bits), bits),
+    "erf": lambda bits, x: enclosures.error_function(_interval(x, bits), bits),
     "reciprocal": lambda bits, x: enclosures.reciprocal(_interval(x, bits), bits),
     "sum": lambda bits, x: _interval(x, bits),
     "power": _power_enclosure,

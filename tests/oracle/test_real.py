@@ -84,6 +84,31 @@ def test_the_arctangent_is_the_angle_of_its_tangent(x: Fraction, bits: int) -> N
         assert max(ends) >= 0
 
 
+@given(st.fractions(-12, 12, max_denominator=10**6), BITS)
+@settings(deadline=None)
+def test_the_error_function_is_enclosed_by_its_alternating_series(x: Fraction, bits: int) -> None:
+    """2 / sqrt(pi) * (x - x^3 / 3 + x^5 / 10 - ..): another series than that of the enclosure."""
+
+    def series() -> Decimal:
+        term, found, k = decimal(x), Decimal(0), 0
+        while abs(term) > Decimal(10) ** -250 or k < 2 * x * x:
+            found += term / (2 * k + 1)
+            k += 1
+            term *= -decimal(x) * decimal(x) / k
+        return found * 2 / decimal_pi().sqrt()
+
+    check(enclosures.error_function(enclosures.around(x, bits), bits), bits, series, 8)
+
+
+def decimal_pi() -> Decimal:
+    """Machin's formula, 16 arctan(1 / 5) - 4 arctan(1 / 239)."""
+
+    def arctan(n: int) -> Decimal:
+        return sum((Decimal((-1) ** k) / ((2 * k + 1) * Decimal(n) ** (2 * k + 1)) for k in range(220)), Decimal(0))
+
+    return 16 * arctan(5) - 4 * arctan(239)
+
+
 @given(rationals, rationals, st.sampled_from([64, 200]))
 @settings(deadline=None)
 def test_products_and_reciprocals_are_enclosed(x: Fraction, y: Fraction, bits: int) -> None:
@@ -109,6 +134,8 @@ EQUALITIES: list[tuple[str, Number, Number | int]] = [
     ("sin 0", real.sin(0), 0),
     ("cos 0", real.cos(0), 1),
     ("atan 0", real.arctangent(0), 0),
+    ("erf 0", real.erf(0), 0),
+    ("a sum of like terms", real.total([E, ROOT2, Fraction(1, 2), -E, LN3, ROOT2 * -1]), LN3 + Fraction(1, 2)),
     ("8^(1/3)", power(8, Fraction(1, 3)), 2),
     ("(4/9)^(-3/2)", power(Fraction(4, 9), Fraction(-3, 2)), Fraction(27, 8)),
     ("4^(1/4) = sqrt 2", power(4, Fraction(1, 4)), ROOT2),

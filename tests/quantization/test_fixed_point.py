@@ -359,3 +359,24 @@ def test_many_rows_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [LinearRow((11003,), i, 60017, ((-500, 500),), -128, 127) for i in range(3)]
     assert fit(rows) == fit(rows)
     assert len(proven) == 2
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(linear_rows(2, 90), st.integers(1, 6))
+def test_a_sample_of_the_steps_excludes_no_exact_form(row: LinearRow, stride: int) -> None:
+    """Fewer steps are fewer conditions: the interval of offsets is at least as wide, for every width."""
+    for width in fixed_point.WIDTHS[:3]:
+        m, shift = fixed_point._multipliers(row, width)
+        (least, greatest), (low, high) = (fixed_point._Proof(row, n).offsets(m, shift) for n in (1, stride))
+        assert low is None or (least is not None and low <= least)
+        assert high is None or (greatest is not None and greatest <= high)
+
+
+def test_sampling_does_not_change_the_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [LinearRow((2**40 + k, 7**14), 3**25, 2**41, ((0, 900), (-700, 700)), -1000, 1000) for k in range(8)]
+    plain = fit(rows)
+    fixed_point._remembered_fit.cache_clear()
+    monkeypatch.setattr(fixed_point, "_SAMPLED", 16)
+    assert fixed_point._Proving(rows[0])._stride > 1
+    assert fit(rows) == plain
+    assert all(proves(row, form) for row, form in zip(rows, plain, strict=True))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cvm.quantization import fixed_point, thresholds
 from cvm.quantization.fixed_point import LinearRow, _Single, fit, proves
-from cvm.quantization.thresholds import Steps, blocks
+from cvm.quantization.thresholds import Steps, blocks, size
 from tests.selection import examples
 
 
@@ -21,14 +21,27 @@ def rising_rows(draw: st.DrawFn) -> LinearRow:
     denominator = factor * draw(st.integers(1, 50)) if draw(st.booleans()) else draw(st.integers(1, 2 ** (bits + 12)))
     constant = draw(st.integers(-denominator * 300, denominator * 300))
     lo, hi = sorted((draw(st.integers(-(2**31), 2**31)), draw(st.integers(-(2**31), 2**31))))
-    if draw(st.booleans()):
-        lo, hi = max(lo, -2000), min(max(hi, lo), 2000)
+    width = draw(st.sampled_from([None, 4000, 250, 20]))
+    if width is not None:  # the narrower, the more rows are described by their values
+        lo = draw(st.integers(-width // 2, 0))
+        hi = lo + draw(st.integers(0, width))
     first = draw(st.sampled_from([0, -128, -3, 5, -32768]))
     return LinearRow((factor,), constant, denominator, ((lo, max(lo, hi)),), first, first + draw(st.integers(0, 300)))
 
 
 def alone(row: LinearRow, m: int, shift: int) -> tuple[int | None, int | None]:
-    return _Single(row).offsets([m], shift)
+    """By definition: each step is taken at its threshold and not before, within the bounds of the accumulator."""
+    ((lo, hi),) = row.bounds
+    at = {k: min(max(-((row.constant - k * row.denominator) // row.factors[0]), lo), hi + 1) for k in row.steps()}
+    least = (k * 2**shift - m * t for k, t in at.items() if t <= hi)
+    greatest = (k * 2**shift - m * (t - 1) - 1 for k, t in at.items() if t > lo)
+    return max(least, default=None), min(greatest, default=None)
+
+
+@settings(deadline=None, max_examples=examples(400))
+@given(rising_rows(), st.integers(0, 46), st.integers(1, 2**31))
+def test_the_offsets_of_a_row_are_those_of_its_definition(row: LinearRow, shift: int, m: int) -> None:
+    assert _Single(row).offsets([m], shift) == alone(row, m, shift)
 
 
 @pytest.mark.slow
@@ -63,6 +76,16 @@ def test_a_threshold_that_is_an_integer_is_decided_exactly() -> None:
     assert found is not None
     k = np.arange(-127, 128)
     np.testing.assert_array_equal(found.at[0], 4 * k + 3)
+
+
+def test_a_row_of_few_values_and_many_steps_takes_a_column_for_each_value() -> None:
+    """An operand of 8 bits in a sum of 16 bits: 256 columns, not 65,535; the code 3 * x - 1 is decided exactly."""
+    row = LinearRow((9,), -3, 3, ((0, 255),), -32768, 32767)
+    ((_, found),) = blocks([row])
+    assert found is not None
+    assert found.k.shape == (1, 256) == (1, size(row))
+    np.testing.assert_array_equal(found.k[0], 3 * np.arange(256) - 1)
+    assert found.offsets([3 << 20], [20]) == [alone(row, 3 << 20, 20)]
 
 
 @pytest.mark.parametrize("constant", [10**40, -(10**40)])

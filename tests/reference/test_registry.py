@@ -20,7 +20,8 @@ from tests.frontends.nnef.documents import SHARED, corpus
 
 OTHERS = {
     "bitwise", "erf", "integer_pow", "l2_pool", "l2_reduce", "layer_normalization",
-    "log_sum_exp_reduce", "log_sum_reduce", "hard_swish", "masked_softmax", "non_max_suppression", "softsign",
+    "log_sum_exp_reduce", "log_sum_reduce", "hard_swish", "masked_softmax", "non_max_suppression", "rms_normalization",
+    "softsign",
     "truncated_div", "update_slice", "wrap", "wrapping_quantize",
 }  # fmt: skip
 """Operations of ONNX, WebNN, OpenVX and TFLite that NNEF has none of."""

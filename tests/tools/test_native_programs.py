@@ -16,13 +16,15 @@ from cvm.executors.native.emit import requantize
 from cvm.executors.native.runtime import networks
 from cvm.executors.native.runtime.select import available
 from cvm.program import Output, Program, ProgramBuilder, verify
+from tools.fuzz.chains import OPS, chained
 from tools.fuzz.edge_feeds import feeds
 from tools.fuzz.edge_programs import drawn_aim, family
 from tools.fuzz.edges import CHANNELS, FORMATS, NUMBERS, WILD, Term, parameters
+from tools.fuzz.growth import Seeded
 from tools.fuzz.merging import merged, pruned, with_all_outputs
-from tools.fuzz.native_agreement import Difference, Way, differences, known_results, prepared
+from tools.fuzz.native_agreement import Difference, Way, differences, formal_differences, known_results, prepared
 from tools.fuzz.native_cells import stored_as
-from tools.fuzz.native_programs import pack, read, smallest, ways, write
+from tools.fuzz.native_programs import examined, pack, read, smallest, ways, write
 from tools.fuzz.shrinking import Case, regression_test, shrunk
 from tools.fuzz.wide_documents import compiled, document
 
@@ -61,6 +63,40 @@ def test_packs_are_made_from_their_seed_and_number_alone() -> None:
     for run, same in zip(first.runs, again.runs, strict=True):
         assert all(np.array_equal(run[name], same[name]) for name in run)
     assert document(Random(4)).text == document(Random(4)).text
+
+
+def test_chains_hold_every_op_of_op_set_2_often_and_in_a_row() -> None:
+    uses, pairs, with_state = Counter[str](), Counter[tuple[str, str]](), 0
+    for number in range(60):
+        found = chained(Seeded(Random(number)))
+        uses.update(set(found.ops))
+        makers = {value.name: node.op for node in found.program.nodes for value in node.outputs}
+        pairs.update({(makers.get(name, ""), node.op) for node in found.program.nodes for name in node.inputs})
+        with_state += bool(found.program.state)
+        read = {name for node in found.program.nodes for name in node.inputs}
+        read |= {output.value for output in found.program.outputs} | {one.update for one in found.program.state}
+        assert set(makers) <= read, "a node is without effect"
+    assert all(uses[op] >= 25 for op in OPS), uses
+    assert with_state >= 30
+    for pair in (("matmul", "requantize"), ("sum", "quotient"), ("quotient", "matmul"), ("normalize", "dense"),
+                 ("normalize", "matmul"), ("update_slice", "update_slice"), ("elemwise_add", "normalize")):  # fmt: skip
+        assert pairs[pair] > 0, pair
+
+
+def test_numpy_gives_the_tensors_of_formal_on_chains() -> None:
+    for number in range(3):
+        found = pack(19, number, "chains")
+        assert found.whole
+        verified = verify(found.program)
+        assert formal_differences(verified, found.runs[:2], known_results(verified, found.runs[:2])) == ()
+
+
+@pytest.mark.slow
+def test_native_code_gives_the_tensors_of_numpy_on_chains() -> None:
+    found = pack(19, 3, "chains")
+    with prepared(level=0):
+        wrong, unlike = examined(found, ways(available()[:1], 0, thorough=True))
+    assert (wrong, unlike) == ([], ())
 
 
 def test_most_drawn_programs_and_documents_are_valid() -> None:

@@ -1,20 +1,29 @@
-"""The machine's multiply-add peak: products of bytes in registers, by the code generator of the native executor."""
+"""The machine's peaks, by the code generator of the native executor: products of bytes in registers, and reading.
+
+python -m tools.bench.peak [--threads N]
+"""
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.tiles import ROWS, configure, product
 from cvm.executors.native.runtime.jit import Loaded, compiled
+from cvm.executors.native.runtime.select import available
 
-__all__ = ["multiply_add_peak"]
+__all__ = ["multiply_add_peak", "read_peak"]
 
 _ROUNDS = 20_000
 _UNROLLED = 4
+_READ = 2**28
+"""The bytes that a thread reads."""
 
 
 def multiply_add_peak(machine: Machine, seconds: float = 0.3, threads: int = 1) -> float:
@@ -38,6 +47,50 @@ def multiply_add_peak(machine: Machine, seconds: float = 0.3, threads: int = 1) 
     with ThreadPoolExecutor(threads) as pool:
         rates = [1 / best for best in pool.map(least, range(threads))]
     return _ROUNDS * _UNROLLED * accumulators * each * sum(rates)
+
+
+def read_peak(machine: Machine, seconds: float = 1.0, threads: int = 1) -> float:
+    """The most bytes per second that threads read from memory, each a part of its own of more bytes than caches hold.
+
+    It is the best of several runs; vectors are added in registers, in four streams.
+    """
+    loaded = Loaded(compiled(_reading(machine), machine), machine)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(loaded.address("read"))
+    memory = [np.ones(_READ + 64, np.uint8) for _ in range(threads)]
+    result = [np.zeros(64, np.int32) for _ in range(threads)]
+    best, end = float("inf"), time.perf_counter() + seconds
+    with ThreadPoolExecutor(threads) as pool:
+        while best == float("inf") or time.perf_counter() < end:
+            start = time.perf_counter()
+            list(pool.map(lambda one: function(memory[one].ctypes.data, result[one].ctypes.data), range(threads)))
+            best = min(best, time.perf_counter() - start)
+    return threads * _READ / best
+
+
+def _reading(machine: Machine) -> str:
+    """``read(memory, result)``: the sum of all vectors."""
+    module = Module()
+    memory, result = V("ptr", "%memory"), V("ptr", "%result")
+    code = Code(module, "read", [memory, result])
+    type_, size, part = vector(32, machine.width), 4 * machine.width, _READ // 4
+
+    def body(index: V, totals: list[V]) -> list[V]:
+        at = code.at(memory, index)
+        found = []
+        for stream, total in enumerate(totals):
+            for step in range(4):
+                here = code.load(type_, code.at(at, stream * part + step * size))
+                total = code.binary("add", total, here)
+            found.append(total)
+        return found
+
+    totals = code.loop(0, part, 4 * size, body, [typed(type_, 0)] * 4)
+    total = totals[0]
+    for other in totals[1:]:
+        total = code.binary("add", total, other)
+    code.store(total, result)
+    code.finish()
+    return str(module)
 
 
 def _on_tiles() -> str:
@@ -74,3 +127,15 @@ def _text(machine: Machine, accumulators: int) -> str:
         code.store(total, code.at(memory, 4 * machine.width * index))
     code.finish()
     return str(module)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=1)
+    threads, machine = parser.parse_args().threads, available()[0]
+    print(f"{machine.name}, {threads} threads: {multiply_add_peak(machine, 1.0, threads) / 1e9:.1f} GMAC/s, "
+          f"{read_peak(machine, 3.0, threads) / 1e9:.1f} GB/s read")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

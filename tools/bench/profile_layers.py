@@ -36,7 +36,7 @@ from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.select import choice, named
 from cvm.program.verifier import VerifiedProgram, verify
 from tools.bench.networks import NETWORKS
-from tools.bench.peak import multiply_add_peak
+from tools.bench.peak import multiply_add_peak, read_peak
 from tools.bench.programs import program_of
 
 __all__ = ["Row", "profile"]
@@ -53,8 +53,19 @@ class Row:
     macs: int
 
 
-def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -> tuple[list[Row], float]:
-    """The calls of a program on one thread, and the nanoseconds of the fastest run that does not read the counter."""
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The calls of a program on one thread, the nanoseconds of the fastest run that does not read the counter, and the
+    bytes of its packed constants, which every run reads.
+    """
+
+    rows: list[Row]
+    whole: float
+    constants: int
+
+
+def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -> Profile:
+    """Run a program for some seconds, and measure its calls."""
     made = plan(verified, machine, returned(verified.program, frozenset()))
     loaded = Loaded(compiled(_text(made, machine), machine), machine)
     types = [ctypes.c_void_p] * 4
@@ -84,10 +95,10 @@ def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -
         Row(call.what, call.function, call.note, float(spent), _share(call, work, sums))
         for call, spent in zip(made.calls, nanoseconds[:-1] - nanoseconds[-1], strict=True)
     ]
-    return rows, float(min(whole))
+    return Profile(rows, float(min(whole)), len(made.constants))
 
 
-_SUMS = ("conv2d", "dense", "depthwise")
+_SUMS = ("conv2d", "dense", "depthwise", "matrices", "products")
 """The kinds of functions that do the multiply-adds of a value."""
 
 
@@ -159,17 +170,21 @@ def _aligned(size: int) -> npt.NDArray[np.uint8]:
     return raw[-raw.ctypes.data % 64 :]
 
 
-def _print(name: str, machine: Machine, rows: list[Row], whole: float, peak: float) -> None:
+def _print(name: str, machine: Machine, found: Profile, peak: float, read: float) -> None:
+    rows, whole = found.rows, found.whole
     total, count = sum(row.nanoseconds for row in rows), sum(row.macs for row in rows)
     print(f"{name} on {machine.name}: {whole / 1e3:.1f} us in one run, {total / 1e3:.1f} us in {len(rows)} calls")
     print(f"  {_rate(count, whole, peak)} of the peak of {peak / 1e9:.1f}")
+    rate = found.constants / whole
+    share = f"{1e11 * rate / read:.0f} % of the {read / 1e9:.1f} that a thread reads from memory"
+    print(f"  {found.constants / 1e6:.1f} MB of constants at {rate:.1f} GB/s, {share}")
     kinds: dict[str, list[Row]] = {}
     for row in rows:
         kinds.setdefault(_kind(row.function), []).append(row)
-    for kind, found in sorted(kinds.items(), key=lambda item: -sum(row.nanoseconds for row in item[1])):
-        spent, done = sum(row.nanoseconds for row in found), sum(row.macs for row in found)
+    for kind, alike in sorted(kinds.items(), key=lambda item: -sum(row.nanoseconds for row in item[1])):
+        spent, done = sum(row.nanoseconds for row in alike), sum(row.macs for row in alike)
         times = f"{spent / 1e3:9.1f} us {100 * spent / total:5.1f} %"
-        print(f"  {kind:<12} {len(found):4d} calls {times} {_rate(done, spent, peak)}")
+        print(f"  {kind:<12} {len(alike):4d} calls {times} {_rate(done, spent, peak)}")
     for row in rows:
         times = f"{row.nanoseconds / 1e3:8.2f} us {100 * row.nanoseconds / total:5.1f} %"
         print(f"  {times} {_rate(row.macs, row.nanoseconds, peak)}  {row.what}: {row.function}, {row.note}")
@@ -195,16 +210,16 @@ def main(arguments: list[str] | None = None) -> int:
     if machine is None:
         print(f"profile_layers: {choice().reason}", file=sys.stderr)
         return 1
-    peak = multiply_add_peak(machine)
+    peak, read = multiply_add_peak(machine), read_peak(machine)
     documents = []
     for name in options.programs:
         verified = verify(program_of(NETWORKS[name]())) if name in NETWORKS else open_program(Path(name))
-        rows, whole = profile(verified, machine, options.seconds)
-        calls = [asdict(row) for row in rows]
-        found = {"program": name, "machine": machine.name, "peak": peak, "nanoseconds": whole, "calls": calls}
-        documents.append(found)
+        found = profile(verified, machine, options.seconds)
+        calls = [asdict(row) for row in found.rows]
+        rates = {"peak": peak, "read": read, "nanoseconds": found.whole, "constants": found.constants}
+        documents.append({"program": name, "machine": machine.name, **rates, "calls": calls})
         if not options.json:
-            _print(name, machine, rows, whole, peak)
+            _print(name, machine, found, peak, read)
     if options.json:
         print(json.dumps(documents))
     return 0

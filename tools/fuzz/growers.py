@@ -368,29 +368,36 @@ GROWERS: dict[str, Callable[[Growth, str], None]] = {
 GROWERS.update({name: unary for name in PLAIN if name not in GROWERS})
 
 
-def _state(g: Growth) -> list[str]:
-    """Up to two states, any value of whose shape may be their update."""
+def _state(g: Growth, counts: Sequence[int]) -> list[str]:
+    """A few states, any value of whose shape may be their update."""
     names = []
-    for index in range(g.choice((0, 0, 0, 1, 2))):
+    for index in range(g.choice(counts)):
         shape = g.shape(g.number(1, 3))
         initial = g.constant(g.elements(shape, -INT32_MAX, INT32_MAX))
         names.append(g.kept(g.builder.state(f"state{index}", initial, -INT32_MAX, INT32_MAX), 0))
     return names
 
 
-def sample(draw: Draw, chosen: Callable[[], Sequence[str]]) -> Sample:
+def sample(
+    draw: Draw,
+    chosen: Callable[[], Sequence[str]],
+    growers: Mapping[str, Callable[[Growth, str], None]] = GROWERS,
+    states: Sequence[int] = (0, 0, 0, 1, 2),
+) -> Sample:
     """A valid program with the ops that ``chosen`` gives (it is called once there are values to apply them to) and a
     chain of at least three nodes, and inputs for one run, or for three if it has state.
+
+    ``growers`` has the function that adds each of them. The number of states is one of ``states``.
     """
     g = Growth(draw)
     g.source(g.shape())
-    states = _state(g)
+    kept = _state(g, states)
     g.source(g.shape())
     for op in chosen():
-        GROWERS[op](g, op)
+        growers[op](g, op)
     while max(g.depth.values()) < 3:
         g.one("negative", max(g.depth, key=lambda name: g.depth[name]))
-    for state in states:
+    for state in kept:
         same = [name for name in g.values if g.shape_of(name) == g.shape_of(state)]
         g.builder.update(state, g.choice(same))
     outputs = list(dict.fromkeys([g.latest, g.choice(g.values)]))
@@ -400,6 +407,6 @@ def sample(draw: Draw, chosen: Callable[[], Sequence[str]]) -> Sample:
             item.value.name: g.elements(item.value.shape, item.value.lo, item.value.hi).astype(np.int32)
             for item in program.inputs
         }
-        for _ in range(3 if states else 1)
+        for _ in range(3 if kept else 1)
     )
     return Sample(program, tuple(g.ops), max(g.depth.values()), runs)

@@ -6,7 +6,8 @@
 Small programs are packed into one, since compiling costs more than everything else, and members of a family share their
 kernels. Every tensor of a pack is compared on every machine: on one thread with nothing captured and on two with
 everything, or vice versa, alternately; ``--thorough`` does all four. With ``--documents`` the programs come from
-documents of wide inputs and narrow results. One pack in eight is compiled with full optimisation. With ``--guarded N``,
+documents of wide inputs and narrow results, with ``--chains`` they are chains of ops of op-set 2, and FORMAL judges
+every tensor. One pack in eight is compiled with full optimisation. With ``--guarded N``,
 one pack in N runs as users' programs do; in the others, the output of the planner and the emitter runs without being
 checked and rehearsed first, which takes half the time. Packs run in workers. A worker that dies is a failure of its
 pack, and the next pack goes on. With ``--log``, a run that was stopped goes on where it was. A failure is reduced and
@@ -24,9 +25,9 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -38,6 +39,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.kernels.registry import PLANS
 from cvm.executors.native.runtime.select import available, named
 from cvm.program import Program, decode, verify
+from tools.fuzz.chains import chained
 from tools.fuzz.edge_feeds import Feed, feeds
 from tools.fuzz.edge_programs import drawn_aim, family
 from tools.fuzz.growers import GROWERS, sample
@@ -60,6 +62,8 @@ FAMILIES, MEMBERS, GROWN, RUNS = 3, 24, 1, 10
 """The sizes of a pack: families, members of each, programs of any ops, and inputs."""
 DOCUMENTS = 12
 """The sizes of a pack of documents."""
+CHAINED = 10
+"""The size of a pack of chains."""
 WILD = 0.4
 """The share of members with parameters at the ends of what fits."""
 FORMAL_GAS = 60_000
@@ -81,6 +85,8 @@ class Pack:
     programs: int
     refused: int
     runs: tuple[Feed, ...]
+    whole: bool = False
+    """Whether FORMAL judges every tensor of two runs, or as many as `FORMAL_GAS` allows."""
 
 
 @dataclass(slots=True)
@@ -94,12 +100,17 @@ class Report:
     failures: list[str] = field(default_factory=list)
 
 
-def pack(seed: int, number: int, documents: bool = False) -> Pack:
-    """The pack with this number in the run with this seed: of programs at the edges, or of documents' programs."""
+def pack(seed: int, number: int, kind: str = "edges") -> Pack:
+    """The pack with this number in the run with this seed: programs at the edges, of documents, or chains."""
     random = Random(f"{seed}:{number}")
-    programs, members, refused = _compiled(random) if documents else _drawn(random)
+    programs, members, refused = _MAKERS[kind](random)
     program = merged(programs)
-    return Pack(program, members, refused, tuple(feeds(program, RUNS, random)))
+    return Pack(program, members, refused, tuple(feeds(program, RUNS, random)), whole=kind == "chains")
+
+
+def _chains(random: Random) -> tuple[list[Program], int, int]:
+    """Chains of ops of op-set 2, and how many there are; none is refused."""
+    return [chained(Seeded(random)).program for _ in range(CHAINED)], CHAINED, 0
 
 
 def _compiled(random: Random) -> tuple[list[Program], int, int]:
@@ -134,6 +145,12 @@ def _drawn(random: Random) -> tuple[list[Program], int, int]:
     return programs, members, refused
 
 
+_MAKERS: dict[str, Callable[[Random], tuple[list[Program], int, int]]] = {
+    "edges": _drawn, "documents": _compiled, "chains": _chains,
+}  # fmt: skip
+"""The kinds of packs: what makes their programs, and counts them and the refused ones."""
+
+
 def ways(machines: Sequence[Machine], number: int, thorough: bool) -> list[Way]:
     """The ways in which a pack is run."""
     found = []
@@ -148,7 +165,7 @@ def examined(found: Pack, chosen: Sequence[Way]) -> tuple[list[Difference], tupl
     """The differences of native code from NumPy, and the values for which NumPy differs from FORMAL."""
     verified = verify(found.program)
     known = known_results(verified, found.runs)
-    part = _judged(found.program)
+    part = found.program if found.whole else _judged(found.program)
     runs = [{one.value.name: feed[one.value.name] for one in part.inputs} for feed in found.runs[:2]]
     wrong = formal_differences(verify(part), runs, known)
     return differences(found.program, found.runs, known, chosen), wrong
@@ -217,7 +234,7 @@ def _failures(found: Pack, chosen: Sequence[Way], folder: Path) -> Iterator[str]
     left = [output.name for output in found.program.outputs]
     for _ in range(FAILURES):
         case = _part(found, left)
-        wrong, unlike = examined(Pack(case.program, 0, 0, case.runs), chosen)
+        wrong, unlike = examined(replace(found, program=case.program, runs=case.runs), chosen)
         if unlike:
             yield f"NumPy is not FORMAL: {', '.join(unlike)}"
             return
@@ -259,7 +276,7 @@ def _work(options: argparse.Namespace) -> None:
         level = 2 if number % OPTIMISED == 0 or options.thorough else 0
         signal.alarm(SECONDS)
         started = time.monotonic()
-        found = pack(options.seed, number, options.documents)
+        found = pack(options.seed, number, _kind(options))
         report = Report(number, found.programs, found.refused)
         try:
             with prepared(level, number % options.guarded == 0):
@@ -268,6 +285,10 @@ def _work(options: argparse.Namespace) -> None:
             report.failures = [traceback.format_exc()]
         report.seconds = time.monotonic() - started
         print(json.dumps(asdict(report)), flush=True)
+
+
+def _kind(options: argparse.Namespace) -> str:
+    return "documents" if options.documents else "chains" if options.chains else "edges"
 
 
 def _machines(options: argparse.Namespace) -> Sequence[Machine]:
@@ -283,7 +304,7 @@ def _reports(options: argparse.Namespace, numbers: Sequence[int], until: float) 
         command += ["--machines", options.machines] if options.machines else []
         command += ["--thorough"] if options.thorough else []
         command += ["--guarded", str(options.guarded)]
-        command += ["--documents"] if options.documents else []
+        command += ["--documents"] if options.documents else ["--chains"] if options.chains else []
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as worker:
             assert worker.stdout is not None
             assert worker.stderr is not None
@@ -302,7 +323,7 @@ def _run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     until = started + 60 * options.minutes
     done = _logged(options)
-    count = -(-options.count // (DOCUMENTS if options.documents else FAMILIES * MEMBERS + GROWN))
+    count = -(-options.count // _SIZES[_kind(options)])
     left = [number for number in range(count) if number not in {report.number for report in done}]
     with ThreadPoolExecutor(options.jobs) as pool:
         shares = [left[first :: options.jobs] for first in range(options.jobs)]
@@ -324,6 +345,10 @@ def _run(options: argparse.Namespace) -> int:
     for failure, number in failures.most_common():
         print(f"{number} x {failure}")
     return 1 if failures else 0
+
+
+_SIZES = {"edges": FAMILIES * MEMBERS + GROWN, "documents": DOCUMENTS, "chains": CHAINED}
+"""How many programs a pack of each kind has."""
 
 
 def _logged(options: argparse.Namespace) -> list[Report]:
@@ -364,6 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--thorough", action="store_true", help="all of threads times captures, optimised code only")
     parser.add_argument("--guarded", type=int, default=1, help="one pack of so many is checked and rehearsed")
     parser.add_argument("--documents", action="store_true", help="programs of documents instead of drawn ones")
+    parser.add_argument("--chains", action="store_true", help="chains of ops of op-set 2 instead")
     parser.add_argument("--check", type=Path, help="examine the program of a failure, with the inputs beside it")
     parser.add_argument("--packs", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

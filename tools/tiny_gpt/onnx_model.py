@@ -1,12 +1,15 @@
 """Write the trained GPT as a float model of ONNX that reads some tokens and keeps what it has read.
 
-    python -m tools.tiny_gpt.onnx_model weights.npz -o tiny_gpt.onnx
+    python -m tools.tiny_gpt.onnx_model weights.npz -o tiny_gpt.onnx [--heads N] [--whole TOKENS]
 
 Its inputs are ``token``, of as many tokens as the caller chooses (``n``), and what the model keeps: ``position``, the
 number of tokens that it has read, and for each block its keys and values, of shape (1, heads, context, head width). Its
 outputs are ``logits``, of shape (n, vocabulary), and what it keeps afterwards: ``position_next``, ``key_0_next``, ...
 A new row of keys is written at the position by TensorScatter (opset 24). A token attends to the positions up to its
 own: scores of later ones, and of those that are not written, are replaced by the least float before the softmax.
+
+With ``--whole`` the model reads that many tokens at once and keeps nothing: its input is ``token``, its output
+``logits``, of shape (tokens, vocabulary), and the keys and values are those of these tokens.
 """
 
 from __future__ import annotations
@@ -33,10 +36,11 @@ Weights = dict[str, Array]
 class _Writer:
     """The nodes and constants of the model, with the weights that they are made from."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: Weights, heads: int, whole: int | None) -> None:
         self.weights = weights
+        self.whole = whole
         self.width = weights["embedding.weight"].shape[1]
-        self.head = self.width // HEADS
+        self.heads, self.head = heads, self.width // heads
         self.context = len(weights["position.weight"])
         self.blocks = len({name.split(".")[1] for name in weights if name.startswith("blocks.")})
         self.nodes: list[onnx.NodeProto] = []
@@ -79,7 +83,7 @@ def _heads(w: _Writer, x: str, name: str, part: int, factor: float = 1.0) -> str
         w.weights[f"{name}.query_key_value.{item}"][rows] * np.float32(factor) for item in ("weight", "bias")
     )
     made = w.dense(x, weight, bias, f"{name}.{which}")
-    split = w.add("Reshape", [made, w.integers("heads", 1, -1, HEADS, w.head)], f"{name}.{which}.heads")
+    split = w.add("Reshape", [made, w.integers("heads", 1, -1, w.heads, w.head)], f"{name}.{which}.heads")
     return w.add("Transpose", [split], f"{name}.{which}.rows", perm=[0, 2, 1, 3])
 
 
@@ -90,7 +94,9 @@ def _attention(w: _Writer, x: str, block: int) -> str:
     kept = []
     for part, which in ((1, "key"), (2, "value")):
         rows = _heads(w, x, name, part)
-        kept.append(w.add("TensorScatter", [f"{which}_{block}", rows, "position"], f"{which}_{block}_next", axis=2))
+        if w.whole is None:
+            rows = w.add("TensorScatter", [f"{which}_{block}", rows, "position"], f"{which}_{block}_next", axis=2)
+        kept.append(rows)
     keys = w.add("Transpose", [kept[0]], f"{name}.keys", perm=[0, 1, 3, 2])
     scores = w.add("MatMul", [query, keys], f"{name}.scores")
     hidden = w.constant("hidden", np.array(np.finfo(np.float32).min, np.float32))
@@ -122,21 +128,34 @@ def _positions(w: _Writer) -> None:
     w.add("Min", [after, w.integers("context", w.context)], "position_next")
 
 
-def model_of(weights: Weights) -> onnx.ModelProto:
-    """The float model of ONNX, checked. Width, context, vocabulary and number of blocks are those of the weights."""
-    w = _Writer(weights)
-    _positions(w)
-    tables = [w.constant(f"{name}.weight", weights[f"{name}.weight"]) for name in ("embedding", "position")]
+def _start(w: _Writer) -> str:
+    """The residual stream before the first block: what each token means, and what its position means."""
+    tables = [w.constant(f"{name}.weight", w.weights[f"{name}.weight"]) for name in ("embedding", "position")]
     token = w.add("Gather", [tables[0], "token"], "embedding")
-    x = w.add("Add", [token, w.add("Gather", [tables[1], "places"], "position.embedding")], "start")
+    if w.whole is None:
+        _positions(w)
+        return w.add("Add", [token, w.add("Gather", [tables[1], "places"], "position.embedding")], "start")
+    w.constant("seen", np.tri(w.whole, dtype=np.bool_))
+    first = w.constant("position.first", w.weights["position.weight"][: w.whole])
+    return w.add("Add", [token, first], "start")
+
+
+def model_of(weights: Weights, heads: int = HEADS, whole: int | None = None) -> onnx.ModelProto:
+    """The float model of ONNX, checked. Width, context, vocabulary and number of blocks are those of the weights.
+
+    With ``whole`` the model reads that many tokens, at most the context, and keeps nothing.
+    """
+    w = _Writer(weights, heads, whole)
+    x = _start(w)
     for block in range(w.blocks):
         x = _block(w, x, block)
     w.add("MatMul", [w.normalised(x, "norm"), w.constant("head", weights["head.weight"].T.copy())], "logits")
-    cache = [1, HEADS, w.context, w.head]
+    cache = [1, heads, w.context, w.head]
     kinds = [(f"{which}_{block}", TensorProto.FLOAT, cache) for block in range(w.blocks) for which in ("key", "value")]
-    kept = [("position", TensorProto.INT64, [1]), *kinds]
-    inputs = [helper.make_tensor_value_info("token", TensorProto.INT64, ["n"])]
-    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", len(weights["head.weight"])])]
+    kept = [("position", TensorProto.INT64, [1]), *kinds] if whole is None else []
+    count = "n" if whole is None else whole
+    inputs = [helper.make_tensor_value_info("token", TensorProto.INT64, [count])]
+    outputs = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [count, len(weights["head.weight"])])]
     inputs += [helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in kept]
     outputs += [helper.make_tensor_value_info(f"{name}_next", kind, shape) for name, kind, shape in kept]
     graph = helper.make_graph(w.nodes, "tiny_gpt", inputs, outputs, list(w.constants.values()))
@@ -150,9 +169,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weights", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--heads", type=int, default=HEADS)
+    parser.add_argument("--whole", type=int, metavar="TOKENS")
     given = parser.parse_args()
     with np.load(given.weights) as stored:
-        model = model_of({name: stored[name] for name in stored.files if name not in ("vocabulary", "losses")})
+        weights = {name: stored[name] for name in stored.files if name not in ("vocabulary", "losses")}
+    model = model_of(weights, given.heads, given.whole)
     onnx.save(model, given.output)
 
 

@@ -1,8 +1,7 @@
 """Verification of folders of receipts: many at once, and a log to go on from after an interruption.
 
 The inputs of ``NAME.receipt`` are in ``NAME.npz`` beside it. The digest in a receipt selects its program among those
-that are given. A scheduler distributes the work: to processes of this machine
-(`cvm.audit.batch.processes`) or to a cluster (`cvm.audit.batch.cluster`); the answers are the same.
+that are given. A scheduler (`cvm.workers`) distributes the work.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from cvm.audit.batch.log import Log
-from cvm.audit.batch.processes import Processes
-from cvm.audit.batch.work import Finished, Order, Scheduler, read_task
+from cvm.audit.batch.work import Finished, Order, read_task
 from cvm.errors import Invalid, Location
 from cvm.executors import EXECUTORS
+from cvm.workers import Scheduler
+from cvm.workers.processes import Processes
 
-__all__ = ["Finished", "Order", "Scheduler", "receipts_in", "verify_all"]
+__all__ = ["Finished", "Order", "receipts_in", "verify_all"]
 
 
 def receipts_in(folder: Path) -> list[str]:
@@ -56,7 +56,7 @@ def verify_all(
         raise Invalid("executors.unknown", f"there is no executor {order.executor!r}; there are {', '.join(EXECUTORS)}")
     workers = Processes() if scheduler is None else scheduler
     if log is None:
-        yield from workers.answers(folder, paths, order)
+        yield from _answers(workers, folder, paths, order)
         return
     known = Log.read(log, order)
     left = []
@@ -67,6 +67,12 @@ def verify_all(
         else:
             left.append(path)
     with known.appending() as append:
-        for finished in workers.answers(folder, left, order):
+        for finished in _answers(workers, folder, left, order):
             append(finished)
             yield finished
+
+
+def _answers(workers: Scheduler, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
+    """The answers for the receipts at ``paths``; each is read when a worker needs it."""
+    for _, finished in workers.answers(order, ((path, read_task(folder, path)) for path in paths)):
+        yield finished

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cvm.audit.receipt import decode_receipt
 from cvm.audit.spot_check import Judged, Judging
@@ -23,7 +23,7 @@ from cvm.program.verifier import verify as verify_program
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Finished", "Order", "Scheduler", "Task", "Worker", "read_task"]
+__all__ = ["Finished", "Order", "Task", "Worker", "read_task"]
 
 _MISSING = "-"
 
@@ -69,8 +69,13 @@ class Order:
         }
 
     def identity(self) -> str:
-        """A digest of the options."""
-        return sha256(json.dumps(self.options(), sort_keys=True).encode()).hexdigest()
+        """A digest of the options, and the salt, with which workers judge."""
+        options = json.dumps(self.options(), sort_keys=True)
+        return f"{sha256(options.encode()).hexdigest()} {self.judging.salt}"
+
+    def worker(self) -> Callable[[Task], Finished]:
+        """A worker that verifies receipts, see `cvm.workers.Job`."""
+        return Worker(self).finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +94,6 @@ class Finished:
     """The executor that ran the program again; None: nothing was executed."""
     judged: Judged | None = None
     """What FORMAL judged of this executor; a difference is in the reason, not here."""
-
-
-class Scheduler(Protocol):
-    """Distributes the work on receipts."""
-
-    def answers(self, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
-        """The answer for each receipt at ``paths``, as they are found.
-
-        If a worker dies, its work is given to another one. Raises `LimitExceeded` if the same
-        work ends one worker after another.
-        """
 
 
 @dataclass(frozen=True, slots=True)

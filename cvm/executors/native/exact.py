@@ -12,6 +12,7 @@ elements as a NumPy array and raises OverflowError if one needs more bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,18 +21,21 @@ import numpy.typing as npt
 __all__ = ["Exact", "Operand", "exact", "stacked", "where"]
 
 Array: TypeAlias = npt.NDArray[Any]
+Hull: TypeAlias = tuple[int, int]
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
 class Exact:
     """An array of at least one integer, each of any size. Operations broadcast as NumPy's do."""
 
-    __slots__ = ("_array", "_hull")
+    __slots__ = ("_array", "_bound", "_hull")
     __array_ufunc__ = None  # so that NumPy's arrays leave mixed operations to this class, or refuse them
 
-    def __init__(self, array: Array, hull: tuple[int, int] | None = None) -> None:
+    def __init__(self, array: Array, hull: Hull | None = None, bound: Hull | None = None) -> None:
+        """``bound`` is an interval that is proven to hold the elements, which may be wider than their hull."""
         self._array = array
         self._hull = hull
+        self._bound = bound
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -39,11 +43,16 @@ class Exact:
         return self._array.shape
 
     @property
-    def hull(self) -> tuple[int, int]:
+    def hull(self) -> Hull:
         """Bounds of all elements: the least and the largest one. A slice may keep the bounds of the whole array."""
         if self._hull is None:
             self._hull = int(self._array.min()), int(self._array.max())
         return self._hull
+
+    @property
+    def bound(self) -> Hull:
+        """An interval that holds all elements: the one that is known, or the hull."""
+        return self._hull or self._bound or self.hull
 
     @property
     def magnitude(self) -> int:
@@ -53,7 +62,7 @@ class Exact:
 
     def int64(self) -> npt.NDArray[np.int64]:
         """The elements in 64 bits. Raises OverflowError where one does not fit."""
-        if not _fits(self.hull):
+        if not _fits(self.bound) and not _fits(self.hull):
             raise OverflowError(f"{self.hull} does not fit in 64 bits")
         return self._array.astype(np.int64, copy=False)
 
@@ -64,53 +73,52 @@ class Exact:
 
     def __add__(self, other: Operand) -> Exact:
         b = exact(other)
-        return _applied(np.add, self, b, (self.hull[0] + b.hull[0], self.hull[1] + b.hull[1]))
+        return _applied(np.add, self, b, lambda x, y: (x[0] + y[0], x[1] + y[1]))
 
     def __sub__(self, other: Operand) -> Exact:
         b = exact(other)
-        return _applied(np.subtract, self, b, (self.hull[0] - b.hull[1], self.hull[1] - b.hull[0]))
+        return _applied(np.subtract, self, b, lambda x, y: (x[0] - y[1], x[1] - y[0]))
 
     def __neg__(self) -> Exact:
         return exact(0) - self
 
     def __mul__(self, other: Operand) -> Exact:
         b = exact(other)
-        return _applied(np.multiply, self, b, _hull_of([x * y for x in self.hull for y in b.hull]))
+        return _applied(np.multiply, self, b, lambda x, y: _hull_of([m * n for m in x for n in y]))
 
     def __lshift__(self, other: Operand) -> Exact:
         """The elements times 2^other. Raises ValueError for a negative shift."""
         b = exact(other)
         _require_shifts(b)
-        return _applied(np.left_shift, self, b, _hull_of([x << y for x in self.hull for y in b.hull]))
+        return _applied(np.left_shift, self, b, _left)
 
     def __rshift__(self, other: Operand) -> Exact:
         """floor(self / 2^other). Raises ValueError for a negative shift."""
         b = exact(other)
         _require_shifts(b)
-        return _applied(np.right_shift, self, b, self.hull if b.hull[1] < 64 else _WIDE)
+        return _applied(np.right_shift, self, b, lambda x, y: (min(x[0], 0), max(x[1], 0)) if y[1] < 64 else _WIDE)
 
     def __floordiv__(self, other: Operand) -> Exact:
         """floor(self / other). Raises ZeroDivisionError if a divisor is 0."""
         b = exact(other)
         if b.hull[0] <= 0 <= b.hull[1] and bool((b._array == 0).any()):
             raise ZeroDivisionError("a divisor is 0")
-        largest = self.magnitude + 1
-        return _applied(np.floor_divide, self, b, (-largest, largest))
+        return _applied(np.floor_divide, self, b, lambda x, _: (min(x[0], -x[1]) - 1, max(-x[0], x[1]) + 1))
 
     def __and__(self, mask: int) -> Exact:
         """The lowest k bits of each element, for a mask 2^k - 1."""
-        return _applied(np.bitwise_and, self, exact(mask), (min(self.hull[0], 0), max(self.hull[1], mask)))
+        return _applied(np.bitwise_and, self, exact(mask), lambda _, __: (0, mask))
 
     def __abs__(self) -> Exact:
         return self.larger(-self)
 
     def larger(self, other: Operand) -> Exact:
         """The larger of the two operands, element by element."""
-        return _applied(np.maximum, self, exact(other), _hull_of([*self.hull, *exact(other).hull]))
+        return _applied(np.maximum, self, exact(other), lambda x, y: (max(x[0], y[0]), max(x[1], y[1])))
 
     def smaller(self, other: Operand) -> Exact:
         """The smaller of the two operands, element by element."""
-        return _applied(np.minimum, self, exact(other), _hull_of([*self.hull, *exact(other).hull]))
+        return _applied(np.minimum, self, exact(other), lambda x, y: (min(x[0], y[0]), min(x[1], y[1])))
 
     def clip(self, lo: Operand, hi: Operand) -> Exact:
         """The elements clipped to [lo, hi]; where lo > hi, ``hi`` wins."""
@@ -129,7 +137,7 @@ class Exact:
         return _compared(np.greater_equal, self, exact(other))
 
     def __getitem__(self, index: Any) -> Exact:
-        return Exact(self._array[index], self._hull if self._hull and _fits(self._hull) else None)
+        return Exact(self._array[index], self._hull if self._hull and _fits(self._hull) else None, self._bound)
 
     def sum(self, axis: int) -> Exact:
         """The sums along an axis, which is removed."""
@@ -141,19 +149,19 @@ class Exact:
 
     def max(self, axis: int) -> Exact:
         """The largest elements along an axis, which is kept with extent 1."""
-        return Exact(np.asarray(self._array.max(axis=axis, keepdims=True)), self._hull)
+        return Exact(np.asarray(self._array.max(axis=axis, keepdims=True)), self._hull, self._bound)
 
     def min(self, axis: int) -> Exact:
         """The least elements along an axis, which is kept with extent 1."""
-        return Exact(np.asarray(self._array.min(axis=axis, keepdims=True)), self._hull)
+        return Exact(np.asarray(self._array.min(axis=axis, keepdims=True)), self._hull, self._bound)
 
     def reshape(self, *shape: int) -> Exact:
         """The same elements in another shape."""
-        return Exact(self._array.reshape(*shape), self._hull)
+        return Exact(self._array.reshape(*shape), self._hull, self._bound)
 
     def broadcast(self, shape: Sequence[int]) -> Exact:
         """The array broadcast to a shape."""
-        return Exact(np.broadcast_to(self._array, tuple(shape)), self._hull)
+        return Exact(np.broadcast_to(self._array, tuple(shape)), self._hull, self._bound)
 
     def _objects(self) -> Array:
         return self._array.astype(object)
@@ -198,18 +206,35 @@ def _fits(hull: tuple[int, int]) -> bool:
 
 
 def _require_shifts(shifts: Exact) -> None:
-    if shifts.hull[0] < 0:
+    if shifts.bound[0] < 0 and shifts.hull[0] < 0:
         raise ValueError(f"a shift is negative: {shifts.hull[0]}")
 
 
-def _applied(operation: Callable[[Array, Array], Array], a: Exact, b: Exact, bound: tuple[int, int]) -> Exact:
-    """Apply an operation in 64 bits if the operands and ``bound`` fit in them, else in Python integers."""
-    if _fits(bound) and _fits(a.hull) and _fits(b.hull):
-        return Exact(np.asarray(operation(a.int64(), b.int64())))
+def _left(x: Hull, shift: Hull) -> Hull:
+    """An interval of the elements of ``x`` times 2^shift, for shifts that are not negative."""
+    return _WIDE if shift[1] >= 64 else _hull_of([m << max(n, 0) for m in x for n in shift])
+
+
+_known, _hull = attrgetter("bound"), attrgetter("hull")
+
+
+def _applied(
+    operation: Callable[[Array, Array], Array], a: Exact, b: Exact, bound: Callable[[Hull, Hull], Hull]
+) -> Exact:
+    """Apply an operation in 64 bits if the operands and the result fit in them, else in Python integers.
+
+    ``bound`` gives an interval of the result for intervals of the operands. The known ones are tried before the hulls,
+    which take a pass over the elements.
+    """
+    for interval in (_known, _hull):
+        x, y = interval(a), interval(b)
+        found = bound(x, y) if _fits(x) and _fits(y) else _WIDE
+        if _fits(found):
+            return Exact(np.asarray(operation(a.int64(), b.int64())), None, found)
     return Exact(np.asarray(operation(a._objects(), b._objects()), object))
 
 
 def _compared(operation: Callable[[Array, Array], Array], a: Exact, b: Exact) -> npt.NDArray[np.bool_]:
-    if _fits(a.hull) and _fits(b.hull):
+    if (_fits(a.bound) or _fits(a.hull)) and (_fits(b.bound) or _fits(b.hull)):
         return np.asarray(operation(a.int64(), b.int64()), bool)
     return np.asarray(operation(a._objects(), b._objects()), bool)

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from cvm.bounds import holding
 from cvm.executors.numpy.step import Array
 from cvm.limits import INT32_MAX
-from cvm.ops.ranges import Range, Shape
+from cvm.ops.ranges import Exact, Range, Shape
 
 __all__ = ["EXACT", "Contraction", "choose", "magnitudes"]
 
@@ -85,18 +85,21 @@ class Contraction:
 
 def magnitudes(bounds: Range, shape: Shape) -> npt.NDArray[np.int64]:
     """The largest magnitude of each element of a tensor of the given shape."""
-    largest: npt.NDArray[np.int64] = np.maximum(-bounds.lo, bounds.hi).astype(np.int64)
+    lo = bounds.lo
+    largest = np.abs(lo) if isinstance(bounds, Exact) else np.maximum(-lo, bounds.hi)
+    largest = largest.astype(np.int64, copy=False)
     return np.broadcast_to(largest, shape)
 
 
 def choose(terms: npt.NDArray[np.int64], columns: int) -> Contraction:
     """The fastest exact method for sums of products, which ``terms`` (rows, K) bound.
 
-    Each row is a sum; its terms are |w[k]| * max|x[k]|. ``columns`` is the number of elements that every row yields.
+    Each row is a sum; its terms are |w[k]| * max|x[k]|, which are added in Python integers if int64 could overflow.
+    ``columns`` is the number of elements that every row yields.
     """
     rows, length = terms.shape
-    cumulative = _cumulative(terms)
-    bound = int(cumulative[:, -1].max())
+    terms = holding(terms, int(terms.max()) * length)
+    bound = int(terms.sum(axis=1).max())
     accumulator = np.int32 if bound <= INT32_MAX else np.int64
     for dtype, limit in EXACT.items():
         if not _self_test(np.dtype(dtype).name, limit):
@@ -106,7 +109,7 @@ def choose(terms: npt.NDArray[np.int64], columns: int) -> Contraction:
         fewest = -(-bound // limit)
         if dtype is np.float32 and not _pays(fewest, rows, length, columns):
             continue
-        runs = _runs(cumulative, limit)
+        runs = _runs(np.cumsum(terms, axis=1), limit)
         if runs is not None and (dtype is np.float64 or _pays(len(runs), rows, length, columns)):
             return Contraction(dtype, runs, bound, accumulator)
     return Contraction(np.int64, (slice(0, length),), bound, np.int64)
@@ -114,11 +117,6 @@ def choose(terms: npt.NDArray[np.int64], columns: int) -> Contraction:
 
 def _pays(runs: int, rows: int, length: int, columns: int) -> bool:
     return length >= runs * _SHORTEST_RUN and rows * length * columns >= runs * _SMALLEST_RUN
-
-
-def _cumulative(terms: npt.NDArray[np.int64]) -> Array:
-    """The sums of the first 1, 2, .. terms of each row; in Python integers if int64 could overflow."""
-    return np.cumsum(holding(terms, int(terms.max()) * terms.shape[1]), axis=1)
 
 
 def _runs(cumulative: Array, limit: int) -> tuple[slice, ...] | None:

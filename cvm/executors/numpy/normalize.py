@@ -2,7 +2,7 @@
 
 With V = r^2 Q + e 2^shift, a code is floor(u + 1/2) for u = (m / k) z + c / k and z = t r / sqrt(V), but for ties. An
 estimate of 2^F (u + 1/2) has a proven error; where both ends of its interval have the same floor, and no integer lies
-between them, that is the code. Else all codes that are left are decided by comparisons of Python integers.
+between them, that is the code. Else the code is found from the root of a square, in Python integers.
 
 |z| <= sqrt(n): n Q >= t^2 for each statistic, because a square is at most the sum of all, and Samuelson's inequality
 bounds (n x - S_1)^2 by (n - 1) (n S_2 - S_1^2).
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -154,7 +153,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """Comparisons of u with codes, in Python integers."""
+    """The codes of u in Python integers."""
 
     m: Array
     c: Array
@@ -169,16 +168,18 @@ class Exact:
             return
         m, c, k, of_row = (np.broadcast_to(part(x, box), t.shape)[index] for x in (self.m, self.c, self.k, V))
         left = 2 * self.r * m * t[index].astype(object)
-        left *= abs(left)
-        lo, hi = least[index].astype(object), largest[index].astype(object)
-        while (lo < hi).any():
-            q = (lo + hi + 1) // 2
-            right = (2 * q - 1) * k - 2 * c
-            right = right * abs(right) * of_row
-            reached = (left > right) | ((left == right) & self._ties(q))
-            lo, hi = np.where(reached, q, lo), np.where(reached, hi, np.maximum(q - 1, lo))
-        least[index] = lo.astype(np.int64)
+        found = map(self._code, left, 2 * c + k, 2 * k, of_row)
+        least[index] = np.clip(np.array(list(found), object), least[index], largest[index]).astype(np.int64)
 
-    def _ties(self, q: Array) -> Any:
-        """Whether a tie reaches q."""
-        return True if self.upward else q % 2 == 0
+    def _code(self, left: int, above: int, divisor: int, V: int) -> int:
+        """floor((left / sqrt(V) + above) / divisor), one less for an odd code that a tie gives if ties go to even.
+
+        The floor of left / sqrt(V) is enough, since above is an integer. It is found from its square.
+        """
+        square = left * left
+        root = math.isqrt(square // V)
+        whole = root * root * V == square
+        if left < 0:
+            root = -root if whole else -root - 1
+        code, rest = divmod(root + above, divisor)
+        return code - 1 if whole and rest == 0 and code % 2 and not self.upward else code

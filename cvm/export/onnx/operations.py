@@ -134,7 +134,12 @@ def _masked_softmax(nodes: Nodes, operation: GraphOperation) -> None:
     if len(axes) != 1:
         raise NoMapping("softmax over several axes")
     seen, x = _operands(nodes, operation, "seen", "x")
-    masked = nodes.node("Where", [seen, x, nodes.constant(np.array(np.finfo(np.float32).min, np.float32))])
+    least = np.finfo(np.float32).min
+    below = nodes.constant(np.array(max(float(operation.attributes["below"]), least), np.float32))  # type: ignore[arg-type]
+    if operation.attributes["added"]:
+        masked = nodes.node("Add", [x, nodes.node("Where", [seen, nodes.constant(np.zeros((), np.float32)), below])])
+    else:
+        masked = nodes.node("Where", [seen, x, below])
     nodes.node("Softmax", [masked], operation.outputs, axis=axes[0])
 
 

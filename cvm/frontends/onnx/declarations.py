@@ -227,9 +227,13 @@ _enter(
     "refused",
     note="it is not deterministic",
 )
-_enter(
-    "Attention RotaryEmbedding", "refused", note="write it out with MatMul, Softmax and the like, and quantise those"
-)
+_INNER = "`cvm quantize` finds scales for what is inside"
+_enter("Attention", "written out", "real", f"shared heads, masks, a past and windows; {_INNER}", since=23)
+_enter("RotaryEmbedding", "written out", "real", "constant or computed angles", since=23)
+_enter("RotaryEmbedding", "written out", "real", "constant or computed angles", MICROSOFT)
+_enter("Attention", "written out", "real", f"a mask of one number for each key, no past; {_INNER}", MICROSOFT)
+_enter("MultiHeadAttention", "written out", "real", f"a mask of one number for each key, no past; {_INNER}", MICROSOFT)
+_enter("GroupQueryAttention", "written out", "real", f"a past without padding; {_INNER}", MICROSOFT)
 
 
 _SINCE = {

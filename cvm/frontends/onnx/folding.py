@@ -39,9 +39,10 @@ def fold(call: OnnxCall) -> list[tuple[Array, str]] | None:
     """
     found = _FOLDS.get(call.node.op)
     shape_alone = call.node.op in ("Shape", "Size", "EyeLike")
+    needed = call.operands[:1] if call.node.op == "CastLike" else call.operands
     if found is None or call.node.domain:
         return None
-    if not shape_alone and any(item is not None and item.values is None for item in call.operands):
+    if not shape_alone and any(item is not None and item.values is None for item in needed):
         return None
     try:
         with np.errstate(all="ignore"):
@@ -175,7 +176,7 @@ def _truncated(a: Any, b: Any) -> Any:
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b, "Div": _truncated,
-    "Max": max, "Min": min,
+    "Max": max, "Min": min, "Mod": lambda a, b: a % b if b else a,
 }  # fmt: skip
 _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "Equal": lambda a, b: a == b, "Greater": lambda a, b: a > b, "GreaterOrEqual": lambda a, b: a >= b,
@@ -193,6 +194,8 @@ def _binary(call: OnnxCall) -> Folded | None:
         return None
     if max(_values(operand).size for operand in operands) > _MOST_COMPUTED:
         return None
+    if call.node.op == "Mod" and (call.flag("fmod", False) or operands[0].real):
+        return None  # its remainder has the sign of the dividend
     compared = call.node.op in _COMPARED
     function = np.frompyfunc((_COMPARED if compared else _BINARY)[call.node.op], 2, 1)
     found = _numbers(operands[0])

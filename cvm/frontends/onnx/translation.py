@@ -16,7 +16,7 @@ from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import UNBOUNDED, bounds, is_float, unit
 from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.grids import Grid
-from cvm.frontends.common.recognition import recognized
+from cvm.frontends.common.recognition import recognize_masks, recognized
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
 from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
@@ -45,7 +45,7 @@ _EXTENDED = {"Max", "Min", "Where", "Add", "Sub", "Greater", "GreaterOrEqual", "
 _BEYOND = float(UNBOUNDED)
 _MOVES = ("reshape", "transpose", "slice")
 """Operations of a node that only move what another operation of the node computes, and which no other node reads."""
-_CODES_ALONE = ("layer_normalization", "softmax")
+_CODES_ALONE = ("layer_normalization", "rms_normalization", "softmax")
 """Operations whose results exist only as codes: a quantiser that follows a move of the result belongs to them."""
 
 
@@ -89,8 +89,8 @@ class OnnxTranslation(OnnxScope):
         self._commit(given)
         outputs = list(given.values())
         self._operations = recognized(self._tensors, self._operations, outputs)
-        made = {name for operation in self._operations for name in operation.outputs}
-        self._tensors = {name: item for name, item in self._tensors.items() if item.kind != "computed" or name in made}
+        self.keep(outputs)
+        recognize_masks(self, outputs)
         return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
 
     def _translate(self, node: OnnxNode) -> None:

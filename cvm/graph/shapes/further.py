@@ -40,6 +40,7 @@ def bitwise(call: ShapeCall) -> Results:
 
 
 @rule("ONNX, WebNN", "layer_normalization")
+@rule("ONNX", "rms_normalization")
 def layer_normalization(call: ShapeCall) -> Results:
     """The shape of the input; scale and offset broadcast to it."""
     shape = call.shape("input")

@@ -16,7 +16,7 @@ from cvm.graph import GraphOperation
 from cvm.limits import INT32_MAX, Limits
 from cvm.ops import Range
 from cvm.program.build import ProgramBuilder
-from cvm.program.model import Exactness, Shape
+from cvm.program.model import OP_SET, Exactness, Shape
 from cvm.program.operators import Operators
 from cvm.repeated import proven
 
@@ -70,7 +70,9 @@ class Emission:
     are computed for.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, op_set: int = OP_SET) -> None:
+        self.op_set = op_set
+        """The latest op-set version whose ops may be emitted."""
         self.builder = ProgramBuilder(limits, proven)
         self.report: list[Exactness] = []
         self.owner = ""

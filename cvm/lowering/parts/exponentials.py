@@ -10,7 +10,7 @@ tie, and by the theorem of Lindemann and Weierstrass there are no others.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -24,7 +24,7 @@ from cvm.lowering.context import Coded, Lowering
 from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term
 from cvm.lowering.parts.digits import array_digits, budget
-from cvm.lowering.parts.quotient import quotient_by_op
+from cvm.lowering.parts.quotient import quotient_by_op, quotient_factors
 from cvm.ops.computed import MAX_DIVISOR_TERMS
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import code
@@ -77,39 +77,50 @@ def softmax_by_quotient(lowering: Lowering, logits: Logits, quantizer: LinearQua
     digit_bits = (budget(count) + 1).bit_length() - 1
     if -(-(width + 1) // digit_bits) > MAX_DIVISOR_TERMS:
         return None
-    greatest = value.max(tuple(axes), keepdims=True)
-    distance = greatest - value
     span = logits.farthest
-    table, scaled = (
+    table, multiples = (
         logits.table(found) for found in (powers_of_e(unit, width, span), _multiples(unit, width, span, inverse))
     )
-    zero = Rationals.scalar(0, rank)
-
-    def term(found: Value, weight: int) -> Term:
-        return Term(found, Rationals.scalar(weight * quantizer.scale[0], rank))
-
-    above = [
-        term(lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), distance), weight)
-        for digit, weight in array_digits(scaled, INT32_MAX)
-    ]
-    below = []
-    for digit, weight in array_digits(table, budget(count)):
-        powers = lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), distance)
-        total = powers.sum(tuple(axes), keepdims=True)
-        if digit[0]:
-            # The item with the greatest code has the distance 0: this states what the interval does not show.
-            total = total.clip(int(digit[0]), total.range.hull()[1])
-        below.append(Term(total, Rationals.scalar(weight, rank)))
-    numerator, denominator = (LinearForm(shape, tuple(terms), zero) for terms in (above, below))
+    above, below = array_digits(multiples, INT32_MAX), array_digits(table, budget(count))
     plain, shift = _without_offset(quantizer)
-    found = quotient_by_op(lowering, numerator, denominator, plain)
-    if found is None:
+    if not _fits(above, below, plain):
         return None
+    distance = value.max(tuple(axes), keepdims=True) - value
+
+    def looked_up(digit: Array) -> Value:
+        return lowering.emit("cvm_lut", lowering.tensor_constant(digit, "exp"), distance)
+
+    def summed(digit: Array) -> Value:
+        total = looked_up(digit).sum(tuple(axes), keepdims=True)
+        # The item with the greatest code has the distance 0: this states what the interval does not show.
+        return total.clip(int(digit[0]), total.range.hull()[1]) if digit[0] else total
+
+    def form(terms: Iterable[tuple[Value, Fraction]]) -> LinearForm:
+        items = tuple(Term(found, Rationals.scalar(weight, rank)) for found, weight in terms)
+        return LinearForm(shape, items, Rationals.scalar(0, rank))
+
+    numerator = form((looked_up(digit), weight * quantizer.scale[0]) for digit, weight in above)
+    denominator = form((summed(digit), Fraction(weight)) for digit, weight in below)
+    found = quotient_by_op(lowering, numerator, denominator, plain)
+    assert found is not None  # as `_fits` says
     if shift:
         found = found + lowering.tensor_constant([shift], "zero")
     steps = (count * inverse + 1) / 2**width
     note = f"may differ only within {float(steps):.1e} steps of a rounding threshold"
     return Coded(found, Fraction(1), note, any_rounding=quantizer.rounding != "toward_zero")
+
+
+def _fits(above: Sequence[tuple[Array, int]], below: Sequence[tuple[Array, int]], quantizer: LinearQuantizer) -> bool:
+    """Whether a `quotient` has parameters for digits of the numerator and of the denominator, given with weights."""
+    if not quantizer.per_tensor:
+        return False
+    scale, offset = quantizer.scale[0], quantizer.offset[0]
+
+    def factors(items: Iterable[Fraction]) -> list[Rationals]:
+        return [Rationals.scalar(item, 1) for item in (*items, Fraction(0))]
+
+    tops = [*(weight * scale for _, weight in above), *(weight * -offset for _, weight in below if offset)]
+    return quotient_factors(factors(tops), factors(weight * scale for _, weight in below)) is not None
 
 
 def _without_offset(quantizer: LinearQuantizer) -> tuple[LinearQuantizer, int]:

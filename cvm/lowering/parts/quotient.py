@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +22,19 @@ from cvm.errors import Invalid
 from cvm.limits import INT64_MAX
 from cvm.lowering.context import Lowering
 from cvm.lowering.forms.emission import Value
-from cvm.lowering.forms.form import LinearForm, Term, scale_and_offset
+from cvm.lowering.forms.form import LinearForm, scale_and_offset
 from cvm.lowering.parts.operands import scaled, sum_of
 from cvm.ops import REGISTRY, Call, Range
 from cvm.ops.computed import MAX_DIVISOR_TERMS, MAX_QUOTIENT_TERMS
+from cvm.program.model import Shape
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals, core
 
-__all__ = ["Rows", "normalized_codes", "quotient_by_op"]
+__all__ = ["Rows", "Statistic", "normalized_codes", "quotient_by_op", "quotient_factors"]
 
 Array = npt.NDArray[Any]
+Statistic: TypeAlias = Literal["variance", "mean_square"]
+"""The square of what rows are divided by. With the variance, rows are those of x less their mean."""
 
 
 def quotient_by_op(
@@ -40,7 +43,8 @@ def quotient_by_op(
     """Emit the codes of numerator / denominator as one `quotient`; None where the op does not take them.
 
     The op needs one quantiser for the whole tensor, at most six terms above and three below, a denominator without
-    coefficients per channel that its intervals prove to be positive, and coefficients that fit 64 bits.
+    coefficients per channel that its intervals prove to be positive, and coefficients that fit 64 bits. Nothing is
+    emitted where it does not.
     """
     if not quantizer.per_tensor:
         return None
@@ -49,27 +53,40 @@ def quotient_by_op(
     above = sum_of(numerator, scaled(denominator, lambda factor: -(factor * offset)))
     below = scaled(denominator, lambda factor: factor * scale)
     tops, bottoms = (tuple(term for term in form.terms if not term.factor.is_zero()) for form in (above, below))
-    if not (1 <= len(tops) <= MAX_QUOTIENT_TERMS and 1 <= len(bottoms) <= MAX_DIVISOR_TERMS):
-        return None
-    if not all(item.uniform for item in (below.constant, *(term.factor for term in bottoms))):
-        return None
     # The first tensor of the op has the shape of the result.
     tops = tuple(sorted(tops, key=lambda term: term.value.shape != shape))
-    tops = (Term(tops[0].value.broadcast(shape), tops[0].factor), *tops[1:])
-    factors = _integers([*(term.factor for term in (*tops, *bottoms)), above.constant, below.constant])
-    if max(magnitude(item) for item in factors) > INT64_MAX:
+    factors = quotient_factors(
+        [*(term.factor for term in tops), above.constant], [*(term.factor for term in bottoms), below.constant]
+    )
+    if factors is None:
         return None
-    count = len(tops)
-    divisor = [
-        np.array([item.ravel()[0]], dtype=object) for item in (*factors[count : count + len(bottoms)], factors[-1])
-    ]
-    if _least(bottoms, divisor) < 1:
-        return None
-    factors = [*(core(item) for item in factors[:count]), *divisor[:-1], core(factors[-2]), divisor[-1]]
     values = [term.value for term in (*tops, *bottoms)]
+    attributes: dict[str, Any] = {
+        "terms": len(tops),
+        "rounding": quantizer.rounding,
+        "lo": quantizer.lo,
+        "hi": quantizer.hi,
+    }
+    operands = [(shape, Range.uniform(len(shape), *values[0].range.hull()))]
+    operands += [(value.shape, value.range) for value in values[1:]]
+    if not _admitted("quotient", operands, factors, attributes):
+        return None
     parameters = [lowering.parameter(item, "factor") for item in factors]
-    bounds: dict[str, Any] = {"lo": quantizer.lo, "hi": quantizer.hi}
-    return lowering.emit("quotient", *values, *parameters, terms=count, rounding=quantizer.rounding, **bounds)
+    return lowering.emit("quotient", values[0].broadcast(shape), *values[1:], *parameters, **attributes)
+
+
+def quotient_factors(above: Sequence[Rationals], below: Sequence[Rationals]) -> list[Array] | None:
+    """The parameters of a `quotient` in its order, from the factors of the terms above and below, each with its
+    constant as the last item; None where the op has not as many terms, or the integers do not fit its parameters.
+    """
+    n, k = len(above) - 1, len(below) - 1
+    if not (1 <= n <= MAX_QUOTIENT_TERMS and 1 <= k <= MAX_DIVISOR_TERMS and all(item.uniform for item in below)):
+        return None
+    *found, e = _integers([*above[:-1], above[-1], *below])
+    if max(magnitude(item) for item in (*found, e)) > INT64_MAX:
+        return None
+    tops, c, bottoms = found[:n], found[n], found[n + 1 :]
+    return [*map(core, tops), *(item.ravel()[:1] for item in bottoms), core(c), e.ravel()[:1]]
 
 
 def _integers(items: Sequence[Rationals]) -> list[Array]:
@@ -80,21 +97,14 @@ def _integers(items: Sequence[Rationals]) -> list[Array]:
     return [item // divisor for item in found] if divisor > 1 else found
 
 
-def _least(terms: Sequence[Term], factors: Sequence[Array]) -> int:
-    """A lower bound of a weighted sum, from the proven intervals of its values; the last factor is its constant."""
-    least = int(factors[-1].item())
-    for term, factor in zip(terms, factors, strict=False):
-        least += min(int(factor.item()) * end for end in term.value.range.hull())
-    return least
-
-
 @dataclass(frozen=True, eq=False, slots=True)
 class Rows:
-    """A tensor of ``unit`` times integers, unit > 0, whose rows run along ``axes``."""
+    """A tensor of ``unit`` times integers, unit > 0, whose rows run along ``axes``, and what they are divided by."""
 
     value: Value
     unit: Fraction
     axes: tuple[int, ...]
+    statistic: Statistic = "variance"
 
 
 def normalized_codes(
@@ -102,38 +112,42 @@ def normalized_codes(
 ) -> Value | None:
     """Emit the codes of offset + weight * (x - mean) / sqrt(variance + epsilon) as one `normalize`.
 
-    x are the rows; mean and variance are those of each row. Returns None where the op does not take it: rows that are
+    x are the rows; mean and variance are those of each row. With the statistic "mean_square" the mean counts as 0.
+    Returns None where the op does not take it: rows that are
     too long for its squares, or parameters that are too wide.
     """
     value, lowering = rows.value, rows.value.emission
     count = math.prod(value.shape[axis] for axis in rows.axes)
-    # x - mean = unit * t / n and variance = unit^2 * Q / n^2, so that both are divided by unit / n.
+    # x - mean = unit * t / n and variance = unit^2 * Q / n^2, so that both are divided by unit / n; mean squares alike.
     root, rest, shift = _over_square(epsilon * count * count / (rows.unit * rows.unit))
     step, zero = scale_and_offset(quantizer, value.rank)
     items = [*_per_item([weight, offset - zero, step]), *(np.array([item], dtype=object) for item in (root, rest))]
     attributes: dict[str, Any] = {
         "axes": rows.axes,
-        "statistic": "variance",
+        "statistic": rows.statistic,
         "shift": shift,
         "rounding": quantizer.rounding,
         "lo": quantizer.lo,
         "hi": quantizer.hi,
     }
-    if not _admitted("normalize", value, items, attributes):
+    if not _admitted("normalize", [(value.shape, value.range)], items, attributes):
         return None
     labels = ("weight", "offset", "step", "root", "epsilon")
     parameters = [lowering.parameter(item, label) for item, label in zip(items, labels, strict=True)]
     return lowering.emit("normalize", value, *parameters, **attributes)
 
 
-def _admitted(name: str, value: Value, parameters: Sequence[Array], attributes: dict[str, Any]) -> bool:
-    """Whether an op admits one tensor with these parameters and attributes: its own rules say so."""
+def _admitted(
+    name: str, operands: Sequence[tuple[Shape, Range]], parameters: Sequence[Array], attributes: dict[str, Any]
+) -> bool:
+    """Whether an op admits tensors of these shapes and ranges with parameters and attributes: its own rules say so."""
     if max(magnitude(item) for item in parameters) > INT64_MAX:
         return False
     op = REGISTRY[name]
-    ranges = (value.range, *(Range.exactly(item.astype(np.int64)) for item in parameters))
+    shapes = (*(shape for shape, _ in operands), *(item.shape for item in parameters))
+    ranges = (*(found for _, found in operands), *(Range.exactly(item.astype(np.int64)) for item in parameters))
     try:
-        call = Call((value.shape, *(item.shape for item in parameters)), op.parse(attributes), ranges)
+        call = Call(shapes, op.parse(attributes), ranges)
         op.infer(call)
         op.prove(call)
     except Invalid:

@@ -17,13 +17,14 @@ import numpy.typing as npt
 
 from cvm.bounds import require_fits
 from cvm.errors import Unsupported
-from cvm.limits import INT32_MAX
+from cvm.limits import INT32_MAX, INT64_MAX
 from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Form, LinearForm, SurdForm, TableForm
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, narrowed
 from cvm.lowering.proofs.staircase import STAIRCASE_BITS, staircase_codes
 from cvm.lowering.proofs.table import quantize_table
 from cvm.lowering.proofs.ties import by_shift, even_of, has_odd_tie, truncated_by_shift
+from cvm.ops.computed import MAX_QUOTIENT_TERMS
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import code
 from cvm.quantization.fixed_point import (
@@ -107,6 +108,10 @@ def _nearest(lowering: Emission, sums: _Sums) -> Value | None:
             raise Unprovable(f"{len(sums.values)} accumulators")
         forms = fit(sums.rows)
     except Unprovable:
+        divided = _divided(lowering, sums) if lowering.op_set >= 2 else None
+        if divided is not None:
+            lowering.claim(divided, f"{len(sums.values)} accumulators, a quotient")
+            return divided
         corrected = _corrected(lowering, sums)
         if corrected is None:
             return _by_shift(lowering, sums) if codes >= 2**STAIRCASE_BITS else None
@@ -367,16 +372,26 @@ def _without_idle_terms(sums: _Sums) -> _Sums:
     return sums
 
 
-def _emit(lowering: Emission, sums: _Sums, forms: list[FixedPoint], rounding: str = "half_up") -> Value:
+def _ordered(lowering: Emission, sums: _Sums) -> tuple[list[Value], list[int]]:
+    """The values, of which the first one must have the shape of the result, and their indices in the sums.
+
+    If none has that shape, the first one is broadcast. There may be no value at all.
+    """
     shape, values = sums.shape, sums.values
     order = sorted(range(len(values)), key=lambda i: values[i].shape != shape)
     terms = [values[i] for i in order]
-    if not terms or terms[0].shape != shape:
-        # The first term must have the shape of the result, so it is broadcast, or a tensor of zeros comes first.
+    if terms and terms[0].shape != shape:
         zeros = lowering.tensor_constant(np.zeros(shape, np.int64), "zeros")
-        terms[:1] = [terms[0].plus(zeros, label="spread") if terms else zeros]
-        forms = forms if order else [replace(form, multipliers=(0,)) for form in forms]
-        order = order or [0]
+        terms[0] = terms[0].plus(zeros, label="spread")
+    return terms, order
+
+
+def _emit(lowering: Emission, sums: _Sums, forms: list[FixedPoint], rounding: str = "half_up") -> Value:
+    terms, order = _ordered(lowering, sums)
+    if not terms:
+        # A tensor of zeros gives the result its shape.
+        terms, order = [lowering.tensor_constant(np.zeros(sums.shape, np.int64), "zeros")], [0]
+        forms = [replace(form, multipliers=(0,)) for form in forms]
     addends = [2**form.shift >> 1 for form in forms]
     columns = [[form.multipliers[i] for form in forms] for i in order]
     columns.append([form.offset - addend for form, addend in zip(forms, addends, strict=True)])
@@ -388,6 +403,31 @@ def _emit(lowering: Emission, sums: _Sums, forms: list[FixedPoint], rounding: st
     ]
     lo, hi = sums.bounds
     return lowering.emit("requantize", *terms, *parameters, label="", rounding=rounding, lo=lo, hi=hi)
+
+
+def _divided(lowering: Emission, sums: _Sums) -> Value | None:
+    """Emit the codes as one `quotient`, which divides exactly; None where the op does not take the sums.
+
+    With the least common denominator D of all rows, the code is floor((sum_i P_i * X_i + R) / D). The op rounds N / D
+    half up, which is floor((N + floor(D / 2)) / D) for integers, so that N = sum_i P_i * X_i + R - floor(D / 2).
+    """
+    linear = [row for row in sums.rows if isinstance(row, LinearRow)]
+    if len(linear) < len(sums.rows) or not 1 <= len(sums.values) <= MAX_QUOTIENT_TERMS:
+        return None
+    divisor = math.lcm(*(row.denominator for row in linear))
+    times = [divisor // row.denominator for row in linear]
+    columns = [[row.factors[i] * k for row, k in zip(linear, times, strict=True)] for i in range(len(sums.values))]
+    columns.append([row.constant * k - divisor // 2 for row, k in zip(linear, times, strict=True)])
+    if max(divisor, *(abs(item) for column in columns for item in column)) > INT64_MAX:
+        return None
+    terms, order = _ordered(lowering, sums)
+    one = lowering.tensor_constant([1], "one")
+    above = [narrowed(np.array(columns[i], np.int64)[sums.where]) for i in (*order, -1)]
+    below = [np.array([item], np.int64) for item in (divisor, 0)]
+    parameters = [lowering.parameter(item, "factor") for item in (*above[:-1], below[0], above[-1], below[1])]
+    lo, hi = sums.bounds
+    bounds = {"terms": len(terms), "rounding": "half_up", "lo": lo, "hi": hi}
+    return lowering.emit("quotient", *terms, one, *parameters, label="", **bounds)
 
 
 def _corrected(lowering: Emission, sums: _Sums) -> Value | None:

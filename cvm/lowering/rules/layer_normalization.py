@@ -1,4 +1,4 @@
-"""Exact normalisation by the mean and variance of the data: layer and instance normalisation of other formats.
+"""Exact normalisation by statistics of the data: layer, instance and RMS normalisation of other formats.
 
 y = offset + scale * d / sqrt(v) with d = x - mean x and v = variance + epsilon > 0. It reaches a step at T if
 scale * d >= U * sqrt(v) for U = T - offset, that is, with both sides squared and their signs kept, if
@@ -8,11 +8,13 @@ scale * d >= U * sqrt(v) for U = T - offset, that is, with both sides squared an
 U = base + step * t grows by equal steps. So U^2 * v is a sum of v, t * v and t^2 * v with constant coefficients, which
 may differ from channel to channel. v and t * v are written in digits so narrow that their products with t fit 32 bits,
 which leaves few products. All terms are integers times rationals, which are compared exactly (`proofs.decide`). The
-code is found bit by bit from the highest. Nothing is approximated, and ties are recognised.
+code is found bit by bit from the highest. Nothing is approximated, and ties are recognised. RMS normalisation is the
+same with d = x and v = mean x^2 + epsilon. With op-set 2, the op `normalize` does all of this.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -24,13 +26,14 @@ from cvm.lowering.forms.emission import Value
 from cvm.lowering.forms.form import LinearForm, Term, scale_and_offset
 from cvm.lowering.parts.digits import budget, product, squared
 from cvm.lowering.parts.operands import around_zero, scaled, sum_of
-from cvm.lowering.parts.quotient import Rows, normalized_codes
+from cvm.lowering.parts.quotient import Rows, Statistic, normalized_codes
 from cvm.lowering.parts.ratio import from_least, signed
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, count_reached, digits_of_sum
 from cvm.lowering.proofs.pieces import at_least, summands
 from cvm.lowering.proofs.table import MOST_ENTRIES
 from cvm.lowering.rules.normalization import moments
 from cvm.lowering.rules.norms import single_integer
+from cvm.lowering.rules.reduce import axes_of_reduction, total
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
 
@@ -41,23 +44,25 @@ _MOST_SUMMANDS = 32
 """Products are so small that the sum of this many fits 32 bits, since carries of a comparison are that large."""
 
 
-@rule(
-    "layer_normalization",
-    claim=exact(
-        "both sides of each comparison with a step are squared, and compared in integers bit by bit",
-        APART,
-        "scale or offset is computed",
-        "epsilon is not above 0: items that are all alike would be divided by zero",
-        f"the result has no linear quantiser, or one of more than {MOST_ENTRIES} codes",
-    ),
+_REFUSED = (
+    "scale or offset is computed",
+    "epsilon is not above 0: items that are all alike would be divided by zero",
+    f"the result has no linear quantiser, or one of more than {MOST_ENTRIES} codes",
 )
-def layer_normalization(lowering: Lowering) -> list[Result]:
-    """Offset + scale * (x - mean) / sqrt(variance + epsilon), with mean and variance over ``axes``, which may be empty.
 
-    The operands are ``input``, and the constants ``scale`` and ``offset``, which broadcast to it; they have its rank or
-    are literals. The attributes are ``axes`` and ``epsilon``, an exact number above 0. The variance is the mean square
-    distance of the items from their mean. Instance normalisation is the same over the spatial axes.
-    """
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Operation:
+    """The operands of a normalisation: what is normalised, constants in its rank, and the quantiser of the result."""
+
+    form: LinearForm
+    scale: Rationals
+    offset: Rationals
+    epsilon: Fraction
+    quantizer: LinearQuantizer
+
+
+def _operands(lowering: Lowering) -> _Operation:
     quantizer = lowering.linear_quantizer()
     if quantizer is None:
         raise lowering.unsupported("the result needs a quantiser")
@@ -67,47 +72,86 @@ def layer_normalization(lowering: Lowering) -> list[Result]:
     form = lowering.linear("input")
     if not form.terms:  # a constant becomes one tensor of integers
         *_, form = lowering.single("input")
-    rank = form.rank
-    scale, offset = (lowering.constant(name).expanded(rank) for name in ("scale", "offset"))
+    scale, offset = (lowering.constant(name).expanded(form.rank) for name in ("scale", "offset"))
+    return _Operation(form, scale, offset, epsilon, quantizer)
+
+
+@rule(
+    "layer_normalization",
+    claim=exact(
+        "both sides of each comparison with a step are squared, and compared in integers bit by bit", APART, *_REFUSED
+    ),
+)
+def layer_normalization(lowering: Lowering) -> list[Result]:
+    """Offset + scale * (x - mean) / sqrt(variance + epsilon), with mean and variance over ``axes``, which may be empty.
+
+    The operands are ``input``, and the constants ``scale`` and ``offset``, which broadcast to it; they have its rank or
+    are literals. The attributes are ``axes`` and ``epsilon``, an exact number above 0. The variance is the mean square
+    distance of the items from their mean. Instance normalisation is the same over the spatial axes.
+    """
+    found = _operands(lowering)
     if lowering.op_set >= 2:
-        by_rows = _by_rows(lowering, form, (scale, offset, epsilon), quantizer)
+        by_rows = _by_rows(lowering, found, "variance")
         if by_rows is not None:
             return [by_rows]
     mean, variance = moments(lowering)
     assert isinstance(mean, LinearForm)
     assert isinstance(variance, LinearForm)
-    distance = single_integer(lowering, sum_of(form, scaled(mean, lambda factor: -factor)))
-    numerator = signed(lowering, distance, squared(lowering, distance, _MOST_SUMMANDS))
-    numerator = scaled(numerator, lambda factor: factor * scale * _magnitude(scale))
-    radicand = sum_of(variance, LinearForm(variance.shape, (), Rationals.scalar(epsilon, rank)))
-    codes = _codes(lowering, numerator, radicand, offset, quantizer)
-    return [Coded(codes, note="a root, bit by bit", any_rounding=True)]
+    distance = single_integer(lowering, sum_of(found.form, scaled(mean, lambda factor: -factor)))
+    return [_over_root(lowering, found, distance, variance)]
 
 
-def _by_rows(
-    lowering: Lowering,
-    form: LinearForm,
-    parameters: tuple[Rationals, Rationals, Fraction],
-    quantizer: LinearQuantizer,
-) -> Coded | None:
-    """The codes by one op of op-set 2, or None where the input is not one tensor of integers or the op refuses it.
+@rule("rms_normalization", claim=exact("as layer_normalization, without the mean", *_REFUSED))
+def rms_normalization(lowering: Lowering) -> list[Result]:
+    """Offset + scale * x / sqrt(mean of x^2 + epsilon), with the mean over ``axes``, which may be empty.
 
-    A constant of the input drops out, since the mean is subtracted; ``parameters`` are scale, offset and epsilon.
+    Operands and attributes are those of layer_normalization.
     """
-    axes, rank = tuple(sorted(lowering.integers("axes"))), form.rank
+    found = _operands(lowering)
+    if lowering.op_set >= 2:
+        by_rows = _by_rows(lowering, found, "mean_square")
+        if by_rows is not None:
+            return [by_rows]
+    form, axes = found.form, axes_of_reduction(lowering)
+    if len(form.terms) == 1 and form.terms[0].factor.uniform and form.constant.uniform:
+        form = around_zero(lowering, form)
+    count = math.prod(form.shape[axis] for axis in axes)
+    square = total(lowering, squared(lowering, form, max(count, _MOST_SUMMANDS)), axes, count)
+    return [_over_root(lowering, found, form, square)]
+
+
+def _over_root(lowering: Lowering, found: _Operation, distance: LinearForm, square: LinearForm) -> Coded:
+    """The codes of offset + scale * distance / sqrt(square + epsilon)."""
+    numerator = signed(lowering, distance, squared(lowering, distance, _MOST_SUMMANDS))
+    numerator = scaled(numerator, lambda factor: factor * found.scale * _magnitude(found.scale))
+    epsilon = LinearForm(square.shape, (), Rationals.scalar(found.epsilon, square.rank))
+    codes = _codes(lowering, numerator, sum_of(square, epsilon), found.offset, found.quantizer)
+    return Coded(codes, note="a root, bit by bit", any_rounding=True)
+
+
+def _by_rows(lowering: Lowering, found: _Operation, statistic: Statistic) -> Coded | None:
+    """The codes by one op of op-set 2, or None where the input is not one tensor of integers or the op refuses it."""
+    axes, form = tuple(sorted(lowering.integers("axes"))), found.form
     if not axes or not form.constant.uniform:
         return None
     if len(form.terms) == 1 and form.terms[0].factor.uniform:
         form = around_zero(lowering, form)
-    else:
-        form = single_integer(lowering, replace(form, constant=Rationals.scalar(0, rank)))
+    if statistic == "variance":  # a constant drops out, since the mean is subtracted
+        form = replace(form, constant=Rationals.scalar(0, form.rank))
+    elif not form.constant.is_zero():  # zero is no code: the constant is one more integer
+        one = lowering.tensor_constant(np.ones((1,) * form.rank, dtype=object), "one")
+        terms = (*form.terms, Term(one, form.constant))
+        form = replace(form, terms=terms, constant=Rationals.scalar(0, form.rank))
+    if len(form.terms) != 1 or not form.terms[0].factor.uniform:
+        form = single_integer(lowering, form)
     if len(form.terms) != 1 or not form.terms[0].factor.uniform or form.terms[0].factor.item() == 0:
         return None
-    (term,), (scale, offset, epsilon) = form.terms, parameters
+    (term,) = form.terms
     value, unit = term.value.broadcast(form.shape), term.factor.item()
     if unit < 0:
         value, unit = -value, -unit
-    codes = normalized_codes(Rows(value, unit, axes), scale, offset, epsilon, quantizer)
+    rows = Rows(value, unit, axes, statistic)
+    codes = normalized_codes(rows, found.scale, found.offset, found.epsilon, found.quantizer)
     return None if codes is None else Coded(codes, note="one op per row", any_rounding=True)
 
 

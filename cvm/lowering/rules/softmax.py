@@ -69,6 +69,9 @@ def softmax(lowering: Lowering) -> list[Result]:
     return [_bounded(lowering, Logits(value, scale, axes), quantizer)]
 
 
+_NEAR = "hidden items are not far enough below all others to count nothing"
+
+
 @rule(
     "masked_softmax",
     claim=bounded(
@@ -76,27 +79,45 @@ def softmax(lowering: Lowering) -> list[Result]:
         "as for softmax of many items",
         "the result has no quantiser for the whole tensor",
         "so many items that no bits are left for the table",
+        _NEAR,
     ),
 )
 def masked_softmax(lowering: Lowering) -> list[Result]:
-    """exp(x) / sum(exp(x)) over the items of ``axes`` that are seen; where none is, all items are alike.
+    """exp(x) / sum(exp(x)) over the items of ``axes`` that are seen. Where none is, x + ``below`` counts if the mask is
+    ``added``, which is as if all were seen; else all items are alike.
 
-    Codes of hidden items become so small that their distance from the greatest one is beyond every distance of seen
-    items: the table of the exponential ends with a zero for them.
+    Codes of hidden items become so small that their distance from the greatest seen one is beyond every distance of
+    seen items: the table of the exponential ends with a zero for them.
     """
     axes = lowering.integers("axes")
     shape = lowering.output_shape()
-    value, scale, _, _ = lowering.coded("x")
+    value, scale, constant, _ = lowering.coded("x")
     lo, hi = value.range.hull()
-    if hi - lo >= _TABLE:
+    span = hi - lo
+    if span >= _TABLE:
         raise lowering.needs_quantization(str(lowering.operation.inputs["x"]))
     quantizer = lowering.linear_quantizer()
     if quantizer is None or not quantizer.per_tensor:
         raise lowering.unsupported("the result needs a quantiser for the whole tensor")
-    seen = truth(lowering, "seen", len(shape)).broadcast(shape)
-    below = lowering.tensor_constant(np.full(shape, 2 * lo - hi - 1), "hidden")
-    value = lowering.emit("where", seen, value.broadcast(shape), below, label="masked")
-    return [_bounded(lowering, Logits(value, scale, axes, hi - lo), quantizer)]
+    added = bool(lowering.integer("added"))
+    # The greatest number that a hidden item can be, less the least one that a seen item can be.
+    distance = lowering.fraction("below") + (scale * span if added else -(scale * lo + constant))
+    if distance > -_least_distance(quantizer, math.prod(shape[axis] for axis in axes)):
+        raise lowering.unsupported(_NEAR)
+    seen = truth(lowering, "seen", len(shape))
+    if added:
+        shift = lowering.tensor_constant([2 * span + 2], "hidden")
+        value = value.broadcast(shape) + (seen * shift - shift)
+    else:
+        below = lowering.tensor_constant(np.full(shape, lo - span - 1), "hidden")
+        value = lowering.emit("where", seen.broadcast(shape), value.broadcast(shape), below, label="masked")
+    return [_bounded(lowering, Logits(value, scale, axes, span), quantizer)]
+
+
+def _least_distance(quantizer: LinearQuantizer, count: int) -> Fraction:
+    """How far below the others hidden items must be, so that all of them together are 2^-64 steps of the result."""
+    bits = 64 + math.ceil(count / quantizer.scale[0]).bit_length()
+    return Fraction(7, 10) * bits  # e^(7/10) > 2
 
 
 def _bounded(lowering: Lowering, logits: Logits, quantizer: LinearQuantizer) -> Coded:

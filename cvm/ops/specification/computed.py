@@ -29,7 +29,7 @@ STATEMENTS = {
     ),
     "quotient": Statement(
         shapes=("x[0].shape",),
-        work="(2 * len(x) + 8) * Y.size",
+        work="(4 * len(x) + 32) * Y.size",
         interval=Each(
             "clip(min(ends), lo, hi)",
             "clip(max(ends), lo, hi)",
@@ -58,7 +58,7 @@ STATEMENTS = {
     ),
     "normalize": Statement(
         shapes=("X.shape",),
-        work="16 * X.size",
+        work="256 * X.size",
         interval=("One interval for all of Y: [lo, hi].",),
         example=Example(
             (

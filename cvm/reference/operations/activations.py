@@ -68,7 +68,12 @@ def softmax(x: Array, axes: Integers = (1,), accuracy: str = "default") -> Array
 
 
 @operation("4.9.1")
-def masked_softmax(x: Array, seen: Array, axes: Integers) -> Array:
-    """`softmax` of x where ``seen``, and of -2^200 elsewhere."""
+def masked_softmax(x: Array, seen: Array, axes: Integers, below: float, added: bool) -> Array:
+    """`softmax` of x where ``seen``. Where no item is, `softmax` of x if the mask is ``added``, else of equal numbers.
+
+    Hidden items are ``below``, which is below all others; so they count nothing.
+    """
     x, seen = aligned(x, seen)
-    return softmax(np.where(seen, x, -(2.0**200)), axes)
+    hidden = np.where(seen.astype(bool), x, -np.inf)
+    none = np.isneginf(reduced(np.max, hidden, axes))
+    return softmax(np.where(none, x if added else 0.0, hidden), axes)

@@ -85,3 +85,17 @@ def layer_normalization(input: Array, scale: Array, offset: Array, axes: Integer
     normal, scale, offset = aligned(normal if axes else normal[..., 0], scale, offset)
     output: Array = offset + scale * normal
     return output
+
+
+@operation("4.9.4")
+def rms_normalization(input: Array, scale: Array, offset: Array, axes: Integers, epsilon: float) -> Array:
+    """``offset + scale * input / sqrt(mean(input^2) + epsilon)``, with the mean over the axes; without axes, of each
+    element.
+
+    Source: ONNX RMSNormalization.
+    """
+    square = input * input
+    mean = np.mean(square, axis=tuple(axes), keepdims=True) if axes else square
+    normal, scale, offset = aligned(input / np.sqrt(mean + epsilon), scale, offset)
+    output: Array = offset + scale * normal
+    return output

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from cvm.executors.native.kernels.computed import Quotient
+from cvm.executors.native.descriptions.computed import Quotient
 from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.runtime.select import available
 from cvm.program import Output, ProgramBuilder, verify

@@ -32,6 +32,35 @@ def test_products_of_computed_matrices(columns: int, transposed: tuple[bool, boo
         compare(program, feeds)
 
 
+LAYOUTS = ("rows", "columns", "moved", "shared")
+ENDS = (((0, 255), (-128, 127)), ((-128, 127), (0, 127)), ((-99, 156), (-5, 9)), ((0, 255), (0, 255)),
+        ((-(2**15), 2**15 - 1), (-1, 1)))  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 7, 16, 70])
+def test_packed_products_of_all_lengths(depth: int) -> None:
+    """Bytes with and without signs and 16 bits, at the ends of their intervals, in every layout that is packed."""
+    random = np.random.default_rng(depth)
+    builder, outputs = ProgramBuilder(), []
+    least, most, drawn = {}, {}, {}
+    for rows, columns, (of_a, of_b) in zip((2, 3, 9, 40, 2), (131, 17, 50, 5, 16), ENDS, strict=True):
+        for layout in LAYOUTS:
+            batches = (4, 2) if layout == "shared" else (3, 3)
+            a = (batches[0], rows, depth)
+            ordered = {"columns": (batches[1], columns, depth), "moved": (columns, batches[1], depth)}
+            b = ordered.get(layout, (batches[1], depth, columns))
+            names = [builder.input(f"{one}{len(outputs)}", shape, *ends)
+                     for one, shape, ends in (("x", a, of_a), ("w", b, of_b))]  # fmt: skip
+            for name, shape, (lo, hi) in zip(names, (a, b), (of_a, of_b), strict=True):
+                least[name], most[name] = np.full(shape, lo, np.int32), np.full(shape, hi, np.int32)
+                drawn[name] = random.integers(lo, hi, shape, np.int32, True)
+            if layout == "moved":
+                (names[1],) = builder.add("transpose", [names[1]], {"axes": (1, 0, 2)})
+            (y,) = builder.add("matmul", names, {"transpose_b": layout in ("columns", "moved")})
+            outputs.append(Output(f"y{len(outputs)}", y))
+    compare(builder.build(outputs), [least, most, drawn])
+
+
 def test_both_operands_may_be_one_tensor() -> None:
     builder = ProgramBuilder()
     x = builder.input("x", (2, 6, 6), -99, 99)

@@ -7,16 +7,22 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cvm.executors
 from cvm.errors import Invalid, Unsupported
+from cvm.executors.base import returned
 from cvm.executors.native import NativeExecutor
 from cvm.executors.native.emit import epilogue, requantize, tiles
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.machine import MACHINES, Dot, Machine
+from cvm.executors.native.emit.tiles import Tiled
+from cvm.executors.native.kernels.registry import EMITTERS, plan
 from cvm.executors.native.runtime import cache, select, trial
-from cvm.program import verify
+from cvm.executors.native.runtime.classes import kinds_of
+from cvm.executors.numpy import NumpyExecutor
+from cvm.program import Output, ProgramBuilder, VerifiedProgram, verify
 from tests.executors.native.comparison import NAMES
 from tools.planted.networks import network
 
@@ -25,9 +31,11 @@ GENERIC = MACHINES[-1]
 
 @pytest.fixture(autouse=True)
 def _verdicts_are_forgotten() -> Iterator[None]:
-    select._tried.cache_clear()
+    select._verdict.cache_clear()
+    select._FAILED.clear()
     yield
-    select._tried.cache_clear()
+    select._verdict.cache_clear()
+    select._FAILED.clear()
 
 
 def _saturating(code: Code, total: V, a: V, w: V) -> V:
@@ -98,18 +106,95 @@ def test_a_wrong_product_fails_by_its_class_and_the_next_machine_is_taken(
     assert found.machine is GENERIC
     assert f"{wrong.name} FAILED its trial ({what}" in found.reason
     assert found.reason.endswith("generic passed its trial")
-    assert cvm.executors.default() == ("native", found.reason)
+    assert cvm.executors.examined() == ("native", found.reason)
+    name, reason = cvm.executors.default()
+    assert name == "native"
+    assert reason.startswith(f"{wrong.name} FAILED its trial ({what}")
 
 
 def test_if_no_machine_passes_numpy_is_the_default_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = replace(GENERIC, name="wrong", dot4=_last_byte_dropped)
     monkeypatch.setattr(select, "available", lambda: (wrong,))
+    assert select.choice().machine is None
     name, reason = cvm.executors.default()
     assert name == "numpy"
     assert reason == "wrong FAILED its trial (8-bit convolution)"
     with pytest.raises(Unsupported, match="8-bit convolution") as caught:
         NativeExecutor(verify(network("reductions", 0)))
     assert caught.value.code == "executors.native"
+
+
+def test_a_network_tries_the_classes_of_its_kernels_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    right = replace(GENERIC, name="right for sums")
+
+    def agrees(machine: Machine, verified: VerifiedProgram) -> bool:
+        tried.append(machine.name)
+        assert {node.op for node in verified.program.nodes} <= {"sum", "max", "max_pool2d", *MOVES}
+        return True
+
+    monkeypatch.setattr(trial, "_agrees", agrees)
+    monkeypatch.setattr(select, "available", lambda: (right,))
+    builder = ProgramBuilder()
+    (total,) = builder.add("sum", [builder.input("x", (2, 3), -9, 9)], {"axes": (1,), "keepdims": False})
+    executor = NativeExecutor(verify(builder.build([Output("y", total)])))
+    assert executor.refusals == []
+    assert set(tried) == {"right for sums"}
+    count = len(tried)
+    NativeExecutor(executor._verified)
+    assert len(tried) == count
+
+
+MOVES = ("transpose", "tile", "concatenate", "slice", "reshape")
+
+
+def test_a_machine_that_fails_when_a_network_needs_it_gives_way_to_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = replace(GENERIC, name="wrong when needed", dot4=_last_byte_dropped)
+    monkeypatch.setattr(select, "available", lambda: (wrong, GENERIC))
+    monkeypatch.setenv("CVM_CACHE", "")
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 3, 5, 5), 0, 255)
+    weights = builder.constant(np.arange(-40, 41).reshape(3, 3, 3, 3))
+    (sums,) = builder.add("conv2d", [x, weights])
+    verified = verify(builder.build([Output("y", sums)]))
+    assert cvm.executors.default()[1].startswith("wrong when needed")
+    executor = NativeExecutor(verified)
+    assert executor.machine is GENERIC
+    assert executor.refusals == ["wrong when needed FAILED its trial (8-bit convolution, sums)"]
+    feed = {"x": np.arange(75, dtype=np.int32).reshape(1, 3, 5, 5)}
+    found, expected = (one.run(feed, {}).values for one in (executor, NumpyExecutor(verified)))
+    assert {name: array.tolist() for name, array in found.items()} == {
+        name: array.tolist() for name, array in expected.items()
+    }
+    assert cvm.executors.default()[1].startswith(executor.refusals[0])
+
+
+@pytest.mark.parametrize("machine", select.available(), ids=lambda machine: machine.name)
+def test_the_program_of_a_class_has_kernels_of_its_kinds(machine: Machine) -> None:
+    for one in trial.CLASSES:
+        verified = one.program()
+        found = kinds_of(plan(verified, machine, returned(verified.program, frozenset())))
+        assert one.kinds <= found, one.name
+
+
+def test_every_kind_of_kernel_is_in_the_program_of_a_class() -> None:
+    types = set()
+    for _, verified in trial.programs():
+        made = plan(verified, select.available()[0], returned(verified.program, frozenset()))
+        types |= set(map(type, made.functions.values()))
+    assert types == set(EMITTERS) - ({Tiled} if not select.available()[0].tiles else set())
+
+
+def test_a_kernel_of_a_kind_that_no_class_tries_needs_the_whole_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(trial, "_agrees", lambda machine, verified: tried.append(verified) is None)
+    right = replace(GENERIC, name="right for new kernels")
+    assert trial.failure(right, frozenset({"copies"})) is None
+    assert len(tried) == 1
+    assert trial.failure(right, frozenset({"copies", "a kind that no class tries"})) is None
+    assert len(tried) == len(trial.CLASSES)
 
 
 def _swapped_vectors(self: epilogue.Epilogue, values: list[V]) -> V:
@@ -196,7 +281,9 @@ def test_a_processor_is_the_machines_whose_features_it_has(monkeypatch: pytest.M
     everything = dict.fromkeys(("avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"), True)
     assert names(everything) == ["vnni512", "vnni256", "avx2", "generic"]
     assert names({**everything, "avx512vnni": False}) == ["avx2", "generic"]
-    assert names({**everything, "avx512ifma": True}) == ["ifma512", "vnni512", "vnni256", "avx2", "generic"]
+    assert names({**everything, "avx512ifma": True}) == ["vnni512", "vnni256", "avx2", "generic"]
+    everything |= {"avx512ifma": True, "avx512vbmi": True}
+    assert names(everything) == ["ifma512", "vnni512", "vnni256", "avx2", "generic"]
     assert names({"dotprod": True, "i8mm": True}) == ["generic"]
     assert names({"aarch64": True, "dotprod": False, "i8mm": False}) == ["generic"]
     assert names({"aarch64": True, "dotprod": True}) == ["neon_dot", "generic"]

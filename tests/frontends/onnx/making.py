@@ -48,18 +48,18 @@ def made(
     return helper.make_model(graph, opset_imports=opsets, **more)
 
 
-def compiled(model: onnx.ModelProto, **settings: Any) -> Program:
+def compiled(model: onnx.ModelProto, op_set: int = 1, **settings: Any) -> Program:
     """The program of a model, with errors as the compiler gives them."""
     loaded = front.loads(model.SerializeToString(), front.Settings(**settings))
     try:
-        return lower(loaded.graph)
+        return lower(loaded.graph, op_set=op_set)
     except CvmError as error:
         raise loaded.explained(error) from None
 
 
-def results(model: onnx.ModelProto, data: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+def results(model: onnx.ModelProto, data: Mapping[str, Any], op_set: int = 1, **settings: Any) -> dict[str, Any]:
     """The codes of all outputs."""
-    program = compiled(model, **settings)
+    program = compiled(model, op_set, **settings)
     found = Session(program, "numpy").run(
         {name: np.reshape(array, np.shape(array) or (1,)) for name, array in data.items()}, out_of_range="clamp"
     )

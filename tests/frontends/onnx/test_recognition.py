@@ -126,6 +126,33 @@ def test_single_numbers_are_scale_and_offset() -> None:
     np.testing.assert_array_equal(results(model, {"x": CODES})["y"], results(whole, {"x0": CODES})["y"])
 
 
+def written_rms(form: str) -> onnx.ModelProto:
+    """x / sqrt(mean(x^2) + epsilon) * scale, as exporters write it."""
+    squared = node("Mul", ["r", "r"], ["p"]) if form == "root" else node("Pow", ["r", "two"], ["p"])
+    nodes = [squared, node("ReduceMean", ["p"], ["v"], axes=[-1]), node("Add", ["v", "eps"], ["a"])]
+    if form == "inverse":
+        nodes += [node("Sqrt", ["a"], ["s"]), node("Reciprocal", ["s"], ["i"]), node("Mul", ["r", "i"], ["n"])]
+    elif form == "one":
+        nodes += [node("Sqrt", ["a"], ["s"]), node("Div", ["one", "s"], ["i"]), node("Mul", ["r", "i"], ["n"])]
+    else:
+        nodes += [node("Sqrt", ["a"], ["s"]), node("Div", ["r", "s"], ["n"])]
+    nodes += [node("Cast", ["n"], ["c"], to=1), node("Mul", ["g", "c"], ["o"])]
+    return quantised(nodes, CODES.shape, {"two": np.float32(2), "one": np.float32(1), "g": SCALE})
+
+
+@pytest.mark.parametrize("op_set", [1, 2])
+@pytest.mark.parametrize("form", ["inverse", "one", "root"])
+def test_written_out_rms_normalisations_are_one_operation(form: str, op_set: int) -> None:
+    whole = sandwich("SimplifiedLayerNormalization", [CODES.shape], 0.1, {"epsilon": float(EPSILON)}, {"g": SCALE})
+    model = written_rms(form)
+    assert operations(model).count("rms_normalization") == 1
+    assert "sqrt" not in operations(model)
+    wanted = results(whole, {"x0": CODES})["y"]
+    np.testing.assert_array_equal(results(model, {"x": CODES}, op_set=op_set)["y"], wanted)
+    if op_set == 2:
+        assert [item.op for item in compiled(model, op_set=2).nodes] == ["normalize"]
+
+
 def written_softmax(form: str) -> onnx.ModelProto:
     nodes = [node("ReduceMax", ["r"], ["m"], axes=[-1]), node("Max", ["m", "none"], ["k"]),
              node("Sub", ["r", "k"], ["d"])]  # fmt: skip

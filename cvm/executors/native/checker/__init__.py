@@ -33,9 +33,11 @@ from cvm.executors.native.checker.addresses import (
     stride,
     visited,
 )
+from cvm.executors.native.checker.estimates import require_normalization, require_quotient
 from cvm.executors.native.checker.groups import Added, Group, require_joint
 from cvm.executors.native.checker.packed import per_channel, weights_of
 from cvm.executors.native.checker.residence import Residence
+from cvm.executors.native.descriptions.computed import Normalization, Quotient
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.loops import Exchange, Nest
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
@@ -331,6 +333,8 @@ class _Checker:
             self._nest(claim, kernel)
         elif isinstance(kernel, Contraction | Depthwise):
             self._contraction(claim, kernel)
+        elif isinstance(kernel, Normalization | Quotient):
+            self._divided(claim, kernel)
         else:
             for name, read in zip(claim.root.inputs, claim.reads, strict=False):
                 require(read is not None and self.held(name, read), f"the kernel does not read {name}")
@@ -369,7 +373,7 @@ class _Checker:
             kernel.formula, claim.root.outputs[0].shape, self.producer,
             lambda node: self.calls[node.outputs[0].name].attributes,
             lambda name: self.verified.ranges[name].hull(), self._constant, self.reads, home, elements,
-            lambda name: name in self.homes, lambda name: self.verified.shapes[name], added,
+            lambda name: name in self.homes, lambda name: self.verified.shapes[name], self.data, added,
         )  # fmt: skip
 
     def _nest(self, claim: Computes, kernel: Nest) -> None:
@@ -386,6 +390,29 @@ class _Checker:
             return decoded(self.data, homes[number])
 
         self._group(claim, elements, 0, None).stored(claim.root, target.format, None)
+
+    def _divided(self, claim: Computes, kernel: Normalization | Quotient) -> None:
+        """Prove what a kernel of rounded quotients reads and writes, and how wrong its estimates may be."""
+        root, target = claim.root, claim.targets[0]
+        reads = [home for home in claim.reads if home is not None]
+        names = list(root.inputs)
+        require(len(reads) == len(claim.reads) >= len(names), "the kernel reads an operand without a home")
+        for name, read in zip(names, reads, strict=False):
+            require(self.held(name, read), f"the kernel does not read {name}")
+        homes, shape = [*reads, target], root.outputs[0].shape
+        self._require_at(claim.call, homes, target)
+        require(kernel.formats == tuple(home.format for home in homes), "other formats")
+        runs = kernel.loops if isinstance(kernel, Quotient) else (*kernel.kept, *kernel.taken)
+        loops = [(one.extent, one.strides) for one in runs]
+        visits = loops_of(loops, len(homes) - 1) == self._visited(homes, shape)
+        require(visits, "the loops of the kernel visit other elements")
+        attributes = self.calls[root.outputs[0].name].attributes
+        if isinstance(kernel, Quotient):
+            require(len(reads) == len(names), "the kernel reads further operands")
+            require_quotient(kernel, attributes, [self.verified.ranges[name].hull() for name in names])
+            return
+        factors = [decoded(self.data, home) for home in reads[len(names) :]]
+        require_normalization(kernel, attributes, shape, [self._constant(name) for name in names[1:4]], factors)
 
     def _contraction(self, claim: Computes, kernel: Kernel) -> None:
         """Prove a contraction: its coefficients, its addresses, and the formula after the sums."""

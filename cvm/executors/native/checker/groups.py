@@ -16,7 +16,7 @@ import numpy as np
 
 from cvm.executors.native.checker.addresses import Array, Factors, Unproven, broadcast, extent, merged, require, stride
 from cvm.executors.native.checker.thresholds import Line, agree
-from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Residual
+from cvm.executors.native.descriptions.expressions import TABLE, Formula, FormulaStep, Requantization, Residual
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
@@ -63,6 +63,8 @@ class Group:
     exists: Callable[[str], bool]
     """Whether a tensor has a home."""
     shape_of: Callable[[str], tuple[int, ...]]
+    data: bytes = b""
+    """The packed constants."""
     added: Added | None = None
     proven: set[tuple[str, int]] = field(default_factory=set)
 
@@ -186,7 +188,34 @@ class Group:
         for name, argument in zip(branches, step.arguments[1:], strict=True):
             self.proves(name, argument)
 
+    def _permute(self, node: Node, step: FormulaStep) -> None:
+        """Prove that a table split into bytes has the entries of the constant, and that its indices are the node's."""
+        source, indices = node.inputs
+        values, home = self.constant(source), self.home(step.arguments[0])
+        extent_, format_, *last = step.static
+        require(values is not None and home is not None, f"{source} is no constant, or has no home")
+        assert values is not None
+        assert home is not None
+        assert isinstance(format_, Format)
+        flat = node.op == "cvm_lut" or values.ndim == 1 or self.attributes(node).axis is None
+        require(flat, "the entries of a table are no numbers")
+        every = all(step == 0 for axis in home.view.axes for _, step in axis)
+        require(every and home.format == Format(8, signed=False), "the bytes of a table have another format")
+        given = values.ravel()
+        require(extent_ == given.size <= TABLE + 1 and len(last) == given.size // (TABLE + 1), "a longer table")
+        size = format_.bytes
+        planes = np.frombuffer(self.data, np.uint8, size * TABLE, home.view.offset).reshape(size, TABLE)
+        stored = np.ascontiguousarray(planes.T).view(format_.dtype.newbyteorder("<")).ravel().astype(np.int64)
+        found = [*stored.tolist()[: given.size], *last]
+        expected = (given.astype(np.int64) + format_.bias).tolist()
+        require(found == expected, f"the entries differ from {source}")
+        require(len(self.shape_of(indices)) == len(self.shape), "the entries of a table are no numbers")
+        self.proves(indices, step.arguments[1])
+
     def _gather(self, node: Node, step: FormulaStep, axis: int | None) -> None:
+        if step.op == "permute":
+            self._permute(node, step)
+            return
         require(step.op == "gather", f"{node.op} is computed as {step.op}")
         source, indices = node.inputs
         base, index = self.home(step.arguments[0]), step.arguments[1]

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from cvm.executors.native.descriptions.formats import Format
 
-__all__ = ["Formula", "FormulaStep", "Requantization", "Residual", "Static"]
+__all__ = ["TABLE", "Formula", "FormulaStep", "Requantization", "Residual", "Static"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,10 @@ class Requantization:
 
 
 Static: TypeAlias = "int | Format | Requantization"
+
+
+TABLE = 256
+"""The entries of a table that a byte numbers. A step ``permute`` reads such a table, one more entry being a number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.emit.elements import decoded, load
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.requantize import requantized
+from cvm.executors.native.emit.tables import permuted
 
 __all__ = ["Reader", "evaluate"]
 
@@ -45,6 +46,9 @@ def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
     for number, step in enumerate(formula.steps, formula.reads):
         if step.op == "gather":
             values[number] = _gathered(code, step, reader, value(step.arguments[1]), count)
+        elif step.op == "permute":
+            (index,) = _aligned(code, [value(step.arguments[1])], count, whole=True)
+            values[number] = permuted(code, step, reader.addresses(step.arguments[0])[0], index)
         elif step.op == "requantize":
             (rule,) = step.static
             assert isinstance(rule, Requantization)

@@ -55,6 +55,8 @@ class Machine:
     """Whether the machine has x86's instructions that narrow lanes within 128 bits."""
     fuses: bool = False
     """Whether the machine has multiply-adds of 52 bits."""
+    permutes: bool = False
+    """Whether one instruction picks any of 128 bytes for each byte of a vector."""
 
 
 def _vpdpbusd(code: Code, total: V, a: V, w: V) -> V:
@@ -126,15 +128,17 @@ _AVX2 = "+avx2,+fma,+bmi,+bmi2,+sse4.2,+popcnt,+lzcnt"
 
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"})
 
-_IFMA = _AVX512 | {"avx512ifma"}
+_IFMA = _AVX512 | {"avx512ifma", "avx512vbmi"}
+"""Every processor that has one of the two has the other one too."""
 
 MACHINES: tuple[Machine, ...] = (
     Machine(
         "amx", 16, 32, _vpdpbusd, _vpdpwssd, _IFMA | {"amx-tile", "amx-int8"}, narrower=(8, 4), pause=_PAUSE,
-        tiles=True, packs=True, fuses=True,
+        tiles=True, packs=True, fuses=True, permutes=True,
     ),
     Machine(
         "ifma512", 16, 32, _vpdpbusd, _vpdpwssd, _IFMA, narrower=(8, 4), pause=_PAUSE, packs=True, fuses=True,
+        permutes=True,
     ),
     Machine("vnni512", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(8, 4), pause=_PAUSE, packs=True),
     Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),

@@ -14,8 +14,9 @@ from cvm.executors.native.descriptions.loops import Loop, Nest
 from cvm.executors.native.emit.elements import decoded, encoded, load, store
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, lanes, vector
+from cvm.executors.native.emit.tables import permutes
 
-__all__ = ["emit_nest", "loops_in_order", "moved", "walked"]
+__all__ = ["along", "emit_nest", "loops_in_order", "moved", "walked"]
 
 
 CHUNK = 8192
@@ -114,6 +115,8 @@ def emit_nest(module: Module, name: str, nest: Nest, width: int) -> None:
     if nest.copies:
         nest = replace(nest, formats=(Format(nest.formats[0].bits, raw=True),) * 2)
         width = width * 32 // nest.formats[0].bits
+    if permutes(nest.formula):
+        width *= 4
     names = [V("ptr", f"%a{number}") for number in range(len(nest.formats))]
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [*names, lo, hi])
@@ -164,3 +167,14 @@ def moved(code: Code, pointers: Sequence[V], strides: Sequence[int], sizes: Sequ
         code.at(pointer, code.mul(index, stride * size))
         for pointer, stride, size in zip(pointers, strides, sizes, strict=True)
     ]
+
+
+def along(
+    code: Code, loops: Sequence[Loop], at: list[V], sizes: Sequence[int], body: Callable[[list[V]], None]
+) -> None:
+    """Call ``body`` with the addresses at every index of the loops."""
+    if not loops:
+        body(at)
+        return
+    loop, *rest = loops
+    code.each(0, loop.extent, lambda index: along(code, rest, moved(code, at, loop.strides, sizes, index), sizes, body))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Static
+from cvm.executors.native.descriptions.expressions import TABLE, Formula, FormulaStep, Requantization, Static
 from cvm.executors.native.descriptions.formats import INT32, INT64, Format
 from cvm.executors.native.emit.fused import fused_parameters
 from cvm.executors.native.emit.requantize import Terms, biased, half, terms
@@ -24,6 +24,7 @@ from cvm.program.model import Node
 __all__ = ["BUILDERS", "Build", "Operand", "Sums", "build"]
 
 Array: TypeAlias = npt.NDArray[Any]
+BYTES = Format(8, signed=False)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -321,6 +322,8 @@ def _take(builder: _Builder, node: Node) -> Reference:
             flat = home.view.reshaped((math.prod(home.view.shape),))
         assert flat is not None
         home, axis = replace(home, view=flat), 0
+        if _permutes(builder, node, home):
+            return _permuted(builder, home, source, indices)
     assert isinstance(axis, int)
     axis %= len(home.view.axes)
     if home.view.stride(axis) is None:
@@ -338,6 +341,29 @@ def _take(builder: _Builder, node: Node) -> Reference:
     else:
         index = builder.value(indices)
     return builder.step("gather", (elements, index), (extent, stride, home.format))
+
+
+def _permutes(builder: _Builder, node: Node, home: Home) -> bool:
+    """Whether a table is looked up by permuting bytes: it is a constant and has hardly more entries than a byte."""
+    planner = builder.planner
+    known = planner.constant(node.inputs[0]) is not None and home.format.bits <= 32 and home.view.shape[0] <= TABLE + 1
+    return planner.machine.permutes and known and node.outputs[0].name not in planner.plain
+
+
+def _permuted(builder: _Builder, home: Home, source: str, indices: str) -> Reference:
+    """A table whose stored entries are split into bytes: all lowest ones, then all second ones, and so on."""
+    planner, size = builder.planner, home.format.bytes
+    values = planner.constant(source)
+    assert values is not None
+    stored = home.format.stored(values.ravel())
+    last = int(stored[TABLE]) if stored.size > TABLE else None
+    planes = np.zeros((size, TABLE), np.uint8)
+    planes[:, : stored.size] = stored[:TABLE].astype(f"<{home.format.dtype.str[1:]}").view(np.uint8).reshape(-1, size).T
+    packed = planner.constants.home(planes.ravel(), BYTES)
+    view = View(packed.view.offset, ((),) * len(planner.shape(indices)))
+    table = builder.read(Operand(replace(packed, view=view), None, BYTES))
+    static = (stored.size, home.format) if last is None else (stored.size, home.format, last)
+    return builder.step("permute", (table, builder.value(indices)), static)
 
 
 BUILDERS: dict[str, Callable[[_Builder, Node], Reference]] = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cvm.executors.native.descriptions.computed import Normalization, Quotient, Update
 from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.matrices import Matrices
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
 from cvm.executors.native.emit.contraction import emit_contraction
 from cvm.executors.native.emit.exchange import emit_exchange
@@ -13,7 +15,18 @@ from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.emit.tiles import Tiled, emit_tiles
-from cvm.executors.native.kernels import computed, contractions, movement, pointwise, reductions, vision, windows
+from cvm.executors.native.kernels import (
+    contractions,
+    matrices,
+    movement,
+    normalization,
+    pointwise,
+    quotients,
+    reductions,
+    updates,
+    vision,
+    windows,
+)
 from cvm.executors.native.kernels.depthwise import emit_depthwise
 from cvm.executors.native.plan.planner import Planner
 from cvm.executors.native.plan.protocol import OpPlan
@@ -37,8 +50,9 @@ def merged(*tables: Mapping[str, OpPlan]) -> dict[str, OpPlan]:
 
 
 PLANS: Mapping[str, OpPlan] = merged(
-    computed.PLANS, contractions.PLANS, movement.PLANS, pointwise.PLANS, reductions.PLANS, vision.PLANS, windows.PLANS
-)
+    contractions.PLANS, matrices.PLANS, movement.PLANS, normalization.PLANS, pointwise.PLANS, quotients.PLANS,
+    reductions.PLANS, updates.PLANS, vision.PLANS, windows.PLANS,
+)  # fmt: skip
 """How each op of `cvm.ops` is planned."""
 
 
@@ -56,11 +70,12 @@ EMITTERS: Mapping[type, Emitter] = {
     Contraction: emit_contraction,
     Depthwise: emit_depthwise,
     Exchange: _by_width(emit_exchange),
+    Matrices: matrices.emit_matrices,
     Nest: _by_width(emit_nest),
     Tiled: emit_tiles,
-    computed.Normalization: _anywhere(computed.emit_normalization),
-    computed.Quotient: _by_width(computed.emit_quotient),
-    computed.Update: _by_width(computed.emit_update),
+    Normalization: _by_width(normalization.emit_normalization),
+    Quotient: _by_width(quotients.emit_quotient),
+    Update: _by_width(updates.emit_update),
     reductions.Reduction: _by_width(reductions.emit_reduction),
     vision.Suppression: _anywhere(vision.emit_suppression),
     vision.ValidCount: _anywhere(vision.emit_valid_count),

@@ -378,4 +378,4 @@ def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) 
     store(code, formats[-1], total, code.at(address, code.mul(q, columns.target * formats[-1].bytes)))
 
 
-PLANS = {"max_pool2d": OpPlan(plan_pool), "matmul": OpPlan(plan_products)}
+PLANS = {"max_pool2d": OpPlan(plan_pool)}

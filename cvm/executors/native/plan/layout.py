@@ -1,11 +1,13 @@
 """How values lie in memory: the order of their axes, and the borders of zeros around maps.
 
 Maps that convolutions and pools read or write, and values that elementwise ops and transposes connect with such maps,
-are stored with channels last. All other values are stored row-major.
+are stored with channels last. Codes of heads that a product of computed matrices reads are stored in the order in which
+they are computed, although a transpose stands before them. All other values are stored row-major.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from cvm.executors.native.plan.groups import POINTWISE
@@ -29,7 +31,7 @@ def orders(program: Program) -> dict[str, tuple[int, ...]]:
     shapes = {value.name: value.shape for node in program.nodes for value in node.outputs}
     fed = [*(source.value for source in program.inputs), *(kept.value for kept in program.state)]
     shapes |= {value.name: value.shape for value in fed}
-    found: dict[str, tuple[int, ...]] = {}
+    found = _untransposed(program)
     for node in program.nodes:
         if node.op in _MAPS:
             for name in (node.inputs[0], node.outputs[0].name):
@@ -43,14 +45,45 @@ def orders(program: Program) -> dict[str, tuple[int, ...]]:
             return found
 
 
+def _untransposed(program: Program) -> dict[str, tuple[int, ...]]:
+    """The orders of values that elementwise ops compute from a transpose, and that a `matmul` alone reads.
+
+    They are stored as if they had been computed before the transpose: then elements that lie side by side are read and
+    written, and the product packs its operands anyway.
+    """
+    producer = {value.name: node for node in program.nodes for value in node.outputs}
+    uses = Counter(name for node in program.nodes for name in node.inputs)
+    found: dict[str, tuple[int, ...]] = {}
+    for name in (name for node in program.nodes if node.op == "matmul" for name in node.inputs):
+        chain: list[str] = []
+        node = producer.get(name)
+        while node is not None and uses[node.outputs[0].name] == 1:
+            if node.op in POINTWISE - {"take", "cvm_lut"}:
+                chain.append(node.outputs[0].name)
+            elif node.op != "transpose" or chain:
+                break
+            node = producer.get(node.inputs[0])
+        if node is not None and node.op == "transpose" and chain:
+            rank = len(node.outputs[0].shape)
+            axes = _permutation(node)
+            order = tuple(axes.index(axis) for axis in range(rank))
+            same = {value for value in chain if producer[value].outputs[0].shape == node.outputs[0].shape}
+            found |= dict.fromkeys(same, order)
+    return found
+
+
+def _permutation(node: Node) -> tuple[int, ...]:
+    """The axis of its operand that each axis of a transpose is."""
+    rank = len(node.outputs[0].shape)
+    axes = node.attributes.get("axes") or tuple(reversed(range(rank)))
+    assert isinstance(axes, tuple)
+    return tuple(axis % rank for axis in axes)
+
+
 def _pass_on(node: Node, shapes: dict[str, tuple[int, ...]], found: dict[str, tuple[int, ...]]) -> None:
     result = node.outputs[0]
     if node.op == "transpose":
-        axes = node.attributes.get("axes") or tuple(reversed(range(len(result.shape))))
-        assert isinstance(axes, tuple)
-        source = node.inputs[0]
-        rank = len(result.shape)
-        axes = tuple(axis % rank for axis in axes)
+        axes, source = _permutation(node), node.inputs[0]
         if source in found:
             found.setdefault(result.name, tuple(axes.index(axis) for axis in found[source]))
         elif result.name in found and source in shapes:

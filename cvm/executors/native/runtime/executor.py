@@ -15,10 +15,10 @@ from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, 
 from cvm.executors.held import Copied, Held
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.steps import Plan
-from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.executors.native.runtime.distrust import Distrusted, Failed
 from cvm.executors.native.runtime.networks import Network, network_of
 from cvm.executors.native.runtime.resident import Resident
-from cvm.executors.native.runtime.select import choice
+from cvm.executors.native.runtime.select import candidate, require
 from cvm.executors.native.runtime.watched import Watched
 
 if TYPE_CHECKING:
@@ -31,14 +31,16 @@ class NativeExecutor:
     """A verified program as machine code. ``threads`` is the largest number of threads; None means one per core.
 
     For each set of captured names, a network that returns these tensors too is compiled once. If the machine code of a
-    network is `Distrusted`, the NumPy executor runs the program instead; `refusals` and `explain` say why.
+    network is `Distrusted`, the NumPy executor runs the program instead; `refusals` and `explain` say why. Without a
+    ``machine``, the fastest one is taken, and each class of its kernels passes a trial before it is used.
     """
 
     name = "native"
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
         self._verified = verified
-        self._machine = machine or _chosen()
+        self._machine = machine or _candidate()
+        self._require = require if machine is None else None
         self._threads = threads or cores()
         self._program = verified.program
         self._updates = {kept.value.name: kept.update for kept in self._program.state}
@@ -94,12 +96,21 @@ class NativeExecutor:
         return Resident(self, network, self._program, state, beside)
 
     def _made(self, wanted: frozenset[str], watched: bool = False, resident: bool = False) -> Network | None:
-        """Make a network that is proven and tried. If there is none, record the refusal and return None."""
-        try:
-            return network_of(self._verified, self._machine, self._threads, wanted, watched, resident)
-        except Distrusted as reason:
-            self.refusals.append(str(reason))
-            return None
+        """Make a network that is proven and tried. If there is none, record the refusal and return None.
+
+        If the machine fails its trial, the next one is taken.
+        """
+        while True:
+            try:
+                return network_of(
+                    self._verified, self._machine, self._threads, wanted, watched, self._require, resident
+                )
+            except Distrusted as reason:
+                self.refusals.append(str(reason))
+                following = candidate().machine if isinstance(reason, Failed) else None
+                if following is None:
+                    return None
+                self._machine = following
 
     def _numpy_executor(self) -> Executor:
         """The NumPy executor, which runs the program if its machine code is not trusted."""
@@ -213,9 +224,9 @@ def _return_free_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _chosen() -> Machine:
-    """The machine to compile for. Raises `Unsupported` (``executors.native``) if no machine passes its trial."""
-    found = choice()
+def _candidate() -> Machine:
+    """The machine to compile for. Raises `Unsupported` (``executors.native``) if all have failed their trials."""
+    found = candidate()
     if found.machine is None:
         raise Unsupported("executors.native", f"no machine code can be trusted here: {found.reason}")
     return found.machine

@@ -85,11 +85,13 @@ def network_text(
 
     Without ``stages`` there is one stage with all calls. If there is also only one thread, ``start`` runs the stage.
     """
-    from cvm.executors.native.kernels.registry import emit  # only compiling needs it
+    from cvm.executors.native.emit.merging import shared  # only compiling needs these
+    from cvm.executors.native.kernels.registry import emit
 
     module = Module()
     for name, kernel in made.functions.items():
         emit(module, name, kernel, machine)
+    module.functions = shared(module.functions)
     for number, (first, end) in enumerate(stages or [(0, len(made.calls))]):
         emit_network(module, stage_name(number), made, made.calls[first:end], machine, threads)
     emit_start(module, len(made.arrays), bounds, machine, stage_name(0) if threads == 1 and stages is None else None)
@@ -231,18 +233,21 @@ def network_of(
     threads: int,
     wanted: frozenset[str],
     watched: bool = False,
+    require: Callable[[Machine, Plan], None] | None = None,
     resident: bool = False,
 ) -> Network:
     """A network that returns the ``wanted`` values, proven and tried. Raises `Distrusted` if there is no such network.
 
     A ``watched`` network returns every value, and stops after each window of nodes (`cvm.executors.base.windows`). A
     ``resident`` one changes the arrays of the state, which it does not check: they hold what it wrote, in its formats.
+    ``require`` tries the machine in the kernels of the plan (`select.require`); without it, the machine is trusted.
+    Networks that were made with and without it are stored apart.
     """
     program = verified.program
     if watched:
         wanted |= {value.name for node in program.nodes for value in node.outputs}
     kind = map(str, windows(program)) if watched else ["resident"] if resident else []
-    name = "\n".join((program.digest, *sorted(wanted), *kind))
+    name = "\n".join((program.digest, *sorted(wanted), *kind, *(() if require is None else ("on trial",))))
     bounds = read_bounds(program)[: len(program.inputs) if resident else None]
 
     def planned(compiled: Callable[[Plan], Any]) -> tuple[Plan, Any]:
@@ -256,6 +261,8 @@ def network_of(
     def tried(made: Plan, loaded: Loaded, constants: Bytes, run: Runs) -> None:
         from cvm.executors.native.runtime.rehearsal import rehearse
 
+        if require is not None:
+            require(machine, made)
         rehearse(verified, made, loaded, constants, run)
 
     ends = partial(stage_ends, program) if watched else None

@@ -61,6 +61,7 @@ def rehearse(
     ``run`` runs the whole network on the arrays of the plan, and returns False if the network refuses them.
     """
     from cvm.executors.numpy import NumpyExecutor
+    from cvm.executors.numpy.blas import one_thread
 
     numpy = NumpyExecutor(verified)
     states = [one.value.name for one in verified.program.state]
@@ -69,7 +70,7 @@ def rehearse(
     for feed in _feeds(verified, sum(call.cost for call in plan.calls) <= QUICK):
         state = {name: feed[name] for name in states}
         inputs = {name: array for name, array in feed.items() if name not in state}
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             expected = dict(numpy.run(inputs, state, "all").values) | feed | known
         trial = _Trial(verified, plan, loaded, constants, expected)
         trial.calls()

@@ -1,4 +1,8 @@
-"""The choice of the machine to compile for: the fastest one of this computer that passes its trial."""
+"""The choice of the machine to compile for: the fastest one of this computer whose kernels pass their trial.
+
+A class of kernels is tried when the first network needs it (`require`). A machine that fails is not used again in this
+process (`candidate`). `choice` tries all classes at once.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,17 @@ import platform
 import sys
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from cvm.errors import Invalid
 from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.runtime.cache import host
-from cvm.executors.native.runtime.trial import failure
+from cvm.executors.native.runtime.distrust import Failed
 
-__all__ = ["Choice", "available", "choice", "named", "permitted", "told_by_linux"]
+if TYPE_CHECKING:
+    from cvm.executors.native.plan.steps import Plan
+
+__all__ = ["Choice", "available", "candidate", "choice", "named", "permitted", "require", "told_by_linux"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +77,57 @@ def named(name: str) -> Machine:
 
 
 @cache
-def _tried(candidates: tuple[Machine, ...]) -> Choice:
-    complaints: list[str] = []
-    for machine in candidates:
-        wrong = failure(machine)
-        if wrong is None:
-            return Choice(machine, "; ".join((*complaints, f"{machine.name} passed its trial")))
-        complaints.append(f"{machine.name} FAILED its trial ({wrong})")
-    return Choice(None, "; ".join(complaints))
+def _verdict(machine: Machine, used: frozenset[str] | None) -> str | None:
+    """The class of kernels in which a machine fails its trial, or None. ``used`` are the kinds to try (None: all)."""
+    from cvm.executors.native.runtime.trial import failure  # only compiling needs the planner
+
+    return failure(machine, used)
+
+
+_FAILED: dict[Machine, str] = {}
+"""The machines that have failed in this process, and what is said of each."""
+
+
+def _failure(machine: Machine, used: frozenset[str] | None) -> str | None:
+    """Try kinds of kernels. Returns what is said of the failure, or None."""
+    wrong = _verdict(machine, used)
+    if wrong is None:
+        return None
+    _FAILED.setdefault(machine, f"{machine.name} FAILED its trial ({wrong})")
+    return _FAILED[machine]
+
+
+def require(machine: Machine, plan: Plan) -> None:
+    """Try the classes of the kernels of a plan, unless they were tried before. Raises `Failed`."""
+    from cvm.executors.native.runtime.classes import kinds_of
+
+    failure = _failure(machine, kinds_of(plan))
+    if failure is not None:
+        raise Failed(failure)
+
+
+def _candidates() -> tuple[Machine, ...]:
+    wish = os.environ.get("CVM_MACHINE")
+    return (named(wish),) if wish else available()
+
+
+def candidate() -> Choice:
+    """The machine that ``CVM_MACHINE`` names, or the fastest one, unless it has failed a trial in this process."""
+    failures: list[str] = []
+    for machine in _candidates():
+        if machine not in _FAILED:
+            said = f"{machine.name}, each class of whose kernels passes a trial before it is used"
+            return Choice(machine, "; ".join((*failures, said)))
+        failures.append(_FAILED[machine])
+    return Choice(None, "; ".join(failures))
 
 
 def choice() -> Choice:
-    """The machine that ``CVM_MACHINE`` names, or the fastest one that passes its trial."""
-    wish = os.environ.get("CVM_MACHINE")
-    return _tried((named(wish),) if wish else available())
+    """The machine that ``CVM_MACHINE`` names, or the fastest one that passes its trial in every class of kernels."""
+    failures: list[str] = []
+    for machine in _candidates():
+        failure = _failure(machine, None)
+        if failure is None:
+            return Choice(machine, "; ".join((*failures, f"{machine.name} passed its trial")))
+        failures.append(failure)
+    return Choice(None, "; ".join(failures))

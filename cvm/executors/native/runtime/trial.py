@@ -6,7 +6,9 @@ result of the trial is stored with compiled code, so each machine is tried once 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import numpy.typing as npt
 from cvm.executors.base import Int32Array, returned
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.runtime import cache
+from cvm.executors.native.runtime.classes import EPILOGUES
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.networks import network_of
 from cvm.limits import INT32_MAX
@@ -22,25 +25,36 @@ from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output
 from cvm.program.verifier import VerifiedProgram, verify
 
-__all__ = ["failure", "programs"]
+__all__ = ["CLASSES", "Class", "failure", "programs"]
 
 Array = npt.NDArray[np.int64]
 PASSED = b"passed"
 
 
-def failure(machine: Machine) -> str | None:
-    """The first class of kernels for which a machine gives wrong results, or None. Every machine is tried once."""
-    name = cache.key(machine, ("trial",))
-    if cache.read(name) == PASSED:
+def failure(machine: Machine, used: frozenset[str] | None = None) -> str | None:
+    """The first class of kernels for which a machine gives wrong results, or None. Every class is tried once.
+
+    ``used`` are the kinds of kernels (`cvm.executors.native.runtime.classes`) to try; None stands for all. If no class
+    tries one of them, all are tried.
+    """
+    whole = cache.key(machine, ("trial",))
+    if used is None and cache.read(whole) == PASSED:
         return None
-    for what, verified in programs():
+    known = frozenset().union(*(one.kinds for one in CLASSES))
+    for one in CLASSES:
+        name = cache.key(machine, ("trial", one.name))
+        needed = used is None or used - known or used & one.kinds
+        if not needed or cache.read(name) == PASSED:
+            continue
         try:
-            right = _agrees(machine, verified)
+            right = _agrees(machine, one.program())
         except RuntimeError as error:  # the code generator cannot compile the code
-            return f"{what}: {str(error).splitlines()[0]}"
+            return f"{one.name}: {str(error).splitlines()[0]}"
         if not right:
-            return what
-    cache.write(name, PASSED)
+            return one.name
+        cache.write(name, PASSED)
+    if used is None:
+        cache.write(whole, PASSED)
     return None
 
 
@@ -88,42 +102,80 @@ def _weights(*shape: int, least: int, largest: int) -> Array:
 
 def programs() -> Iterator[tuple[str, VerifiedProgram]]:
     """Small programs, each with the name of the class of kernels that it tries."""
-    bytes_ = (0, 255)
-    yield "8-bit convolution", _convolution((1, 7, 9, 9), (37, 7, 3, 3), *bytes_, 128, padding=(1, 1))
-    yield "convolution of many channels", _convolution((1, 72, 9, 9), (147, 72, 3, 3), *bytes_, 128, padding=(1, 1))
-    yield "residual sum", _residual((1_500_000_001, 1_234_567_891, 99_999, 31))
-    yield "residual sum of small numbers", _residual((5, -3, 1, 2))
-    yield "8-bit convolution of signed codes", _convolution((2, 20, 8, 8), (20, 20, 1, 1), -128, 127, 128)
-    yield "grouped convolution", _convolution((1, 12, 9, 9), (24, 6, 3, 3), -128, 127, 127, groups=2, stride=(2, 2))
-    yield "convolution of wide weights", _convolution((1, 5, 7, 7), (18, 5, 3, 3), *bytes_, 30_000, dilation=(2, 2))
-    yield "16-bit convolution", _convolution((1, 5, 6, 6), (17, 5, 3, 3), -3000, 3000, 3000, padding=(1, 1))
-    yield "32-bit convolution", _convolution((1, 3, 6, 6), (9, 3, 3, 3), -(2**20), 2**20, 60, padding=(1, 1))
-    for channels, size in ((150, 3), (16, 5), (33, 1)):
-        shape = (1, channels, 11, 11)
-        pad = (size // 2, size // 2)
-        yield (
-            f"depthwise convolution, {size} by {size}",
-            _convolution(shape, (channels, 1, size, size), *bytes_, 128, padding=pad, groups=channels),
-        )
-    yield "matrix product", _product(3, 50, 37)
-    yield "matrix product of one row", _product(1, 200, 150)
+    return ((one.name, one.program()) for one in CLASSES)
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class of kernels: its name, the kinds of kernels that its program has, and the program."""
+
+    name: str
+    kinds: frozenset[str]
+    program: Callable[[], VerifiedProgram]
+
+
+def _classes() -> Iterator[Class]:
+    for epilogue in EPILOGUES:
+        for what, products, make in _sums():
+            name = what if epilogue == EPILOGUES[0] else f"{what}, {epilogue}"
+            yield Class(name, frozenset({f"{products}, {epilogue}"}), partial(make, epilogue))
+    for what, last in (("residual sum", (1_500_000_001, 1_234_567_891, 99_999, 31)),
+                       ("residual sum of small numbers", (5, -3, 1, 2))):  # fmt: skip
+        yield Class(what, frozenset({"residual"}), partial(_residual, last))
     for rounding in ("half_up", "half_even", "toward_zero"):
-        yield f"requantize, {rounding}", _requantization(rounding)
-        yield f"requantize at the ends of its results, {rounding}", _ends_of_results(rounding)
-    yield "ops by element", _elementwise()
-    yield "windows, sums and maxima", _windows()
-    yield "ops of op-set 2", _computed()
+        kind = frozenset({f"requantize {rounding}"})
+        yield Class(f"requantize, {rounding}", kind, partial(_requantization, rounding))
+        yield Class(f"requantize at the ends of its results, {rounding}", kind, partial(_ends_of_results, rounding))
+    yield Class("ops by element", frozenset({"elements"}), _elementwise)
+    yield Class("ops that move elements", frozenset({"copies"}), _moved)
+    yield Class("windows", frozenset({"pools"}), _pools)
+    yield Class("sums and maxima", frozenset({"reductions"}), _reductions)
+    yield Class("detections", frozenset({"detections"}), _detections)
+    yield Class("products of computed matrices", frozenset({"computed", "matrices"}), _matrices)
+    yield Class("ops of op-set 2", frozenset({"computed"}), _computed)
+
+
+def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
+    """The classes of kernels that sum products: the name, the kind of products, and the program for each epilogue."""
+
+    def convolution(*arguments: Any, **attributes: Any) -> Callable[[str], VerifiedProgram]:
+        return lambda epilogue: _convolution(*arguments, epilogue=epilogue, **attributes)
+
+    bytes_ = (0, 255)
+    yield "8-bit convolution", "bytes", convolution((1, 7, 9, 9), (37, 7, 3, 3), *bytes_, 128, padding=(1, 1))
+    wide = (1, 72, 9, 9), (147, 72, 3, 3)
+    yield "convolution of many channels", "bytes", convolution(*wide, *bytes_, 128, padding=(1, 1))
+    signed = (2, 20, 8, 8), (20, 20, 1, 1)
+    yield "8-bit convolution of signed codes", "bytes", convolution(*signed, -128, 127, 128)
+    grouped = (1, 12, 9, 9), (24, 6, 3, 3)
+    yield "grouped convolution", "bytes", convolution(*grouped, -128, 127, 127, groups=2, stride=(2, 2))
+    large = (1, 5, 7, 7), (18, 5, 3, 3)
+    yield "convolution of wide weights", "digits", convolution(*large, *bytes_, 30_000, dilation=(2, 2))
+    words = (1, 5, 6, 6), (17, 5, 3, 3)
+    yield "16-bit convolution", "words", convolution(*words, -3000, 3000, 3000, padding=(1, 1))
+    integers = (1, 3, 6, 6), (9, 3, 3, 3)
+    yield "32-bit convolution", "integers", convolution(*integers, -(2**20), 2**20, 60, padding=(1, 1))
+    for channels, size in ((150, 3), (16, 5), (33, 1)):
+        shapes = (1, channels, 11, 11), (channels, 1, size, size)
+        pad = (size // 2, size // 2)
+        made = convolution(*shapes, *bytes_, 128, padding=pad, groups=channels)
+        yield f"depthwise convolution, {size} by {size}", f"depthwise {size}", made
+    yield "matrix product", "bytes", partial(_product, 3, 50, 37)
+    yield "matrix product of one row", "row", partial(_product, 1, 200, 150)
 
 
 def _convolution(
-    shape: tuple[int, ...], kernel: tuple[int, ...], lo: int, hi: int, magnitude: int, **attributes: Any
-) -> VerifiedProgram:
-    """A convolution that returns its sums, and their codes after a requantize per channel, with and without a clip."""
+    shape: tuple[int, ...], kernel: tuple[int, ...], lo: int, hi: int, magnitude: int, *, epilogue: str,
+    **attributes: Any,
+) -> VerifiedProgram:  # fmt: skip
+    """A convolution with one of `EPILOGUES`: its sums, or their codes after a requantize per channel."""
     builder = ProgramBuilder()
     x = builder.input("x", shape, lo, hi)
     weights = builder.constant(_weights(*kernel, least=-magnitude, largest=magnitude - 1))
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
-    return _codes(builder, lambda: builder.add("conv2d", [x, weights, bias], attributes)[0], (1, kernel[0], 1, 1))
+    return _codes(
+        builder, lambda: builder.add("conv2d", [x, weights, bias], attributes)[0], (1, kernel[0], 1, 1), epilogue
+    )
 
 
 def _residual(last: tuple[int, ...]) -> VerifiedProgram:
@@ -144,31 +196,35 @@ def _residual(last: tuple[int, ...]) -> VerifiedProgram:
     return verify(builder.build([Output("total", total)]))
 
 
-def _product(rows: int, depth: int, columns: int) -> VerifiedProgram:
+def _product(rows: int, depth: int, columns: int, epilogue: str) -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (rows, depth), -128, 127)
     weights = builder.constant(_weights(columns, depth, least=-128, largest=127))
-    return _codes(builder, lambda: builder.add("dense", [x, weights])[0], (1, columns))
+    return _codes(builder, lambda: builder.add("dense", [x, weights])[0], (1, columns), epilogue)
 
 
-def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...]) -> VerifiedProgram:
-    """Sums, and their 8-bit codes in the arithmetic that most networks need and in the widest one.
+def _codes(
+    builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...], epilogue: str
+) -> VerifiedProgram:
+    """Sums, or their 8-bit codes in the arithmetic that most networks need or in the widest one.
 
-    ``sums`` is called once for each result: sums with two readers would not be computed inside the kernel of their
-    codes.
+    ``sums`` is called for each result: sums with two readers would not be computed inside the kernel of their codes.
     """
-    count = int(np.prod(channels))
     first = sums()
+    if epilogue == "sums":
+        return verify(builder.build([Output("sums", first)]))
+    count = int(np.prod(channels))
     bits = builder.range(first).magnitude().bit_length()
-    multipliers = (2**26 + 7919 * np.arange(count) ** 2 % 2**26).reshape(channels)
-    outputs = [Output("sums", first)]
-    for name, more in (("codes", 0), ("wide codes", min(12, 35 - bits))):
-        m = builder.parameter(multipliers << more)
-        c = builder.parameter(np.arange(count).reshape(channels) * 7919)
-        s = builder.parameter(np.full(channels, 26 + more + bits - 10))
-        attributes = {"lo": -100, "hi": 120, "rounding": "half_up"}
-        (codes,) = builder.add("requantize", [sums(), m, c, s], attributes)
-        outputs.append(Output(name, codes))
+    more = 0 if epilogue == "codes" else min(12, 35 - bits)
+    m = builder.parameter((2**26 + 7919 * np.arange(count) ** 2 % 2**26).reshape(channels) << more)
+    c = builder.parameter(np.arange(count).reshape(channels) * 7919)
+    s = builder.parameter(np.full(channels, 26 + more + bits - 10))
+    outputs = []
+    roundings = {"half_up": first} if epilogue == "codes" else {"half_up": first, "half_even": sums()}
+    for rounding, values in roundings.items():
+        attributes = {"lo": -100, "hi": 120, "rounding": rounding}
+        (codes,) = builder.add("requantize", [values, m, c, s], attributes)
+        outputs.append(Output(rounding, codes))
     return verify(builder.build(outputs))
 
 
@@ -219,9 +275,27 @@ def _elementwise() -> VerifiedProgram:
         ("cvm_precision", [x], {}), ("cvm_clip", [x], {"precision": 9}), ("relu", [x], {}),
         ("cvm_right_shift", [x], {"precision": 31, "shift_bit": 3}),
         ("cvm_left_shift", [x], {"precision": 31, "shift_bit": 30}), ("cvm_lut", [table, y], {}),
-        ("take", [y, z], {"axis": 1}), ("transpose", [x], {}), ("tile", [y], {"reps": (2, 3)}),
-        ("concatenate", [x, x], {"axis": 1}), ("slice", [x], {"begin": (2, 20), "end": (-4, 1), "strides": (-1, -3)}),
+        ("take", [y, z], {"axis": 1}),
     ]  # fmt: skip
+    return _each(builder, applied)
+
+
+def _moved() -> VerifiedProgram:
+    builder = ProgramBuilder()
+    x = builder.input("x", (3, 21), -INT32_MAX, INT32_MAX)
+    y = builder.input("y", (1, 21), -(2**15), 2**15)
+    z = builder.input("z", (2, 19, 9, 9), -128, 127)
+    (wider,) = builder.add("max_pool2d", [z], {"pool_size": (1, 1), "strides": (1, 1), "padding": (0, 0)})
+    return _each(builder, [
+        ("transpose", [x], {}), ("tile", [y], {"reps": (2, 3)}), ("concatenate", [x, x], {"axis": 1}),
+        ("slice", [x], {"begin": (2, 20), "end": (-4, 1), "strides": (-1, -3)}),
+        ("reshape", [x], {"target_shape": (21, 3)}),
+        ("transpose", [wider], {"axes": (0, 2, 3, 1)}),
+    ])  # fmt: skip
+
+
+def _each(builder: ProgramBuilder, applied: Sequence[tuple[str, list[str], dict[str, Any]]]) -> VerifiedProgram:
+    """A program that returns the result of every op: its name, inputs and attributes."""
     outputs: list[Output] = []
     for number, (op, inputs, attributes) in enumerate(applied):
         (result,) = builder.add(op, inputs, attributes)
@@ -229,17 +303,24 @@ def _elementwise() -> VerifiedProgram:
     return verify(builder.build(outputs))
 
 
-def _windows() -> VerifiedProgram:
+def _pools() -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (2, 19, 9, 9), -128, 127)
-    boxes = builder.input("boxes", (2, 21, 6), -200, 200)
     pool = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1), "ceil_mode": True}
-    outputs = [Output("pool", builder.add("max_pool2d", [x], pool)[0])]
-    for op in ("sum", "max"):
-        outputs += [
-            Output(f"{op}{axes}", builder.add(op, [x], {"axes": axes, "keepdims": True})[0])
-            for axes in ((2, 3), (1,), (0, 3), ())
-        ]
+    return _each(builder, [("max_pool2d", [x], pool)])
+
+
+def _reductions() -> VerifiedProgram:
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, 19, 9, 9), -128, 127)
+    axes = ((2, 3), (1,), (0, 3), ())
+    return _each(builder, [(op, [x], {"axes": a, "keepdims": True}) for op in ("sum", "max") for a in axes])
+
+
+def _detections() -> VerifiedProgram:
+    builder = ProgramBuilder()
+    boxes = builder.input("boxes", (2, 21, 6), -200, 200)
+    outputs: list[Output] = []
     count, rows = builder.add("get_valid_count", [boxes], {"score_threshold": 10})
     outputs += [Output("count", count), Output("rows", rows)]
     attributes = {"iou_threshold": 30, "max_output_size": 7, "force_suppress": True, "top_k": 15}
@@ -248,6 +329,23 @@ def _windows() -> VerifiedProgram:
     count, rows = builder.add("get_valid_count", [wide], {"score_threshold": -(2**29)})
     attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     outputs.append(Output("wide", builder.add("non_max_suppression", [rows, count], attributes)[0]))
+    return verify(builder.build(outputs))
+
+
+def _matrices() -> VerifiedProgram:
+    """Products of computed matrices in bytes, 16 and 32 bits, whose elements lie side by side in rows or in columns."""
+    builder = ProgramBuilder()
+    outputs: list[Output] = []
+    for bits, ends, others in (
+        (8, (-120, 135), (-128, 127)),
+        (16, (0, 255), (-200, 200)),
+        (32, (-(2**16), 9), (0, 99)),
+    ):
+        for transposed, columns in ((True, 21), (False, 37)):
+            x = builder.input(f"x{len(outputs)}", (4, 5, 70), *ends)
+            w = builder.input(f"w{len(outputs)}", (2, columns, 70) if transposed else (2, 70, columns), *others)
+            (result,) = builder.add("matmul", [x, w], {"transpose_b": transposed})
+            outputs.append(Output(f"{bits} bits, {columns} columns", result))
     return verify(builder.build(outputs))
 
 
@@ -287,3 +385,7 @@ def _computed() -> VerifiedProgram:
     small = enter("clip", [updated], {"a_min": -99, "a_max": 99})
     enter("matmul", [small, small], {"transpose_b": True})
     return verify(builder.build(outputs))
+
+
+CLASSES = tuple(_classes())
+"""All classes of kernels, those of most networks first."""

@@ -1,26 +1,27 @@
 """Recognition of operations that a document writes as several simple ones, where both are the same real number.
 
 `recognized` replaces the parts of a layer normalisation (`normalization`) and of a softmax (`softmax`) by one
-operation. No tensor within the parts may be quantised, or read by an operation outside of them.
+operation. No tensor within the parts may be quantised, or read by an operation outside of them. `recognize_masks` then
+finds what masks hide from a softmax (`masks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from cvm.frontends.common.recognition.masks import recognize_masks
 from cvm.frontends.common.recognition.normalization import normalization_around
 from cvm.frontends.common.recognition.regions import Regions, Whole
-from cvm.frontends.common.recognition.softmax import masked_softmax_around, softmax_around
+from cvm.frontends.common.recognition.softmax import softmax_around
 from cvm.graph import GraphOperation, GraphTensor
 
-__all__ = ["recognized"]
+__all__ = ["recognize_masks", "recognized"]
 
 _FINDERS = {
     "sqrt": normalization_around,
     "rsqrt": normalization_around,
     "pow": normalization_around,
     "exp": softmax_around,
-    "softmax": masked_softmax_around,
 }
 
 

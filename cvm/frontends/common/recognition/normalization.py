@@ -1,10 +1,11 @@
 """Recognition of layer_normalization: (x - mean) / sqrt(variance + epsilon), optionally times a constant and plus
-another.
+another; and of rms_normalization, which is the same with a mean of 0.
 
 Documents compute it in many orders: the variance as the mean of (x - mean)^2, or as the mean of x^2 minus the square of
 the mean, clipped at 0; the scale times the inverse root first; the mean as a sum times 1 / n. Therefore the operations
 around a root are read as polynomials in x, its mean m, the mean q of its squares, the inverse r of the root and
-constants. The variance must be q - m^2, and the result r (x - m) scale + offset.
+constants. The variance must be q - m^2, and the result r (x - m) scale + offset; for the RMS normalisation q, and
+r x scale + offset.
 """
 
 from __future__ import annotations
@@ -23,23 +24,26 @@ __all__ = ["normalization_around"]
 _X, _MEAN, _SQUARES, _INVERSE = " x", " m", " q", " r"
 """Symbols of the polynomials; no tensor has such a name."""
 _VARIANCE = symbol(_SQUARES) + (symbol(_MEAN) * symbol(_MEAN)).scaled(Fraction(-1))
+_STATISTICS = {"layer_normalization": _VARIANCE, "rms_normalization": symbol(_SQUARES)}
+"""What stands below the root besides epsilon, by the operation that it belongs to."""
 _REDUCTIONS = ("mean_reduce", "sum_reduce")
 _DEPTH = 24
 """The most operations in a row that are read around a root."""
 
 
 def normalization_around(regions: Regions, root: GraphOperation) -> Whole | None:
-    """The layer normalisation that a root is part of, or None."""
+    """The normalisation that a root is part of, or None."""
     exponent = {"sqrt": Fraction(1, 2), "rsqrt": Fraction(-1, 2)}.get(root.name)
     if exponent is None:
         exponent = regions.number(root.inputs["y"])
     reduction = _reduction_behind(regions, root.inputs["x"])
     if exponent not in (Fraction(1, 2), Fraction(-1, 2)) or reduction is None:
         return None
-    for source in _sources(regions, reduction):
-        found = _Attempt(regions, source, reduction, root, -1 if exponent > 0 else 1).whole()
-        if found is not None:
-            return found
+    for name in _STATISTICS:
+        for source in _sources(regions, reduction):
+            found = _Attempt(regions, source, reduction, root, -1 if exponent > 0 else 1).whole(name)
+            if found is not None:
+                return found
     return None
 
 
@@ -90,26 +94,30 @@ class _Attempt:
         self._first = regions.position(source)
         self._values: dict[str, Polynomial | None] = {source: symbol(_X)}
 
-    def whole(self) -> Whole | None:
-        """The normalisation with all following operations that still belong to it, or None."""
-        if self._count < 2:
-            return None
-        inside = self._polynomial(self._root.inputs["x"])
-        rest = None if inside is None else inside.replaced(self._regions.number) + _VARIANCE.scaled(Fraction(-1))
-        epsilon = rest.terms.get((), Fraction(0)) if rest is not None else Fraction(0)
-        if rest is None or set(rest.terms) != {()} or epsilon <= 0:
+    def whole(self, name: str) -> Whole | None:
+        """The normalisation of this name with all following operations that still belong to it, or None."""
+        epsilon = self._epsilon(name) if self._count > 1 else None
+        if epsilon is None:
             return None
         self._values[self._root.outputs[0]] = symbol(_INVERSE, self._sign)
         for last, value in reversed(self._behind()):
-            form = self._form(value) if self._regions.shape(last.outputs[0]) == self._shape else None
+            form = self._form(value, name) if self._regions.shape(last.outputs[0]) == self._shape else None
             parts = self._parts(last)
             if form is not None and self._regions.closed(parts, last):
                 inputs: dict[str, Operand] = {"input": self._source, "scale": form[0], "offset": form[1]}
                 attributes = {"axes": self._axes, "epsilon": epsilon}
-                return Whole(
-                    replace(last, name="layer_normalization", inputs=inputs, attributes=attributes), last, parts
-                )
+                return Whole(replace(last, name=name, inputs=inputs, attributes=attributes), last, parts)
         return None
+
+    def _epsilon(self, name: str) -> Fraction | None:
+        """The number that is added to the statistic below the root; None for another statistic or no such number."""
+        if name == "rms_normalization" and self._regions.maker(self._source, "sub") is not None:
+            return None  # a layer normalisation that is not whole, such as one whose mean is read elsewhere
+        inside = self._polynomial(self._root.inputs["x"])
+        if inside is None:
+            return None
+        rest = inside.replaced(self._regions.number) + _STATISTICS[name].scaled(Fraction(-1))
+        return rest.terms[()] if set(rest.terms) == {()} and rest.terms[()] > 0 else None
 
     def _behind(self) -> list[tuple[GraphOperation, Polynomial]]:
         """The operations after the root whose results are polynomials and not quantised, in order."""
@@ -229,11 +237,14 @@ class _Attempt:
 
     # The result
 
-    def _form(self, value: Polynomial) -> tuple[Operand, Operand] | None:
-        """Scale and offset of a polynomial r (x - m) scale + offset; None for any other polynomial."""
-        return self._split(value) or self._split(value.replaced(self._regions.number))
+    def _form(self, value: Polynomial, name: str) -> tuple[Operand, Operand] | None:
+        """Scale and offset of a polynomial r (x - m) scale + offset; None for any other polynomial. Without the mean
+        for an RMS normalisation.
+        """
+        centred = name == "layer_normalization"
+        return self._split(value, centred) or self._split(value.replaced(self._regions.number), centred)
 
-    def _split(self, value: Polynomial) -> tuple[Operand, Operand] | None:
+    def _split(self, value: Polynomial, centred: bool) -> tuple[Operand, Operand] | None:
         rising: dict[Monomial, Fraction] = {}
         falling: dict[Monomial, Fraction] = {}
         others: dict[Monomial, Fraction] = {}
@@ -250,7 +261,9 @@ class _Attempt:
             else:
                 return None
         scale, offset = _operand(rising), _operand(others)
-        return None if rising != falling or not rising or scale is None or offset is None else (scale, offset)
+        if not rising or falling != (rising if centred else {}) or scale is None or offset is None:
+            return None
+        return scale, offset
 
 
 def _operand(terms: dict[Monomial, Fraction]) -> Operand | None:

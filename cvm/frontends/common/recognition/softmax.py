@@ -1,21 +1,13 @@
-"""Recognition of softmax, written as exp(d) / sum(exp(d)). Where d is x - max(x), it is the softmax of x.
-
-A softmax of x where a condition holds and of a number far below elsewhere is a `masked_softmax`; so is that of x to
-which 0 is added where the condition holds, and a number far below elsewhere.
-"""
+"""Recognition of softmax, written as exp(d) / sum(exp(d)). Where d is x - max(x), it is the softmax of x."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 from cvm.frontends.common.recognition.regions import Regions, Whole
 from cvm.graph import GraphOperation, Operand
 
-__all__ = ["masked_softmax_around", "softmax_around"]
-
-_FAR_BELOW = Fraction(-(2**100))
-"""Numbers at most this are below all others that a softmax reads: infinities, and the least float of 32 bits."""
+__all__ = ["softmax_around"]
 
 
 def softmax_around(regions: Regions, exponential: GraphOperation) -> Whole | None:
@@ -87,37 +79,3 @@ def _of_parts(
         return None
     attributes = {"axes": total.attributes["axes"], "accuracy": "default"}
     return Whole(replace(last, name="softmax", inputs={"x": source}, attributes=attributes), last, parts)
-
-
-def masked_softmax_around(regions: Regions, operation: GraphOperation) -> Whole | None:
-    """The masked softmax that a softmax is part of, or None."""
-    source = operation.inputs["x"]
-    chosen = regions.maker(source, "select")
-    parts = [operation]
-    if chosen is not None:
-        x = chosen.inputs["true_value"]
-        parts.append(chosen)
-    else:
-        total = regions.maker(source, "add")
-        found = None if total is None else _added_mask(regions, total)
-        if total is None or found is None:
-            return None
-        x, chosen = found
-        parts += [total, chosen]
-    seen, below = chosen.inputs["condition"], regions.number(chosen.inputs["false_value"])
-    if below is None or below > _FAR_BELOW or not isinstance(x, str) or not isinstance(seen, str):
-        return None
-    if regions.shape(x) != regions.shape(operation.outputs[0]) or not regions.closed(parts, operation):
-        return None
-    attributes = {"axes": operation.attributes["axes"]}
-    whole = replace(operation, name="masked_softmax", inputs={"x": x, "seen": seen}, attributes=attributes)
-    return Whole(whole, operation, parts)
-
-
-def _added_mask(regions: Regions, total: GraphOperation) -> tuple[Operand, GraphOperation] | None:
-    """What 0 or a number far below is added to, and the operation that chooses between these two."""
-    for mask, other in (("x", "y"), ("y", "x")):
-        chosen = regions.maker(total.inputs[mask], "select")
-        if chosen is not None and regions.number(chosen.inputs["true_value"]) == 0:
-            return total.inputs[other], chosen
-    return None

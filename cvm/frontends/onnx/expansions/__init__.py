@@ -2,6 +2,7 @@
 
 from cvm.frontends.onnx.call import OnnxCall
 from cvm.frontends.onnx.expansions import (  # noqa: F401  (enter the expansions)
+    attention,
     classical,
     contrib,
     control,
@@ -10,6 +11,7 @@ from cvm.frontends.onnx.expansions import (  # noqa: F401  (enter the expansions
     products,
     quantised,
     recurrent,
+    rotary,
     suppression,
 )
 from cvm.frontends.onnx.expansions.quantised import of_numbers

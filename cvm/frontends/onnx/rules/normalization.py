@@ -95,24 +95,14 @@ def group_normalization(translation: OnnxTranslation, call: OnnxCall) -> Made:
 
 @rule("RMSNormalization", "SimplifiedLayerNormalization")
 def root_mean_square(translation: OnnxTranslation, call: OnnxCall) -> Made:
-    """RMSNormalization: x / sqrt(mean(x^2)), as one half of the layer normalisation of x and -x together, whose mean is
-    0.
-    """
+    """RMSNormalization: x / sqrt(mean of x^2 + epsilon) over the axes from ``axis`` on, times a constant scale."""
     source = call.operand()
     axis = call.axis(call.integer("axis", -1), source.rank)
     call.ignore("stash_type")
-    x, last = translation.name(source), source.rank - 1
-    both = translation.emit("concat", (x, translation.emit("neg", x)), axis=last)
-    inputs: dict[str, Argument] = {"input": both, "offset": Fraction(0)}
+    inputs: dict[str, Argument] = {"input": translation.name(source), "offset": Fraction(0)}
     if call.optional(1) is not None:
-        scale = _broadcast_behind(translation, call, 1, axis)
-        if translation.shape(scale)[-1] != 1:
-            scale = translation.emit("concat", (scale, scale), axis=last)
-        inputs["scale"] = scale
-    made = _standardised(translation, call, inputs, range(axis, source.rank))
-    extent = source.shape[-1]
-    half = translation.emit("slice", made.name, axes=(last,), begin=(0,), end=(extent,))
-    return made._replace(name=half)
+        inputs["scale"] = _broadcast_behind(translation, call, 1, axis)
+    return _standardised(translation, call, inputs, range(axis, source.rank), "rms_normalization")
 
 
 @rule("LRN")
@@ -163,10 +153,14 @@ def _broadcast_behind(translation: OnnxTranslation, call: OnnxCall, index: int, 
 
 
 def _standardised(
-    translation: OnnxTranslation, call: OnnxCall, inputs: dict[str, Argument], axes: Sequence[int]
+    translation: OnnxTranslation,
+    call: OnnxCall,
+    inputs: dict[str, Argument],
+    axes: Sequence[int],
+    operation: str = "layer_normalization",
 ) -> Made:
     source, epsilon = call.operand(), call.number("epsilon", _EPSILON)
     if epsilon <= 0:
         raise call.refuse("items that are all alike would be divided by zero", "choose an epsilon above 0")
-    name = translation.emit("layer_normalization", axes=tuple(axes), inputs=inputs, epsilon=epsilon)
+    name = translation.emit(operation, axes=tuple(axes), inputs=inputs, epsilon=epsilon)
     return Made(name, source.shape, source.data_type)

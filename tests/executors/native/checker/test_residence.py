@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cvm.executors.native.checker import unproven
+from cvm.executors.native.descriptions.computed import Update
 from cvm.executors.native.kernels import registry
-from cvm.executors.native.kernels.computed import Update
 from cvm.executors.native.plan.claims import Computes, Copies
 from cvm.executors.native.plan.residence import Residence
 from cvm.executors.native.plan.steps import Plan

@@ -1,7 +1,7 @@
-"""A Ray cluster that verifies receipts.
+"""A Ray cluster that answers tasks.
 
-Only this process reads the folder and writes the log. Nodes receive the bytes of a receipt and of its inputs, and need
-only cvm, in the same version. If a node or process dies, Ray gives its work to another one.
+Nodes receive the tasks with all their data, and need only cvm, in the same version. If a node or process dies, Ray
+gives its work to another one.
 """
 
 from __future__ import annotations
@@ -10,51 +10,49 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
-from cvm.audit.batch.work import Finished, Order, Task, Worker, read_task
 from cvm.errors import CvmError, Invalid, LimitExceeded, Mismatch, Unsupported
+from cvm.workers import AHEAD, RETRIES, Answer, Job, Task, Tasks
 
-__all__ = ["RETRIES", "Cluster"]
+__all__ = ["Cluster"]
 
-RETRIES = 3
-"""How often the same receipt may be given to another worker."""
 ANSWER = 10.0
 """Seconds within which an address must answer."""
 PATIENCE = 60.0
 """Seconds for which a cluster may have no processor at all before it is given up."""
-AHEAD = 2
-"""How many receipts are given out at a time for each processor."""
 
 
 class Cluster:
     """A scheduler: the Ray cluster at ``address`` (``HOST:PORT``, ``ray://HOST:PORT`` or ``auto``).
 
-    At most ``count`` receipts are given out at a time (None: as many as keep all processors busy).
+    At most ``count`` tasks are given out at a time (None: as many as keep all processors busy).
     """
 
     def __init__(self, address: str, count: int | None = None) -> None:
         self._address, self._count = address, count
 
-    def answers(self, folder: Path, paths: Sequence[str], order: Order) -> Iterator[Finished]:
+    def answers(self, job: Job[Task, Answer], tasks: Tasks[Task]) -> Iterator[tuple[str, Answer]]:
         """See `Scheduler.answers`.
 
         Also raises `Unsupported` (``cluster.ray``) if Ray is not installed, `Invalid` (``cluster.address``) if no
         cluster is there, `Mismatch` (``cluster.version``) if a node has another cvm, and `LimitExceeded`
         (``limit.workers``) if the cluster has lost all its processors.
         """
-        if not paths:
+        waiting = iter(tasks)
+        first = next(waiting, None)
+        if first is None:
             return
         with _connected(self._address) as ray:
             given: dict[Any, str] = {}
-            ask = ray.remote(num_cpus=1, max_retries=RETRIES)(_finished).remote
-            shelf = [ray.put(order)]  # inside a list, a worker fetches it only if it does not have it
-            identity = _identity(order)
-            for path in paths:
-                given[ask(identity, shelf, read_task(folder, path))] = path
+            ask = ray.remote(num_cpus=1, max_retries=RETRIES)(_answer).remote
+            shelf = [ray.put(job)]  # inside a list, a worker fetches it only if it does not have it
+            identity = job.identity()
+            for name, task in chain([first], waiting):
+                given[ask(identity, shelf, task)] = name
                 if len(given) >= (self._count or AHEAD * _processors(ray)):
                     yield from _arrived(ray, given)
             while given:
@@ -113,7 +111,7 @@ def _processors(ray: Any) -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 0)))
 
 
-def _arrived(ray: Any, given: dict[Any, str]) -> Iterator[Finished]:
+def _arrived(ray: Any, given: dict[Any, str]) -> Iterator[tuple[str, Any]]:
     """Wait for at least one answer, and remove the finished ones from the pending ones."""
     patience = time.monotonic() + PATIENCE
     ready, _ = ray.wait(list(given), timeout=1.0)
@@ -124,37 +122,32 @@ def _arrived(ray: Any, given: dict[Any, str]) -> Iterator[Finished]:
             raise LimitExceeded("limit.workers", f"the cluster has had no processor for {PATIENCE:.0f} seconds")
         ready, _ = ray.wait(list(given), timeout=1.0)
     for answer in ready:
-        path = given.pop(answer)
+        name = given.pop(answer)
         try:
-            yield ray.get(answer)
+            yield name, ray.get(answer)
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, CvmError):
                 raise error.cause from None
             raise
         except ray.exceptions.RayError as error:
-            message = f"{path}: {RETRIES + 1} workers were lost with it, memory may be exhausted: {_briefly(error)}"
+            message = f"{name}: {RETRIES + 1} workers were lost with it, memory may be exhausted: {_briefly(error)}"
             raise LimitExceeded("limit.memory", message) from None
 
 
 # On the nodes
 
-_workers: dict[str, Worker] = {}
-"""The worker of this process, with the identity of its order."""
+_workers: dict[str, Callable[[Any], Any]] = {}
+"""The prepared worker of this process, by the identity of its job."""
 
 
-def _identity(order: Order) -> str:
-    """The key of a worker: the identity of its order, and the salt."""
-    return f"{order.identity()} {order.judging.salt}"
-
-
-def _finished(identity: str, shelf: list[Any], task: Task) -> Finished:
-    """Verify one receipt. ``shelf`` holds the order; ``identity`` is the order's identity."""
+def _answer(identity: str, shelf: list[Any], task: Any) -> Any:
+    """Answer one task. ``shelf`` holds the job, and ``identity`` is its identity."""
     if identity not in _workers:
         import ray
 
-        order: Order = ray.get(shelf[0])
-        if _identity(order) != identity:
+        job: Job[Any, Any] = ray.get(shelf[0])
+        if job.identity() != identity:
             raise Mismatch("cluster.version", "a node of the cluster has another version of cvm")
         _workers.clear()
-        _workers[identity] = Worker(order)
-    return _workers[identity].finished(task)
+        _workers[identity] = job.worker()
+    return _workers[identity](task)

@@ -1,0 +1,70 @@
+"""Tables of up to 257 entries, which are looked up by permuting the bytes of vectors."""
+
+from __future__ import annotations
+
+from cvm.executors.native.descriptions.expressions import TABLE, Formula, FormulaStep
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.emit.elements import decoded
+from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
+
+__all__ = ["permuted", "permutes"]
+
+WHOLE = 64
+"""The bytes of a vector."""
+
+
+def permutes(formula: Formula) -> bool:
+    """Whether a formula looks up a table in this way. Then it is best computed for 64 elements at a time."""
+    return any(step.op == "permute" for step in formula.steps)
+
+
+def permuted(code: Code, step: FormulaStep, table: V, index: V) -> V:
+    """The entries at clipped indices. ``table`` has the lowest bytes of `TABLE` stored entries, then the second bytes,
+    and so on; the entry after them, if there is one, is a number of the step.
+    """
+    extent, format_, *last = step.static
+    assert isinstance(extent, int)
+    assert isinstance(format_, Format)
+    count = lanes(index.type)
+    clipped = code.intrinsic("smin", code.intrinsic("smax", index, 0), extent - 1)
+    narrow = code.cast("trunc", clipped, 8)
+    planes = [_bytes(code, code.at(table, TABLE * plane), narrow, extent) for plane in range(format_.bytes)]
+    while len(planes) > 1:  # bytes 0 and 2, then bytes 1 and 3, then both
+        half = len(planes) // 2
+        planes = [_in_turn(code, planes[number], planes[number + half]) for number in range(half)]
+    stored = code.bitcast(planes[0], vector(format_.bits, count))
+    if last:
+        (entry,) = last
+        assert isinstance(entry, int)
+        beyond = code.compare("sge", clipped, TABLE)
+        stored = code.select(beyond, typed(stored.type, entry), stored)
+    return decoded(code, format_, stored)
+
+
+def _bytes(code: Code, plane: V, index: V, extent: int) -> V:
+    """One byte for each lane of an index of 8 bits."""
+    count = lanes(index.type)
+    kind = vector(8, WHOLE)
+    if count == 1:
+        wide = code.value(kind, f"insertelement {kind} poison, {index}, i64 0")
+    else:
+        wide = index if count == WHOLE else code.shuffle(index, index, [lane % count for lane in range(WHOLE)])
+    found = _half(code, plane, wide)
+    if extent > TABLE // 2:
+        above = _half(code, code.at(plane, TABLE // 2), wide)
+        found = code.select(code.compare("slt", wide, 0), above, found)
+    return found if count == WHOLE else code.shuffle(found, found, range(count))
+
+
+def _half(code: Code, plane: V, index: V) -> V:
+    """The bytes of 128 entries at the lower seven bits of an index."""
+    kind = vector(8, WHOLE)
+    low, high = (code.load(kind, code.at(plane, at), 1) for at in (0, WHOLE))
+    return code.call(kind, "llvm.x86.avx512.vpermi2var.qi.512", low, index, high)
+
+
+def _in_turn(code: Code, a: V, b: V) -> V:
+    count = lanes(a.type)
+    if count == 1:
+        return code.gathered([a, b])
+    return code.shuffle(a, b, [index for lane in range(count) for index in (lane, count + lane)])

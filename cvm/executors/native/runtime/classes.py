@@ -1,0 +1,80 @@
+"""The classes of kernels: which programs of the trial a network needs before its code is used.
+
+A kind names what a kernel does in the words of the trial: how it multiplies, and how it makes codes of its sums. The
+programs of the trial (`cvm.executors.native.runtime.trial`) state the kinds that they try.
+"""
+
+from __future__ import annotations
+
+from cvm.executors.native.descriptions import computed, matrices
+from cvm.executors.native.descriptions.expressions import Formula, Requantization
+from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.emit.tiles import Tiled
+from cvm.executors.native.kernels import reductions, vision, windows
+from cvm.executors.native.plan.steps import Plan
+
+__all__ = ["EPILOGUES", "kinds", "kinds_of"]
+
+EPILOGUES = ("codes", "wide codes", "sums")
+"""How a kernel ends that sums products: in codes, in codes by 64-bit lanes, or in the sums."""
+_PRODUCTS = {4: "bytes", 2: "words", 1: "integers"}
+_OTHERS: dict[type, str] = {
+    computed.Normalization: "computed", computed.Quotient: "computed", computed.Update: "computed",
+    windows.Products: "computed", matrices.Matrices: "matrices",
+    reductions.Reduction: "reductions", windows.Pool: "pools",
+    vision.Suppression: "detections", vision.ValidCount: "detections", Exchange: "copies",
+}  # fmt: skip
+_PLAIN = frozenset({"requantize", "clip", "immediate"})
+"""The steps of a formula that every kernel of sums has."""
+
+
+def kinds_of(plan: Plan) -> frozenset[str]:
+    """The kinds of all kernels of a plan."""
+    return frozenset().union(*map(kinds, plan.functions.values()))
+
+
+def kinds(kernel: object) -> frozenset[str]:
+    """The kinds of a kernel. Raises KeyError for a kernel of an unknown type."""
+    match kernel:
+        case Tiled():
+            return kinds(kernel.kernel)
+        case Contraction():
+            joint = frozenset({"residual"}) if kernel.joint else frozenset()
+            return joint.union(*(_of_sums(products, kernel.formula) for products in _products(kernel)))
+        case Depthwise():
+            largest = max(kernel.window)
+            return _of_sums(f"depthwise {1 if largest == 1 else 3 if largest <= 3 else 5}", kernel.formula)
+        case Nest():
+            steps = {step.op for step in kernel.formula.steps}
+            found = {"copies"} if steps <= {"immediate"} else set()
+            return frozenset({*found, *_roundings(kernel.formula), *({"elements"} if steps - _PLAIN else ())})
+        case _:
+            return frozenset({_OTHERS[type(kernel)]})
+
+
+def _products(kernel: Contraction) -> list[str]:
+    one = kernel.images * kernel.rows * kernel.columns == 1 and kernel.per == 4
+    return ["row" if one else _PRODUCTS[kernel.per], *(["digits"] if len(kernel.shifts) > 1 else [])]
+
+
+def _of_sums(products: str, formula: Formula) -> frozenset[str]:
+    rules = _rules(formula)
+    epilogue = "sums" if not rules else "wide codes" if any(rule.arithmetic == "wide" for rule in rules) else "codes"
+    found = {
+        f"{products}, {epilogue}",
+        *(f"requantize {rule.rounding}" for rule in rules if rule.rounding != "half_up"),
+    }
+    if any(rule.terms > 1 for rule in rules):
+        found.add("residual")
+    if {step.op for step in formula.steps} - _PLAIN:
+        found.add("elements")
+    return frozenset(found)
+
+
+def _roundings(formula: Formula) -> frozenset[str]:
+    return frozenset(f"requantize {rule.rounding}" for rule in _rules(formula))
+
+
+def _rules(formula: Formula) -> list[Requantization]:
+    return [part for step in formula.steps for part in step.static if isinstance(part, Requantization)]
