@@ -93,7 +93,7 @@ def _kept(builder: ProgramBuilder, program: Program, own: Collection[str]) -> di
             raise Invalid("generation.name", message, Location(tensor=item.value.name))
     names = {}
     for constant in program.constants:
-        names[constant.name] = builder.constant(constant.stored(), constant.name, constant.kind)
+        names[constant.name] = builder.same(constant)
     for item in program.state:
         value = item.value
         names[value.name] = builder.state(value.name, names[item.initial], value.lo, value.hi)

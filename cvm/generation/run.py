@@ -96,14 +96,15 @@ class Generator:
         executor: str | None = None,
         threads: int | None = None,
     ) -> None:
-        model = _model(program)
-        self._decoder = decoder_of(model.decode)
+        self.model = _model(program)
+        """The programs of the language model."""
+        self._decoder = decoder_of(self.model.decode)
         self._sampling = Sampling(temperature_of(temperature), _counted("top_k", top_k))
         self._words = None if vocabulary is None else _vocabulary(vocabulary, self._decoder)
         self._context = self._decoder.context if context is None else _counted("context", context)
         self._executor, self._threads = executor, threads
         self._verified = composed(self._decoder, self._sampling)
-        given = [*model.prefill, *map(verified_of, prefill)]
+        given = [*self.model.prefill, *map(verified_of, prefill)]
         prefills = [prefill_of(item, self._decoder) for item in given]
         self._reading = Reading(self._decoder, self._sampling, prefills, executor, threads)
 

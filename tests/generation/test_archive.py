@@ -47,6 +47,10 @@ def test_programs_keep_their_bytes_and_constants_are_stored_once(tmp_path: Path)
 def test_a_generator_takes_the_file(tmp_path: Path) -> None:
     model().save(tmp_path / "m.model")
     generator = Generator(tmp_path / "m.model", temperature="0.9", executor="numpy")
+    weights = [
+        {id(item.data) for item in made.constants} for made in (generator.program, generator.model.prefill[0].program)
+    ]
+    assert len(weights[0] & weights[1]) >= 3  # the program that generates holds the same bytes, too
     found = generator.run(generator.request(PROMPT, TOKENS, seed=5), True)
     expected, _ = made((), "numpy")
     assert found.receipt.claim == expected.receipt.claim
