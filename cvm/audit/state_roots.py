@@ -30,6 +30,7 @@ FEW = 4
 """So few messages are hashed one by one."""
 
 _Numbers = npt.NDArray[np.int64]
+_BOTH = np.array([0, 1])
 
 
 def leaves_of(spans: _Numbers) -> _Numbers:
@@ -57,6 +58,8 @@ class StateRoots:
         self._shapes = dict(shapes)
         self._first: dict[str, int] = {}
         self._top: dict[str, int] = {}
+        self._heads: dict[str, bytes] = {}
+        """What stands before the root of the tree in the preimage of a tensor root."""
         parents: list[_Numbers] = []
         lefts: list[_Numbers] = []
         size = 0
@@ -74,15 +77,9 @@ class StateRoots:
                 level, count = size, -(-count // 2)
             parents.append(np.full(1, -1, np.int64))
             self._top[name] = level
+            self._heads[name] = TensorClaim("int32", shape, b"").preimage()
         self._parents, self._lefts = np.concatenate(parents), np.concatenate(lefts)
         self._nodes = np.zeros((size, HASH_BYTES), np.uint8)
-
-    def copy(self) -> StateRoots:
-        """A copy, which can go another way."""
-        made = StateRoots.__new__(StateRoots)
-        made.__dict__.update(self.__dict__)
-        made._nodes = self._nodes.copy()
-        return made
 
     def read(self, held: Held, name: str, numbers: _Numbers | None = None) -> tuple[str, _Numbers, Int32Array]:
         """Leaves of a tensor as `replace` takes them; None: all leaves."""
@@ -111,15 +108,16 @@ class StateRoots:
             return
         data = np.concatenate([elements for _, elements in whole]).astype("<i4", copy=False)
         self._nodes[np.concatenate([numbers for numbers, _ in whole])] = _hashed(0, data.view(np.uint8))
-        self._raise(np.concatenate([self._first[name] + numbers for name, numbers, _ in changed]))
+        self._raise(np.sort(np.concatenate([self._first[name] + numbers for name, numbers, _ in changed])))
 
     def _raise(self, nodes: _Numbers) -> None:
-        """Compute the nodes above some nodes of one level, up to the roots."""
+        """Compute the nodes above some nodes of one level, up to the roots; both are in ascending order."""
         while True:
-            above = np.unique(self._parents[nodes])
+            above = self._parents[nodes]
             above = above[above >= 0]
             if not above.size:
                 return
+            above = above[np.concatenate([[True], above[1:] != above[:-1]])]
             left = self._lefts[above]
             paired = self._parents[np.minimum(left + 1, len(self._parents) - 1)] == above
             if paired.all():
@@ -130,12 +128,12 @@ class StateRoots:
             nodes = above
 
     def _of_pairs(self, left: _Numbers) -> npt.NDArray[np.uint8]:
-        pairs = np.stack([self._nodes[left], self._nodes[left + 1]], axis=1)
+        pairs = self._nodes[left[:, None] + _BOTH]
         return _hashed(1, pairs.reshape(-1, 2 * HASH_BYTES))
 
     def root(self, name: str) -> bytes:
         """The tensor root."""
-        return TensorClaim("int32", self._shapes[name], self._nodes[self._top[name]].tobytes()).root()
+        return sha256(self._heads[name] + self._nodes[self._top[name]].tobytes()).digest()
 
 
 def _hashed(prefix: int, messages: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
