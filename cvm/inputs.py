@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import ClampWarning, Invalid, Location
-from cvm.program import Program
-from cvm.program.model import Input, Shape
+from cvm.program.model import Input, ProgramParts, Shape
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 
 __all__ = ["Clamped", "Feed", "Intake", "Layout", "OutOfRange", "ambiguous", "arrange", "check_codes", "stream"]
@@ -149,7 +148,7 @@ class Layout:
 
 
 def arrange(
-    program: Program, arrays: Mapping[str, Any], cycles: bool = False, intake: Intake | None = None
+    program: ProgramParts, arrays: Mapping[str, Any], cycles: bool = False, intake: Intake | None = None
 ) -> tuple[Layout, list[list[Feed]]]:
     """The layout of a call, and the codes of its runs: a list of samples, each a list of cycles.
 
@@ -161,7 +160,7 @@ def arrange(
 
 
 def stream(
-    program: Program, arrays: Mapping[str, Any], cycles: bool = False, intake: Intake | None = None
+    program: ProgramParts, arrays: Mapping[str, Any], cycles: bool = False, intake: Intake | None = None
 ) -> tuple[Layout, Iterator[list[Feed]]]:
     """As `arrange`, for data of any size: the codes of a sample are made when it is asked for.
 
@@ -195,7 +194,9 @@ def check_codes(name: str, quantizer: Quantizer | None, array: Array) -> None:
     raise Invalid("input.integers", message, Location(tensor=name))
 
 
-def _streamed(program: Program, given: Mapping[str, Array], layout: Layout, intake: Intake) -> Iterator[list[Feed]]:
+def _streamed(
+    program: ProgramParts, given: Mapping[str, Array], layout: Layout, intake: Intake
+) -> Iterator[list[Feed]]:
     if layout.samples is None:
         yield from _feeds(program, given, layout, intake)
         return
@@ -208,7 +209,7 @@ def _streamed(program: Program, given: Mapping[str, Array], layout: Layout, inta
 
 
 def _opened(
-    program: Program, arrays: Mapping[str, Any], cycles: bool, intake: Intake
+    program: ProgramParts, arrays: Mapping[str, Any], cycles: bool, intake: Intake
 ) -> tuple[Layout, dict[str, Array]]:
     """The layout of a call, and its arrays with checked names, types and shapes."""
     if cycles and not program.state:
@@ -219,7 +220,7 @@ def _opened(
 
 
 def _feeds(
-    program: Program, given: Mapping[str, Array], layout: Layout, intake: Intake, first: int = 0
+    program: ProgramParts, given: Mapping[str, Array], layout: Layout, intake: Intake, first: int = 0
 ) -> list[list[Feed]]:
     """The codes of all runs of the samples from number ``first`` on; ``given`` holds them in ``layout``."""
     samples, length = layout.samples or 1, layout.cycles or 1
@@ -233,7 +234,7 @@ def _feeds(
     return feeds
 
 
-def _check_names(program: Program, arrays: Mapping[str, Any]) -> None:
+def _check_names(program: ProgramParts, arrays: Mapping[str, Any]) -> None:
     expected = [item.value.name for item in program.inputs]
     listed = ", ".join(map(repr, expected)) or "none"
     for name in arrays:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from cvm.program.model import Shape
-from cvm.program.verifier import VerifiedProgram
+from cvm.program.model import ProgramParts, Shape
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import nearest_float
 
@@ -41,22 +40,22 @@ class Port:
         )
 
 
-def inputs_of(verified: VerifiedProgram) -> tuple[Port, ...]:
+def inputs_of(program: ProgramParts) -> tuple[Port, ...]:
     """The inputs of a program, in its order."""
     return tuple(
         _port(item.value.name, item.value.shape, (item.value.lo, item.value.hi), item.quantizer)
-        for item in verified.program.inputs
+        for item in program.inputs
     )
 
 
-def outputs_of(verified: VerifiedProgram) -> tuple[Port, ...]:
-    """The outputs of a program, in its order, with the proven intervals of their integers."""
-    found = []
-    for item in verified.program.outputs:
-        proven = verified.ranges[item.value]
-        codes = (int(proven.lo.min()), int(proven.hi.max()))
-        found.append(_port(item.name, verified.shapes[item.value], codes, item.quantizer))
-    return tuple(found)
+def outputs_of(
+    program: ProgramParts, shapes: Mapping[str, Shape], ends: Mapping[str, tuple[int, int]]
+) -> tuple[Port, ...]:
+    """The outputs of a program, in its order.
+
+    ``shapes`` and ``ends``, the least and the greatest code, are by the names of the values.
+    """
+    return tuple(_port(item.name, shapes[item.value], ends[item.value], item.quantizer) for item in program.outputs)
 
 
 def _port(name: str, shape: Shape, codes: tuple[int, int], quantizer: Quantizer | None) -> Port:

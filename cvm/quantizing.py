@@ -41,7 +41,7 @@ _MOST_REMEDIES = 64
 """How often a graph is lowered again, each time with one more rounded tensor."""
 
 _WORTH_COMPILING = 100
-"""NumPy runs a program that has more nodes than this for each sample."""
+"""NumPy runs a program that has more nodes than this for each run of the data."""
 
 _WIDE = 2**16
 """An integer input with more codes than this holds counts or indices."""
@@ -389,15 +389,15 @@ def decibels(made: Quantized, data: Data, *, cycles: bool = False) -> dict[str, 
     In decibels, over all elements of all runs: 10 log10(sum x^2 / sum (x - y)^2), where x is the number of the graph
     and y that of the program. Infinite if all are equal, None if all x are zero and not all y.
     """
-    from cvm.reference import Reference
+    from cvm.reference import Reference, run_count
     from cvm.session import Session
 
     reference = Reference(made.source, pseudo_quantize=True)
     real = {name: _numbers(made.source, name, array) for name, array in data.items()}
     wanted = reference.run_cycles(real) if cycles else reference.run(real)
-    samples = max((len(array) for array in real.values()), default=1)
-    # Making machine code for a node takes as long as NumPy computes this node for a hundred samples or more.
-    executor = "numpy" if len(made.program.nodes) > _WORTH_COMPILING * samples else None
+    runs = run_count(made.source, real, cycles)
+    # Making machine code for a node takes as long as NumPy computes this node for a hundred runs or more.
+    executor = "numpy" if len(made.program.nodes) > _WORTH_COMPILING * runs else None
     session = Session(made.program, executor=executor, threads=1)  # one executor, since each must be compiled
     given = session.run(_as_real(made, real), cycles=cycles, codes=True, out_of_range="clamp")
     names = [name for name in made.source.outputs if given.has_real(name)]

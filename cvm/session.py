@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.arguments import checked_arrays, checked_path, expected
-from cvm.errors import CvmError, Invalid, Location
+from cvm.errors import CvmError, Invalid, Location, Mismatch
 from cvm.executors import (
     CONCURRENT,
     Capture,
@@ -22,17 +23,20 @@ from cvm.executors import (
     cores,
     create,
     initial_state,
+    keep,
+    recall,
 )
 from cvm.executors.held import Bound, Held, hold
 from cvm.formats import diagnosed, refuse_folder
 from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange
-from cvm.program import Program
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from cvm.audit.receipt import Receipt
     from cvm.ports import Port
+    from cvm.program import Program
+    from cvm.program.model import Input, ProgramParts
     from cvm.program.verifier import VerifiedProgram
     from cvm.quantization import Quantizer
 
@@ -120,21 +124,40 @@ class Witness(Protocol):
 
 def verified_of(program: object) -> VerifiedProgram:
     """The verified program that a caller passed. Raises `CvmError`, and `Invalid` (``argument.program``)."""
-    from cvm.program.files import load_verified
+    return _verified_and_hash(program)[0]
+
+
+def _verified_and_hash(program: object) -> tuple[VerifiedProgram, str | None]:
+    """The verified program, and the SHA-256 of its file if it is one."""
+    from cvm.program import Program
+    from cvm.program.files import load_hashed
     from cvm.program.verifier import VerifiedProgram, verify
 
     if isinstance(program, VerifiedProgram):
-        return program
+        return program, None
     if isinstance(program, Program):
-        return verify(program)
+        return verify(program), None
     if not isinstance(program, str | os.PathLike):
         raise expected("program", "a program (cvm.load, cvm.compile) or the path of a program file", program)
     path = checked_path(program, "a program")
     refuse_folder(path, "a program of cvm (.cvm)")
     try:
-        return load_verified(path)
+        return load_hashed(path)
     except CvmError as error:
         raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
+
+
+def _hash_of(program: object) -> str | None:
+    """The SHA-256 of a program file; None if it is none, or cannot be read."""
+    if not isinstance(program, str | os.PathLike):
+        return None
+    from cvm.limits import DEFAULT
+    from cvm.program.reading import read_bytes
+
+    try:
+        return sha256(read_bytes(program, DEFAULT.program_bytes)).hexdigest()
+    except (CvmError, OSError, ValueError):  # `verified_of` says what is wrong
+        return None
 
 
 def _several(inputs: object) -> Iterable[Any]:
@@ -163,16 +186,37 @@ class Session:
             raise expected("threads", "a number of threads", threads)
         if threads is not None and threads < 1:
             raise Invalid("session.threads", f"expected at least one thread, found {threads}")
-        verified = verified_of(program)
-        self._name, self._reason = choose_executor(executor)
         self._threads = threads or cores()
-        self._executor = create(self._name, verified, threads)
-        self._verified = verified
-        self._plain = [(item.value.name, item.value.shape) for item in verified.program.inputs]
-        self._ambiguous = any(ambiguous(item.quantizer) for item in verified.program.inputs)
-        self._quantizers = {out.name: out.quantizer for out in verified.program.outputs if out.quantizer is not None}
+        self._file = program
+        self._proven: VerifiedProgram | None = None
+        self._parts: ProgramParts
+        self._shapes: Mapping[str, tuple[int, ...]]
+        self._digest: str | None
+        self._hash = _hash_of(program) if executor in (None, "native") else None
+        recalled = self._hash and recall(self._hash, self._threads, lambda: self.verified)
+        if recalled:
+            self._executor, started = recalled
+            self._name, self._reason = "native", started.reason if executor is None else "asked for"
+            self._parts, self._shapes, self._ends = started.parts, started.shapes, started.ends
+            self._digest, self._gas = started.digest, started.gas
+        else:
+            self._open(program, executor, threads)
+        self._plain = [(item.value.name, item.value.shape) for item in self._parts.inputs]
+        self._ambiguous = any(ambiguous(item.quantizer) for item in self._parts.inputs)
+        self._quantizers = {out.name: out.quantizer for out in self._parts.outputs if out.quantizer is not None}
         self._single: Executor | None = None
         self._held: Held | None = None
+
+    def _open(self, program: object, executor: str | None, threads: int | None) -> None:
+        """Verify the program and make an executor."""
+        verified, self._hash = _verified_and_hash(program)
+        self._name, self._reason = choose_executor(executor)
+        self._executor = create(self._name, verified, threads)
+        self._proven, self._parts, self._shapes = verified, verified.program, verified.shapes
+        self._ends = {out.value: verified.ranges[out.value].hull() for out in verified.program.outputs}
+        self._digest, self._gas = None, verified.gas
+        if self._hash is not None:
+            keep(self._hash, self._threads, verified, self._executor)
 
     def __repr__(self) -> str:
         return f"Session({self.program!r} on {self._name})"
@@ -190,24 +234,49 @@ class Session:
         """The inputs: name, shape, dtype, codes, real range and quantiser of each."""
         from cvm.ports import inputs_of
 
-        return inputs_of(self._verified)
+        return inputs_of(self._parts)
+
+    @property
+    def declared(self) -> tuple[Input, ...]:
+        """The inputs as the program declares them, with exact quantisers."""
+        return self._parts.inputs
 
     @property
     def outputs(self) -> tuple[Port, ...]:
         """The outputs: name, shape, dtype, codes, real range and quantiser of each."""
         from cvm.ports import outputs_of
 
-        return outputs_of(self._verified)
+        return outputs_of(self._parts, self._shapes, self._ends)
 
     @property
     def program(self) -> Program:
         """The program."""
-        return self._verified.program
+        return self.verified.program
+
+    @property
+    def digest(self) -> str:
+        """The digest of the program."""
+        return self._digest or self.program.digest
+
+    @property
+    def gas(self) -> int:
+        """The metered cost of one run."""
+        return self._gas
 
     @property
     def verified(self) -> VerifiedProgram:
-        """The program with what was proven about it."""
-        return self._verified
+        """The program with what was proven about it.
+
+        A session that started from the cache reads the file now. Raises `Mismatch` (``session.program``) if the file
+        has changed, and OSError if it is gone.
+        """
+        if self._proven is None:
+            verified, found = _verified_and_hash(self._file)
+            if found != self._hash:
+                message = f"the session began with a file of the SHA-256 {self._hash}, which now has {found}"
+                raise Mismatch("session.program", message, Location(os.fspath(cast("str", self._file))))
+            self._proven = verified
+        return self._proven
 
     @property
     def executor(self) -> str:
@@ -231,7 +300,7 @@ class Session:
 
     def _begun(self, executor: Executor) -> Held:
         """The initial state, held by an executor."""
-        return hold(executor, self.program, initial_state(self.program))
+        return hold(executor, self._parts, initial_state(self._parts))
 
     @property
     def held(self) -> Held:
@@ -269,8 +338,8 @@ class Session:
         otherwise there.
         """
         held = other.held
-        state = {item.value.name: held[item.value.name] for item in self.program.state}
-        self._held = hold(self._executor, self.program, state, held)
+        state = {item.value.name: held[item.value.name] for item in self._parts.state}
+        self._held = hold(self._executor, self._parts, state, held)
 
     def explain(self) -> tuple[str, ...]:
         """The executor and the reason for it, then one line per node: the chosen method, and its justification."""
@@ -310,7 +379,7 @@ class Session:
             return self._run_plain(inputs)
         checked_arrays(inputs, [name for name, _ in self._plain])
         intake = Intake(codes, out_of_range)
-        layout, samples = arrange(self.program, inputs, cycles, intake)
+        layout, samples = arrange(self._parts, inputs, cycles, intake)
         intake.report()
         wishes, names = self._wished(capture)
         if layout.samples is None:
@@ -339,7 +408,7 @@ class Session:
             raise expected("receipt", "False, True or 'trace'", receipt)
         if witness is not None:
             raise Invalid("argument.receipt", "a receipt is made by a witness of its own: give one of the two")
-        recorder = Recorder(self._verified, receipt == "trace")
+        recorder = Recorder(self.verified, receipt == "trace")
         result = self.run(inputs, capture, cycles, recorder, codes=codes, out_of_range=out_of_range)
         result.receipt = recorder.receipt(host_facts(self._name))
         return result
@@ -359,9 +428,9 @@ class Session:
             held = self._kept()
             result = self._executor.run(inputs, {}) if held is None else held.run(inputs)
         except Invalid:
-            arrange(self.program, inputs, intake=Intake(codes=True))  # raises an error that names the wrong code
+            arrange(self._parts, inputs, intake=Intake(codes=True))  # raises an error that names the wrong code
             raise
-        codes = {output.name: result.values[output.value] for output in self.program.outputs}
+        codes = {output.name: result.values[output.value] for output in self._parts.outputs}
         return Result(codes, self._quantizers)
 
     def run_many(
@@ -387,7 +456,7 @@ class Session:
             number, arrays = item
             try:
                 checked_arrays(arrays, [name for name, _ in self._plain])
-                layout, samples = arrange(self.program, arrays, intake=intakes[number])
+                layout, samples = arrange(self._parts, arrays, intake=intakes[number])
             except Invalid as error:
                 error.message = f"number {number} of the {len(given)} inputs of run_many: {error.message}"
                 raise
@@ -420,7 +489,7 @@ class Session:
             collect(map(share, shares))
             return results
         if self._single is None:
-            self._single = create(self._name, self._verified, 1)
+            self._single = create(self._name, self.verified, 1)
         from concurrent.futures import ThreadPoolExecutor  # imported here: it imports much, and few sessions need it
 
         with ThreadPoolExecutor(threads, thread_name_prefix="cvm-run") as pool:
@@ -430,7 +499,7 @@ class Session:
     def _sample(self, feeds: Sequence[Feed], capture: Capture, witness: Witness | None) -> list[tuple[RunResult, Any]]:
         """The runs of one sample, from the initial state on; other samples may run at the same time."""
         executor = self._single or self._executor
-        held = self._begun(executor) if self.program.state else None
+        held = self._begun(executor) if self._parts.state else None
         return self._sequence(feeds, executor, held, capture, witness)
 
     def _wished(self, capture: str | Iterable[str] | None) -> tuple[dict[str, str] | Literal["all"], Capture]:
@@ -442,11 +511,13 @@ class Session:
         """For each name that is asked for, the value that holds its codes."""
         if capture == "all":
             return "all"
-        names = [] if capture is None else [capture] if isinstance(capture, str) else capture
+        if capture is None:
+            return {}
+        names = [capture] if isinstance(capture, str) else capture
         if not isinstance(names, Iterable):
             raise expected("capture", "'all', a name or names of tensors", capture)
         tensors = {item.tensor: item.value for item in self.program.provenance.exactness}
-        wishes = {name: name if name in self._verified.shapes else tensors.get(name, name) for name in names}
+        wishes = {name: name if name in self.verified.shapes else tensors.get(name, name) for name in names}
         for name, value in wishes.items():
             if not value:
                 kept = "it is constant, or only another order of some value (--no-optimize keeps those)"
@@ -456,7 +527,7 @@ class Session:
 
     def _kept(self) -> Held | None:
         """The state, held by the executor; None if the program has none."""
-        return self._holding() if self.program.state else None
+        return self._holding() if self._parts.state else None
 
     def _sequence(
         self,
@@ -480,11 +551,11 @@ class Session:
 
     def _result(self, results: Sequence[RunResult], layout: Layout, wishes: dict[str, str] | Literal["all"]) -> Result:
         joined = {name: layout.join([result.values[name] for result in results]) for name in results[0].values}
-        outputs = self.program.outputs
+        outputs = self._parts.outputs
         codes = {output.name: joined[output.value] for output in outputs}
         captured = {name: name for name in joined} if wishes == "all" else wishes
         codes |= {name: joined[value] for name, value in sorted(captured.items()) if name not in codes}
-        shapes = self._verified.shapes
+        shapes = self._shapes
         quantizers = {
             output.name: layout.quantizer(output.quantizer, shapes[output.value])
             for output in outputs

@@ -1,6 +1,6 @@
 """Compare the codes of programs with the exact meaning of the documents that they were compiled from.
 
-    python -m tools.check_exactness FILE.. [--log FILE] [--elements N] [--random-range LOW HIGH]
+    python -m tools.check_exactness FILE.. [--log FILE] [--elements N] [--random-range LOW HIGH] [--op-set 2]
 
 A FILE is a model of ONNX, TFLite or NNEF. It is compiled; if it is not quantised, or not wholly, random data choose its
 quantisers, as `cvm quantize --random` does. The program runs on drawn codes, two cycles if it has state. N drawn
@@ -17,8 +17,8 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,45 +30,63 @@ from cvm.graph import QuantizedGraph
 from cvm.program import Program
 from tools.exactness.comparison import Sampling, compared
 
-__all__ = ["checked", "made"]
-
-UNQUANTISED = ("onnx.float", "tflite.float", "lowering.unquantized")
-"""The codes of refusals that quantisers would mend."""
+__all__ = ["How", "checked", "made"]
 
 
-def made(path: Path, samples: int, low: float, high: float) -> tuple[str, QuantizedGraph, Program]:
+@dataclass(frozen=True, slots=True)
+class How:
+    """How programs are made of files."""
+
+    op_set: int = 1
+    samples: int = 16
+    """Random samples that choose quantisers, of real numbers between ``low`` and ``high``."""
+    low: float = -1.0
+    high: float = 1.0
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The shapes of inputs whose extents a file of ONNX leaves open."""
+
+
+def made(path: Path, how: How) -> tuple[str, QuantizedGraph, Program]:
     """How the program of a file was made, "compile" or "quantize", its graph with all quantisers, and the program."""
     kind = model_format(path)
     if kind == "nnef":
         graph = nnef.load(path)
-        return "compile", graph, program_of(graph)
-    loader: Any = onnx if kind == "onnx" else tflite
+        return "compile", graph, program_of(graph, op_set=how.op_set)
+
+    def loaded(floats: bool) -> onnx.Loaded | tflite.Loaded:
+        if kind == "onnx":
+            return onnx.load(path, how.input_shapes, floats=floats)
+        return tflite.load(path, floats=floats)
+
     try:
-        graph = loader.load(path).graph
-        return "compile", graph, program_of(graph)
-    except CvmError as error:
-        if error.code not in UNQUANTISED:
-            raise
-    from cvm.calibration import Settings
-    from cvm.quantizing import quantize_completed, random_inputs
+        graph = loaded(floats=False).graph
+        return "compile", graph, program_of(graph, op_set=how.op_set)
+    except CvmError:  # it may have no quantisers, or not all that it needs
+        from cvm.calibration import Settings
+        from cvm.quantizing import quantize_completed, random_inputs
 
-    loaded = loader.load(path, floats=True)
-    data = random_inputs(loaded.graph, samples, 1, low, high)
-    done = quantize_completed(path, loaded, data, Settings.measured())
-    return "quantize", done.calibration.graph, done.program
+        found = loaded(floats=True)
+        data = random_inputs(found.graph, how.samples, 1, how.low, how.high)
+        done = quantize_completed(path, found, data, Settings.measured(), op_set=how.op_set)
+        return "quantize", done.calibration.graph, done.program
 
 
-def checked(path: Path, sampling: Sampling, samples: int, low: float, high: float) -> dict[str, Any]:
+def checked(path: Path, sampling: Sampling, how: How) -> dict[str, Any]:
     """The document of one file."""
     begun = time.process_time()
     row: dict[str, Any] = {"file": str(path)}
     try:
-        way, graph, program = made(path, samples, low, high)
+        way, graph, program = made(path, how)
         row |= {"way": way, "nodes": len(program.nodes), "compiled": round(time.process_time() - begun, 1)}
         row |= asdict(compared(graph, program, sampling))
     except CvmError as error:
         row["refused"] = {"code": error.code, "message": error.message}
     return row | {"seconds": round(time.process_time() - begun, 1)}
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, extents = text.partition("=")
+    return name, tuple(map(int, extents.split(",")))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,14 +99,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--reads", type=int, default=400_000, help="the most elements that one element may depend on")
     parser.add_argument("--samples", type=int, default=16, help="random samples that choose quantisers")
     parser.add_argument("--random-range", type=float, nargs=2, default=(-1.0, 1.0), metavar=("LOW", "HIGH"))
+    parser.add_argument("--input-shape", type=_shape, action="append", default=[], metavar="NAME=N,..")
+    parser.add_argument("--op-set", type=int, default=1, choices=(1, 2))
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     sys.setrecursionlimit(20_000)
     sampling = Sampling(options.elements, options.output_elements, options.reads, options.seed)
+    low, high = options.random_range
+    how = How(options.op_set, options.samples, low, high, dict(options.input_shape))
     rows = _logged(options.log)
     for path in options.files:
         if str(path) not in {row["file"] for row in rows}:
-            rows.append(checked(path, sampling, options.samples, *options.random_range))
+            rows.append(checked(path, sampling, how))
             print(_line(rows[-1]), flush=True)
             if options.log is not None:
                 with options.log.open("a") as log:

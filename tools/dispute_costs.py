@@ -1,9 +1,10 @@
 """The costs of one-step proofs: their sizes and the leaves that they open, for every op of a program, as tables.
 
-    python tools/dispute_costs.py [MODEL..] [--wide] [--elements N]
+    python tools/dispute_costs.py [MODEL..] [--wide] [--language] [--elements N]
 
 A MODEL is a program file or a model; --wide is a program of ops on tensors that are hard to split: rows longer than a
-leaf, strides across many leaves, many operands. Inputs are drawn. For every target of every op, the first, the last and
+leaf, strides across many leaves, many operands; --language has the shapes of a language model of 12 heads, width 768
+and 1,024 tokens. Inputs are drawn. For every target of every op, the first, the last and
 N other elements are proven, each at its first, second, middle and last step. The tables have the largest numbers found,
 by op, and a bound on the bytes of the proof of any step. Every proof is judged.
 """
@@ -114,6 +115,48 @@ def _computed(builder: ProgramBuilder, deep: str) -> list[str]:
     return given
 
 
+def language_program() -> Program:
+    """The ops of op-set 2 in the shapes of a language model: 12 heads of 64, width 768, 1,024 tokens kept."""
+    builder = ProgramBuilder()
+    random = np.random.default_rng(2)
+    heads, tokens, width = 12, 1024, 768
+    given: list[str] = []
+
+    def add(op: str, inputs: list[str], **attributes: object) -> str:
+        (name,) = builder.add(op, inputs, attributes)
+        given.append(name)
+        return name
+
+    def parameter(count: int, least: int, largest: int) -> str:
+        return builder.parameter(random.integers(least, largest, count))
+
+    row = builder.input("row", (2, width), -32768, 32767)
+    one = [builder.parameter(np.array([item])) for item in (1000, 2**30)]
+    factors = [parameter(width, -(2**40), 2**40), parameter(width, -(2**40), 2**40), parameter(width, 1, 2**30), *one]
+    for statistic in ("variance", "mean_square", "square_sum"):
+        add("normalize", [row, *factors], axes=(1,), statistic=statistic, rounding="half_even", lo=-32768, hi=32767)
+    wide = builder.input("wide", (2, 4 * width), -128, 127)
+    matrix = builder.input("matrix", (4 * width, width), -128, 127)
+    add("matmul", [wide, matrix])
+    add("matmul", [wide, builder.input("across", (width, 4 * width), -128, 127)], transpose_b=True)
+    add("dense", [wide, builder.constant(random.integers(-127, 128, (width, 4 * width)))])
+    queries = builder.input("queries", (heads, 2, 64), -128, 127)
+    keys, values = (builder.input(name, (heads, tokens, 64), -128, 127) for name in ("keys", "values"))
+    index = builder.input("index", (1,), 0, tokens)
+    part = builder.input("part", (heads, 1, 64), -128, 127)
+    kept = [add("update_slice", [cache, part, index], axis=1) for cache in (keys, values)]
+    add("matmul", [queries, kept[0]], transpose_b=True)
+    powers = builder.input("powers", (heads, 2, tokens), 0, 2**20)
+    sums = add("sum", [powers], axes=(2,), keepdims=True)
+    ends = [builder.parameter(np.array([item])) for item in (2**40 + 1, 2**33, 5, 2**20)]
+    rounding = {"rounding": "half_up", "lo": 0, "hi": 127}
+    add("matmul", [add("quotient", [powers, sums, *ends], terms=1, **rounding), kept[1]])
+    own = [parameter(tokens, -(2**40), 2**40) for _ in range(7)]
+    weights = [builder.parameter(np.array([item])) for item in (2**40, 2**41, 2**42, 1)]
+    add("quotient", [*[powers] * 9, *own[:6], *weights[:3], own[6], weights[3]], terms=6, **rounding)
+    return builder.build([Output(name, name) for name in given])
+
+
 def evidence_of(verified: VerifiedProgram, seed: int = 0) -> Evidence:
     """A run on drawn inputs."""
     random = np.random.default_rng(seed)
@@ -183,11 +226,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL")
     parser.add_argument("--wide", action="store_true", help="also the program of awkward shapes")
+    parser.add_argument("--language", action="store_true", help="also the program with the shapes of a language model")
     parser.add_argument("--elements", type=int, default=20, metavar="N", help="drawn elements of every target")
     options = parser.parse_args()
     programs = {path.name: open_program(path) for path in options.models}
     if options.wide:
         programs["wide"] = verify(wide_program())
+    if options.language:
+        programs["language"] = verify(language_program())
     for name, verified in programs.items():
         for line in table(name, evidence_of(verified), options.elements):
             print(line, flush=True)

@@ -199,6 +199,24 @@ def _normalised(reading: Reading) -> Form:
     return PENDING
 
 
+@_rule("layer_normalization", "rms_normalization")
+def _standardised(reading: Reading) -> Form:
+    """The squares of a row are summed: its scale must be a short number, that of a quantiser of its own. A product of a
+    chosen scale and a number of the model is none.
+    """
+    reading.need(reading.names())
+    for name in reading.names("input"):
+        root, maker = reading.form(name).root, reading.uses.made_by.get(name)
+        if (
+            root != name
+            and maker is not None
+            and maker.name != "copy"
+            and reading.graph.tensors[root].quantizer is None
+        ):
+            reading.needed[name] = None
+    return ROUNDED
+
+
 @_rule("neg")
 def _negated(reading: Reading) -> Form:
     (name,) = reading.names()

@@ -192,11 +192,24 @@ class Planner:
         padded = any(pads_zeros(operation) for operation, _ in readers)
         coordinates = any(parameter == "rois" for _, parameter in readers)
         nonzero = any(divides_by(*reader) for reader in readers)
-        normalised = any(operation.name in NORMALISATIONS for operation, _ in readers)
+        normalising = NORMALISATIONS.intersection(operation.name for operation in self._readers_of_moved(members))
         # The mean square of integers is that of the numbers if zero is one of them.
-        squared = any(operation.name == "rms_normalization" for operation, _ in readers)
+        squared = "rms_normalization" in normalising
         zeros = padded or coordinates or squared
-        return Group(tuple(members), tuple(observed), tuple(known), zeros, coordinates, nonzero, normalised)
+        return Group(tuple(members), tuple(observed), tuple(known), zeros, coordinates, nonzero, bool(normalising))
+
+    def _readers_of_moved(self, names: Collection[str]) -> list[GraphOperation]:
+        """The operations that read tensors, or what is moved from them."""
+        found: list[GraphOperation] = []
+        pending, seen = list(names), set(names)
+        while pending:
+            name = pending.pop()
+            for operation, _ in self.uses.readers(name):
+                found.append(operation)
+                if name in moved_operands(operation):
+                    pending += [result for result in operation.outputs if result not in seen]
+                    seen.update(operation.outputs)
+        return found
 
     def _stored(self, members: list[str]) -> Filter | Bias | Parameter | None:
         tensors = self.graph.tensors

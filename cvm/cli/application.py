@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
-from cvm.cli import (
-    bench,
-    cache,
-    check,
-    compile,
-    completion,
-    demo,
-    digest,
-    dispute,
-    doctor,
-    export,
-    generate,
-    inspect,
-    legalize,
-    map,
-    nnef,
-    ops,
-    quantize,
-    receipt,
-    report,
-    run,
-    vectors,
-)
 from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import BUG, INTERRUPTED, Usage, report_bug, report_error, report_interruption, told_warnings
 from cvm.cli.streams import UNDELIVERED, Undelivered, guarded
@@ -64,29 +42,34 @@ Examples:
   cvm check model.cvm -i photo.npy
 """
 
-COMMANDS: Mapping[str, Command | Group] = {
-    "compile": compile.COMMAND,
-    "run": run.COMMAND,
-    "map": map.COMMAND,
-    "generate": generate.COMMAND,
-    "check": check.COMMAND,
-    "inspect": inspect.COMMAND,
-    "quantize": quantize.COMMAND,
-    "report": report.COMMAND,
-    "digest": digest.COMMAND,
-    "legalize": legalize.COMMAND,
-    "export": export.COMMAND,
-    "ops": ops.COMMAND,
-    "nnef": nnef.GROUP,
-    "receipt": receipt.GROUP,
-    "dispute": dispute.GROUP,
-    "vectors": vectors.GROUP,
-    "bench": bench.COMMAND,
-    "demo": demo.COMMAND,
-    "doctor": doctor.COMMAND,
-    "cache": cache.GROUP,
-    "completion": completion.command_of(lambda: get_command(application())),
-}
+_MODULES = (
+    "compile", "run", "map", "generate", "check", "inspect", "quantize", "report", "digest", "legalize", "export",
+    "ops", "nnef", "receipt", "dispute", "vectors", "bench", "demo", "doctor", "cache", "completion",
+)  # fmt: skip
+"""The modules of the commands and groups, which have their names, in the order of the help."""
+
+
+class _Commands(Mapping[str, Command | Group]):
+    """All commands by name. The module of a command is imported when it is asked for: each imports much."""
+
+    def __getitem__(self, name: str) -> Command | Group:
+        if name not in _MODULES:
+            raise KeyError(name)
+        module = import_module(f"cvm.cli.{name}")
+        if name == "completion":
+            command: Command = module.command_of(lambda: get_command(application()))
+            return command
+        entry: Command | Group = getattr(module, "COMMAND", None) or module.GROUP
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+COMMANDS: Mapping[str, Command | Group] = _Commands()
 """All commands, in the order of the help."""
 
 
@@ -106,12 +89,13 @@ def _root(
     pass
 
 
-def application() -> typer.Typer:
-    """The application with all commands."""
+def application(only: str | None = None) -> typer.Typer:
+    """The application with all commands, or with one of them."""
     listed = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES)
     app = _group(_HELP, f"\b\nExit codes:\n{listed}")
     app.callback()(_root)
-    for name, entry in COMMANDS.items():
+    for name in COMMANDS if only is None else (only,):
+        entry = COMMANDS[name]
         if isinstance(entry, Group):
             group = _group(entry.summary)
             for subname, command in entry.commands.items():
@@ -152,7 +136,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 def _outcome(words: list[str], as_json: bool) -> int:
     try:
-        code = _code(get_command(application()).main(words, prog_name="cvm", standalone_mode=False))
+        code = _code(get_command(_application(words)).main(words, prog_name="cvm", standalone_mode=False))
         return report_interruption(as_json) if code == INTERRUPTED else code
     except CvmError as error:
         return report_error(error, _command(words), as_json)
@@ -165,6 +149,11 @@ def _outcome(words: list[str], as_json: bool) -> int:
         if hasattr(error, "format_message"):
             return report_error(Usage(error.format_message()), _command(words), as_json)
         return report_bug(error, words, as_json)
+
+
+def _application(words: list[str]) -> typer.Typer:
+    """The application for a command line: with its command alone if the first word names one."""
+    return application(words[0] if words[0] in _MODULES else None)
 
 
 def _command(words: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -100,23 +101,19 @@ def command(
     The results are written by the names of the outputs, as arrays of float64, or of int32 for outputs without a
     quantiser. If the inputs have a leading batch axis, or N in place of a leading 1, so have the outputs.
     """
-    from cvm.audit import Recorder
     from cvm.cli.feeds import read_inputs
-    from cvm.cli.models import open_program
-    from cvm.session import Session
 
     if receipt is None and (trace or time):
         raise Usage("--trace and --time say what is in a receipt: expected --receipt FILE")
     captured = "all" if capture == "all" else None if capture is None else capture.split(",")
     with working("running") as tell:
-        verified = open_program(program, no_optimize, bit_order, expect_digest)
+        session = _session(program, executor, threads, no_optimize, bit_order, expect_digest)
         tell("running")
-        session = Session(verified, executor, threads)
         asked = receipt is not None or trace_file is not None
-        recorder = Recorder(verified, trace, trace_file is not None) if asked else None
-        arrays = read_inputs(inputs, verified.program.inputs, bit_order, codes or input_codes)
+        recorder = _recorder(session, trace, trace_file is not None) if asked else None
+        arrays = read_inputs(inputs, session.declared, bit_order, codes or input_codes)
         result = session.run(arrays, captured, cycles, recorder, codes=True, out_of_range=out_of_range)
-    document = _document(session, result, verified.gas)
+    document = _document(session, result)
     if output is not None:
         document["file"] = _write_arrays(output, result, codes)
     if trace_file is not None and recorder is not None:
@@ -126,14 +123,33 @@ def command(
     return show(document, lambda console: _render(console, document), as_json)
 
 
-def _document(session: Session, result: Result, gas: int) -> dict[str, Any]:
+def _session(
+    path: Path, executor: str | None, threads: int | None, no_optimize: bool, bit_order: BitOrder, digest: str | None
+) -> Session:
+    """A session of a program file, which may start from the cache, or of a model that is compiled."""
+    from cvm.cli.models import is_program, open_program
+    from cvm.session import Session
+
+    if digest is None and not no_optimize and path.is_file() and is_program(path):
+        with contextlib.suppress(OSError), working("reading"):  # `open_program` says what is wrong
+            return Session(path, executor, threads)
+    return Session(open_program(path, no_optimize, bit_order, digest), executor, threads)
+
+
+def _recorder(session: Session, trace: bool, keep: bool) -> Recorder:
+    from cvm.audit import Recorder
+
+    return Recorder(session.verified, trace, keep)
+
+
+def _document(session: Session, result: Result) -> dict[str, Any]:
     """The program that was run, and its results."""
     return {
-        "digest": session.program.digest,
+        "digest": session.digest,
         "executor": session.executor,
-        "gas": gas,
+        "gas": session.gas,
         "outputs": tensors_document(session, result),
-        "captured": sorted(set(result) - {item.name for item in session.program.outputs}),
+        "captured": sorted(set(result) - {item.name for item in session.outputs}),
     }
 
 
@@ -179,7 +195,7 @@ def tensors_document(session: Session, result: Result) -> list[dict[str, Any]]:
             "root": tensor_root(result[item.name]).hex(),
             "codes": result[item.name].tolist() if result[item.name].size <= _SHOWN else None,
         }
-        for item in session.program.outputs
+        for item in session.outputs
     ]
 
 

@@ -10,11 +10,29 @@ from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, R
 from cvm.program import leaves
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cvm.executors.native.runtime.started import Started
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = [
-    "CONCURRENT", "EXECUTORS", "Capture", "Executor", "ExecutorFactory", "Int32Array", "RunResult", "Watch",
-    "choose_executor", "cores", "create", "default", "examined", "initial_state",
+    "CONCURRENT",
+    "EXECUTORS",
+    "Capture",
+    "Executor",
+    "ExecutorFactory",
+    "Int32Array",
+    "RunResult",
+    "Started",
+    "Watch",
+    "choose_executor",
+    "cores",
+    "create",
+    "default",
+    "examined",
+    "initial_state",
+    "keep",
+    "recall",
 ]  # fmt: skip
 
 
@@ -90,3 +108,32 @@ def create(name: str, verified: VerifiedProgram, threads: int | None = None) -> 
     if name not in EXECUTORS:
         raise Invalid("executors.unknown", f"there is no executor {name!r}; there are {', '.join(EXECUTORS)}")
     return EXECUTORS[name](verified, threads)
+
+
+def keep(file_hash: str, threads: int, verified: VerifiedProgram, executor: Executor) -> None:
+    """Let `recall` find a native executor that was made for a program file. ``file_hash`` is the file's SHA-256."""
+    if executor.name != "native":
+        return
+    from cvm.executors.native import NativeExecutor
+    from cvm.executors.native.runtime.started import keep
+
+    if isinstance(executor, NativeExecutor) and executor.network is not None:
+        keep(file_hash, threads, verified, executor.network)
+
+
+def recall(file_hash: str, threads: int, verified: Callable[[], VerifiedProgram]) -> tuple[Executor, Started] | None:
+    """The native executor of a program file from the cache, and the parts of the program that a run needs.
+
+    Nothing is verified or compiled. ``verified`` gives the verified program if more is wanted than its outputs. The
+    result is None if the file was not verified before on this machine by this version.
+    """
+    try:
+        from cvm.executors.native.runtime.started import recall
+    except (ImportError, OSError):  # llvmlite cannot be loaded here
+        return None
+    started = recall(file_hash, threads)
+    if started is None:
+        return None
+    from cvm.executors.native import NativeExecutor
+
+    return NativeExecutor.started(started, verified, threads), started

@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
-from cvm.program import Program
-from cvm.program.model import Value
 
 if TYPE_CHECKING:
+    from cvm.program.model import ProgramParts, Value
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = [
@@ -97,13 +96,13 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def initial_state(program: Program) -> dict[str, Int32Array]:
+def initial_state(program: ProgramParts) -> dict[str, Int32Array]:
     """The state before the first run, as fresh arrays."""
     constants = {constant.name: constant for constant in program.constants}
     return {state.value.name: constants[state.initial].array().copy() for state in program.state}
 
 
-def windows(program: Program, size: int | None = None) -> list[tuple[int, int]]:
+def windows(program: ProgramParts, size: int | None = None) -> list[tuple[int, int]]:
     """The windows: nodes whose outputs are shown together, as pairs (first node, end).
 
     The outputs of a window have at most ``size`` bytes (None: `WINDOW`), or the window is a single node.
@@ -120,7 +119,9 @@ def windows(program: Program, size: int | None = None) -> list[tuple[int, int]]:
     return [*ends, (first, len(program.nodes))] if program.nodes else []
 
 
-def feeds(program: Program, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]) -> dict[str, Int32Array]:
+def feeds(
+    program: ProgramParts, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
+) -> dict[str, Int32Array]:
     """The arrays that a run starts from: all inputs and state values, checked, and copied unless they are C-contiguous.
 
     Raises `Invalid` with code ``executors.<feed>.<rule>``, feed being ``input`` or ``state`` and rule being ``names``,
@@ -129,7 +130,7 @@ def feeds(program: Program, inputs: Mapping[str, Int32Array], state: Mapping[str
     return checked_inputs(program, inputs) | checked_state([source.value for source in program.state], state)
 
 
-def checked_inputs(program: Program, inputs: Mapping[str, Int32Array]) -> dict[str, Int32Array]:
+def checked_inputs(program: ProgramParts, inputs: Mapping[str, Int32Array]) -> dict[str, Int32Array]:
     """The inputs alone of `feeds`."""
     return _checked("input", [source.value for source in program.inputs], inputs)
 
@@ -139,7 +140,7 @@ def checked_state(declared: list[Value], state: Mapping[str, Int32Array]) -> dic
     return _checked("state", declared, state)
 
 
-def returned(program: Program, capture: Capture) -> frozenset[str]:
+def returned(program: ProgramParts, capture: Capture) -> frozenset[str]:
     """The names of the values that a run returns: outputs and captured ones.
 
     Raises `Invalid` (code ``executors.capture``) for a name that is no input, state or node output of the program.
@@ -153,7 +154,7 @@ def returned(program: Program, capture: Capture) -> frozenset[str]:
     return capture | {output.value for output in program.outputs}
 
 
-def _capturable(program: Program) -> Iterable[str]:
+def _capturable(program: ProgramParts) -> Iterable[str]:
     yield from (source.value.name for source in program.inputs)
     yield from (source.value.name for source in program.state)
     yield from (value.name for node in program.nodes for value in node.outputs)

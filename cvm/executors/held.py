@@ -13,14 +13,15 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, checked_state
-from cvm.program import Program
-from cvm.program.model import Value
+
+if TYPE_CHECKING:
+    from cvm.program.model import ProgramParts, Value
 
 __all__ = ["Bound", "Copied", "Held", "Holding", "Storage", "hold"]
 
@@ -67,7 +68,7 @@ class Held(Mapping[str, Int32Array]):
     form = "int32"
     """How the storage holds codes: holders of one form can share it."""
 
-    def __init__(self, program: Program, state: Mapping[str, Int32Array], beside: Held | None) -> None:
+    def __init__(self, program: ProgramParts, state: Mapping[str, Int32Array], beside: Held | None) -> None:
         self.program = program
         self.shapes = {item.value.name: item.value.shape for item in program.state}
         shared = beside is not None and beside.form == self.form
@@ -171,7 +172,9 @@ class Holding(Protocol):
         """
 
 
-def hold(executor: Executor, program: Program, state: Mapping[str, Int32Array], beside: Held | None = None) -> Held:
+def hold(
+    executor: Executor, program: ProgramParts, state: Mapping[str, Int32Array], beside: Held | None = None
+) -> Held:
     """See `Holding.hold`; for any executor of ``program``."""
     if isinstance(executor, Holding):
         return executor.hold(state, beside)
@@ -182,7 +185,7 @@ class Copied(Held):
     """The state as int32 arrays, which each run of an executor replaces by others."""
 
     def __init__(
-        self, executor: Executor, program: Program, state: Mapping[str, Int32Array], beside: Held | None
+        self, executor: Executor, program: ProgramParts, state: Mapping[str, Int32Array], beside: Held | None
     ) -> None:
         super().__init__(program, state, beside)
         self._executor = executor

@@ -4,41 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-import stat
+from hashlib import sha256
 from os import PathLike
 
-from cvm.errors import CvmError, Invalid, Location, Malformed, Mismatch
-from cvm.limits import DEFAULT, Limits, require
+from cvm.errors import CvmError, Invalid, Location, Mismatch
+from cvm.limits import DEFAULT, Limits
 from cvm.program.codec import decode
 from cvm.program.program import Program
+from cvm.program.reading import read_bytes
 from cvm.program.verifier import VerifiedProgram, remember, verify
 
-__all__ = ["load", "load_verified", "read_bytes", "require_digest"]
-
-
-def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "program") -> bytes:
-    """The content of a regular file of at most ``limit`` bytes. The size is checked before anything is read.
-
-    Raises `LimitExceeded` (``limit.<format_name>_bytes``), `Malformed` (``<format_name>.file``) if it is not a regular
-    file or changes while it is read, and OSError.
-    """
-    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise Malformed(f"{format_name}.file", "this is not a regular file")
-        require(f"{format_name}_bytes", status.st_size, limit, f"bytes of a {format_name}")
-        data = file.read(status.st_size + 1)
-    if len(data) != status.st_size:
-        raise Malformed(
-            f"{format_name}.file", f"expected {status.st_size} bytes, found {len(data)}: the file is changing"
-        )
-    return data
+__all__ = ["load", "load_hashed", "load_verified", "read_bytes", "require_digest"]
 
 
 def load_verified(path: str | PathLike[str], limits: Limits = DEFAULT) -> VerifiedProgram:
     """Read, decode and verify a program file; returns what was proven. Raises `CvmError` (with the file) or OSError."""
+    return load_hashed(path, limits)[0]
+
+
+def load_hashed(path: str | PathLike[str], limits: Limits = DEFAULT) -> tuple[VerifiedProgram, str]:
+    """`load_verified`, and the SHA-256 of the bytes of the file in hexadecimal."""
     try:
-        return verify(decode(read_bytes(path, limits.program_bytes), limits), limits)
+        data = read_bytes(path, limits.program_bytes)
+        return verify(decode(data, limits), limits), sha256(data).hexdigest()
     except CvmError as error:
         raise error.at(file=os.fspath(path)) from None
 

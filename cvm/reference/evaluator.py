@@ -31,6 +31,11 @@ from cvm.reference.values import (
 
 __all__ = ["Capture", "Reference", "run_count", "sample_count"]
 
+_WIDE_BYTES = 2**27
+"""Constants that would take more bytes than this together as float64 are kept as the graph has them, and are converted
+where an operation reads them.
+"""
+
 Capture: TypeAlias = "Literal['all'] | str | Iterable[str] | None"
 """Tensors to return besides the outputs: names, or "all"."""
 
@@ -63,6 +68,7 @@ class Reference:
         self._steps = _plan(graph)
         self._fixed: dict[str, Array] = {}
         contents: dict[str, Array] = {}
+        self._keeps_narrow = _float_items(graph) * 8 > _WIDE_BYTES
         for tensor in graph.tensors.values():
             if tensor.kind in ("variable", "constant"):
                 if tensor.data is None:
@@ -180,7 +186,7 @@ class Reference:
         values = dict(self._fixed)
         values |= {tensor.name: self._read(tensor, contents) for tensor in self._stateful} | self._fed(feed)
         written = dict(contents)
-        results = {name: values[name] for name in names if name in values}
+        results = {name: _widened(values[name]) for name in names if name in values}
         wanted = frozenset(names)
         with np.errstate(all="ignore"), one_thread():
             for step in self._steps:
@@ -189,7 +195,7 @@ class Reference:
                     if name in wanted:
                         results[name] = values[name]
                 if _updates(step.operation):
-                    value = operand(step.operation.inputs["value"], values)
+                    value = _widened(operand(step.operation.inputs["value"], values))
                     variable = self.graph.tensors[_updated(step.operation)]
                     written[_cell(variable)] = converted(value, variable.dtype)
                 for name in step.last_reads:
@@ -204,7 +210,7 @@ class Reference:
     def _computed(self, step: _PlannedOperation, values: dict[str, Array]) -> list[Array]:
         """The results of one operation, before they are rounded."""
         operation = step.operation
-        inputs = {name: operand(value, values) for name, value in operation.inputs.items()}
+        inputs = {name: _widened(operand(value, values)) for name, value in operation.inputs.items()}
         try:
             found = step.function(**inputs, **step.attributes)
             arrays = found if isinstance(found, tuple) else (found,)
@@ -221,10 +227,13 @@ class Reference:
             raise error.at(file=where.file, line=where.line, column=where.column, op=operation.name) from None
 
     def _stored(self, tensor: GraphTensor, data: TensorData) -> Array:
-        """The contents of a variable or constant; floats that are rounded at once are not copied as float64 first."""
-        rounded = self._round is pseudo_quantized and tensor.kind == "constant" and tensor.dtype == "scalar"
-        if rounded and isinstance(tensor.quantizer, LinearQuantizer) and data.quantizer is None:
-            return (data.values if data.values.dtype.kind == "f" else stored(data, tensor)).view()
+        """The contents of a variable or constant; floats that are rounded at once are not copied as float64 first, and
+        neither are those of constants that are kept narrow.
+        """
+        if tensor.kind == "constant" and tensor.dtype == "scalar" and _is_float(data):
+            rounded = self._round is pseudo_quantized and isinstance(tensor.quantizer, LinearQuantizer)
+            if rounded or (self._keeps_narrow and tensor.quantizer is None):
+                return data.values.view()
         return stored(data, tensor).view()
 
     def _read(self, tensor: GraphTensor, contents: Mapping[str, Array]) -> Array:
@@ -256,6 +265,23 @@ def _samples(
         raise Invalid("input.cycles", "the graph keeps no state from cycle to cycle")
     shapes = {name: graph.tensors[name].shape for name in graph.inputs}
     return arranged(shapes, {name: np.asarray(found) for name, found in inputs.items()}, cycles)
+
+
+def _is_float(data: TensorData) -> bool:
+    return data.quantizer is None and data.values.dtype.kind == "f"
+
+
+def _float_items(graph: QuantizedGraph) -> int:
+    """The number of floats in the constants of a graph."""
+    constants = [tensor.data for tensor in graph.tensors.values() if tensor.kind == "constant"]
+    return sum(data.values.size for data in constants if data is not None and _is_float(data))
+
+
+def _widened(value: Any) -> Any:
+    """An operand, or the operands of an array of operands, with floats in float64."""
+    if isinstance(value, tuple):
+        return tuple(map(_widened, value))
+    return value.astype(np.float64) if value.dtype.kind == "f" and value.dtype != np.float64 else value
 
 
 def _updates(operation: GraphOperation) -> bool:

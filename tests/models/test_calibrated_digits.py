@@ -65,20 +65,21 @@ needs_shared = pytest.mark.skipif(len(NETWORKS) < 3, reason="../shared/models/di
 
 @needs_shared
 @pytest.mark.parametrize("name", ["lenet_digits", "mobilenet_digits"])
-def test_at_most_two_of_250_images_are_lost_at_8_bits(name: str) -> None:
-    assert lost(name) <= 2
+def test_at_most_half_a_point_is_lost_at_8_bits(name: str) -> None:
+    """One of 250 images is 0.4 points."""
+    assert lost(name) <= 1
 
 
 @pytest.mark.long
 @needs_shared
 @pytest.mark.parametrize("form", ["linear", "zero-point"])
 @pytest.mark.parametrize("per_channel", [False, True])
-@pytest.mark.parametrize("method", ["minmax", "percentile", "mse"])
+@pytest.mark.parametrize("method", ["minmax", "percentile", "mse", "entropy"])
 @pytest.mark.parametrize("name", ["lenet_digits", "mobilenet_digits"])
-def test_at_most_two_of_250_images_are_lost_at_8_bits_by_all_ways(
+def test_at_most_half_a_point_is_lost_at_8_bits_by_all_ways(
     name: str, method: Any, per_channel: bool, form: Any
 ) -> None:
-    assert lost(name, method=method, per_channel=per_channel, form=form) <= 2
+    assert lost(name, method=method, per_channel=per_channel, form=form) <= 1
 
 
 def lost(name: str, **choice: Any) -> int:

@@ -13,7 +13,7 @@ from cvm.program import verify
 from tests.audit.dispute.games import MODELS, ROOT, op_programs
 
 sys.path.append(str(ROOT / "tools"))
-from dispute_costs import Cost, costs, evidence_of, wide_program
+from dispute_costs import Cost, costs, evidence_of, language_program, wide_program
 
 PROOF_BYTES = 16 * 2**10
 QUICK = ("demo", "digits/mlp_cancer", "real/hello_world")
@@ -63,6 +63,21 @@ def test_no_proof_about_a_model_can_be_larger_than_the_budget(name):
 
 def test_no_proof_about_awkward_shapes_can_be_larger_than_the_budget():
     require_bounded(OpenProgram(wide_program()))
+
+
+def test_no_proof_about_a_language_model_can_be_larger_than_the_budget():
+    require_bounded(OpenProgram(language_program()))
+
+
+@pytest.mark.slow
+def test_the_shapes_of_a_language_model_are_within_the_budgets():
+    true = evidence_of(verify(language_program()))
+    seen = set()
+    for op, target, item in costs(true, 1):
+        require_within_budget(item, item)
+        assert item.size <= largest_proof(true.program, op, target)
+        seen.add(item.op)
+    assert seen == {"matmul", "quotient", "normalize", "update_slice", "dense", "sum"}
 
 
 @pytest.mark.long

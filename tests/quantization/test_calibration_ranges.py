@@ -64,13 +64,17 @@ def squared_error(items: np.ndarray, kind: str, bits: int, low: float, high: flo
 
 
 def divergence(items: np.ndarray, kind: str, bits: int, low: float, high: float) -> float:
-    """Kullback-Leibler, from the text of Migacz: P with the outliers at its ends, Q spread evenly over each level."""
-    within = {x: count for x, count in sorted(points(items).items()) if low <= x <= high}
+    """Kullback-Leibler, from the text of Migacz: P with the outliers at its ends, Q spread evenly over each level.
+
+    Zeros are no part of it, since they are codes.
+    """
+    counted = {x: count for x, count in points(items).items() if x != 0.0}
+    within = {x: count for x, count in sorted(counted.items()) if low <= x <= high}
     level = {x: quantised(x, kind, bits, low, high) for x in within}
     p = {x: float(count) for x, count in within.items()}
     for end, outliers in (
-        (low, sum(count for x, count in points(items).items() if x < low)),
-        (high, sum(count for x, count in points(items).items() if x > high)),
+        (low, sum(count for x, count in counted.items() if x < low)),
+        (high, sum(count for x, count in counted.items() if x > high)),
     ):
         if outliers:
             same = [x for x in within if level[x] == quantised(end, kind, bits, low, high)]
@@ -108,6 +112,18 @@ def test_the_range_costs_least_of_all_candidates(method: str, items: np.ndarray,
     assert fast_costs(method, items, kind, bits) == pytest.approx(list(costs.values()), rel=1e-9, abs=1e-9)
     chosen = choose(Histogram.of(items), Levels(kind, bits), method)
     assert costs[chosen] <= min(costs.values()) * (1 + 1e-9) + 1e-9
+
+
+def test_zeros_do_not_change_the_range_of_the_least_divergence() -> None:
+    """As after a relu: numbers of one sign, and as many zeros as one likes."""
+    items = np.abs(np.random.default_rng(3).normal(size=20_000))
+    levels = Levels("affine", 8)
+    low, high = choose(Histogram.of(items), levels, "entropy", with_zero=True)
+    for zeros in (1, 20_000, 200_000):
+        mixed = np.concatenate([np.zeros(zeros), items])
+        assert choose(Histogram.of(mixed), levels, "entropy") == (0.0, high)
+    assert high > 0.6 * items.max()
+    assert low == 0.0
 
 
 def test_of_ranges_that_cost_the_same_the_widest_is_chosen() -> None:

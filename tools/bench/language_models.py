@@ -48,7 +48,6 @@ __all__ = ["Entry", "main", "outcomes_of"]
 
 OURS = "cvm"
 PROMPT, FOLLOWING = 64, 64
-LARGE, TINY = "GPT of 12 x 768", "tiny_gpt.cvm"
 LARGE_HEADS, TINY_HEADS = 12, 4
 TINY_SIZE = {"blocks": 4, "width": 128, "context": 256, "vocabulary": 65}
 TEXT = """To be, or not to be, that is the question:
@@ -75,7 +74,7 @@ def large(folder: Path) -> Entry:
     network = read(folder / "weights.npz", LARGE_HEADS)
     tokens = np.random.default_rng(0).integers(0, network.vocabulary, PROMPT + FOLLOWING)
     programs = {task: folder / f"{task}.cvm" for task in ("decode", "prefill")}
-    return Entry(LARGE, network, tuple(tokens.tolist()), programs, True)
+    return Entry(f"GPT of {network.blocks} x {network.width}", network, tuple(tokens.tolist()), programs, True)
 
 
 def tiny(weights: Path | None) -> Entry:
@@ -83,7 +82,7 @@ def tiny(weights: Path | None) -> Entry:
     words = json.loads(VOCABULARY.read_text("utf-8"))
     tokens = tuple(words.index(letter) for letter in TEXT[: PROMPT + FOLLOWING])
     network = Network(drawn(**TINY_SIZE), TINY_HEADS) if weights is None else read(weights, TINY_HEADS)
-    return Entry(TINY, network, tokens, {"decode": LANGUAGE_MODEL}, weights is not None)
+    return Entry(LANGUAGE_MODEL.name, network, tokens, {"decode": LANGUAGE_MODEL}, weights is not None)
 
 
 # Files of other engines ---------------------------------------------------------------------------------------------

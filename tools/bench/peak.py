@@ -22,7 +22,7 @@ __all__ = ["multiply_add_peak", "read_peak"]
 
 _ROUNDS = 20_000
 _UNROLLED = 4
-_READ = 2**28
+_READ = 2**27
 """The bytes that a thread reads."""
 
 

@@ -85,9 +85,11 @@ class Contraction:
 
 def magnitudes(bounds: Range, shape: Shape) -> npt.NDArray[np.int64]:
     """The largest magnitude of each element of a tensor of the given shape."""
-    lo = bounds.lo
-    largest = np.abs(lo) if isinstance(bounds, Exact) else np.maximum(-lo, bounds.hi)
-    largest = largest.astype(np.int64, copy=False)
+    if isinstance(bounds, Exact):
+        largest = bounds.values.astype(np.int64)
+        np.abs(largest, out=largest)
+    else:
+        largest = np.maximum(-bounds.lo, bounds.hi).astype(np.int64)
     return np.broadcast_to(largest, shape)
 
 
@@ -128,8 +130,8 @@ def _runs(cumulative: Array, limit: int) -> tuple[slice, ...] | None:
     runs: list[slice] = []
     start, before = 0, np.zeros_like(cumulative[:, :1])
     while start < length:
-        within = (cumulative[:, start:] - before <= limit).all(axis=0)
-        stop = start + int(np.count_nonzero(within))
+        rows = zip(cumulative, before[:, 0], strict=True)
+        stop = min(int(np.searchsorted(row, least + limit, side="right")) for row, least in rows)
         if stop == start:
             return None
         runs.append(slice(start, stop))

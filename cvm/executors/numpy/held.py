@@ -13,6 +13,7 @@ from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch
 from cvm.executors.held import Copied, Held
 from cvm.program import Program
 from cvm.program.appends import Append, appends
+from cvm.program.model import ProgramParts
 
 __all__ = ["Edits", "HeldArrays"]
 
@@ -29,7 +30,9 @@ class _Runs(Executor, Protocol):
 class Edits:
     """The slices that a run has written into the state, with what stood there before."""
 
-    def __init__(self, program: Program, possible: Mapping[int, tuple[str, Append]], alone: frozenset[str]) -> None:
+    def __init__(
+        self, program: ProgramParts, possible: Mapping[int, tuple[str, Append]], alone: frozenset[str]
+    ) -> None:
         self._program, self._possible, self._alone = program, possible, alone
         self._before: list[tuple[Array, tuple[slice, ...], Array]] = []
         self.edited: set[str] = set()

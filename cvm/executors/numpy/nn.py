@@ -12,12 +12,17 @@ from cvm.executors.numpy.blocks import blocks
 from cvm.executors.numpy.contraction import Contraction, choose, magnitudes
 from cvm.executors.numpy.step import Array, PlannedNode, known, plans, single
 from cvm.ops.declaration import Call
-from cvm.ops.ranges import Shape
+from cvm.ops.ranges import Exact, Range, Shape
 
 __all__: list[str] = []
 
 BLOCK_BYTES = 4 * 2**20
 """The bytes of the temporary arrays of a contraction, unless one output position alone needs more."""
+
+_HELD = 2**17
+"""Constant weights of more items than this are kept as stored, and converted in every run: in another type they would
+take four to eight times the memory.
+"""
 
 
 def window(extent: int, start: int, stop: int, stride: int, offset: int) -> tuple[slice, slice]:
@@ -98,14 +103,14 @@ def plan_conv2d(call: Call) -> PlannedNode:
     geometry = Geometry.of(call)
     N, OC, P, Q = geometry.Y
     method = choose(geometry.terms(call), N * P * Q)
-    constant = known(call.ranges[1], geometry.W)
-    prepared = None if constant is None else _grouped(method, geometry, constant)
+    constant = _constant(call.ranges[1], geometry.W)
+    prepared = None if constant is None or constant.size > _HELD else _grouped(method, geometry, constant)
     biased = len(call.shapes) == 3
     per_position = np.dtype(method.dtype).itemsize * (geometry.groups * geometry.reduction + 3 * OC)
     limit = max(1, BLOCK_BYTES // per_position)
 
     def run(X: Array, *others: Array) -> Array:
-        weights = prepared if prepared is not None else _grouped(method, geometry, others[0])
+        weights = prepared or _grouped(method, geometry, others[0] if constant is None else constant)
         bias = others[-1].reshape(OC, 1, 1) if biased else None
         Y = np.empty(geometry.Y, np.int32)
         for box in blocks((N, P, Q), limit):
@@ -113,7 +118,7 @@ def plan_conv2d(call: Call) -> PlannedNode:
             _store(target, _sums(method, weights, geometry.columns(X, box, method.dtype)).reshape(target.shape), bias)
         return Y
 
-    return single(run, method.note, _reads(call, prepared is not None))
+    return single(run, method.note, _reads(call, constant is not None))
 
 
 @plans("dense")
@@ -123,13 +128,13 @@ def plan_dense(call: Call) -> PlannedNode:
     require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a dense")
     x = magnitudes(call.ranges[0], (M, K)).max(axis=0)
     method = choose(magnitudes(call.ranges[1], (N, K)) * x, M)
-    constant = known(call.ranges[1], (N, K))
-    prepared = None if constant is None else method.split(constant)
+    constant = _constant(call.ranges[1], (N, K))
+    prepared = None if constant is None or constant.size > _HELD else method.split(constant)
     biased = len(call.shapes) == 3
     limit = max(1, BLOCK_BYTES // (np.dtype(method.dtype).itemsize * (K + 3 * N)))
 
     def run(X: Array, *others: Array) -> Array:
-        weights = prepared if prepared is not None else method.split(others[0])
+        weights = prepared or method.split(others[0] if constant is None else constant)
         bias = others[-1] if biased else None
         Y = np.empty((M, N), np.int32)
         for (rows,) in blocks((M,), limit):
@@ -138,7 +143,7 @@ def plan_dense(call: Call) -> PlannedNode:
             _store(Y[rows], sums, bias)
         return Y
 
-    return single(run, method.note, _reads(call, prepared is not None))
+    return single(run, method.note, _reads(call, constant is not None))
 
 
 def _sums(method: Contraction, weights: Sequence[Array], columns: Array) -> Array:
@@ -149,8 +154,13 @@ def _grouped(method: Contraction, geometry: Geometry, W: Array) -> list[Array]:
     return method.split(W.reshape(geometry.groups, -1, geometry.reduction))
 
 
-def _reads(call: Call, prepared: bool) -> tuple[int, ...]:
-    return tuple(position for position in range(len(call.shapes)) if not (prepared and position == 1))
+def _constant(bounds: Range, shape: Shape) -> Array | None:
+    """The elements of constant weights, of any integer type; None for weights that are not constant."""
+    return bounds.values if isinstance(bounds, Exact) and bounds.shape == shape else known(bounds, shape)
+
+
+def _reads(call: Call, constant: bool) -> tuple[int, ...]:
+    return tuple(position for position in range(len(call.shapes)) if not (constant and position == 1))
 
 
 def _store(Y: Array, sums: Array, bias: Array | None) -> None:

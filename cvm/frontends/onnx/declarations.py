@@ -221,7 +221,11 @@ _enter(
     "refused",
     note="the shape of its result depends on the data: end the model before it",
 )
-_enter("IsNaN IsInf", "refused", note="there is no NaN and no infinity inside of a quantised region: use a constant")
+_enter("IsNaN", "folded", note="false of whatever is computed")
+_enter("IsInf", "folded", note="when compiling")
+OPERATORS[STANDARD, "IsInf"] = replace(
+    OPERATORS[STANDARD, "IsInf"], advice="nothing that is computed is infinite: use a constant"
+)
 _enter(
     "RandomNormal RandomUniform RandomNormalLike RandomUniformLike Multinomial Bernoulli",
     "refused",

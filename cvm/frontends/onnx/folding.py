@@ -38,7 +38,7 @@ def fold(call: OnnxCall) -> list[tuple[Array, str]] | None:
     Raises `CvmError` for a node that breaks a rule.
     """
     found = _FOLDS.get(call.node.op)
-    shape_alone = call.node.op in ("Shape", "Size", "EyeLike")
+    shape_alone = call.node.op in ("Shape", "Size", "EyeLike", "IsNaN")
     needed = call.operands[:1] if call.node.op == "CastLike" else call.operands
     if found is None or call.node.domain:
         return None
@@ -371,6 +371,21 @@ def _where(call: OnnxCall) -> Folded:
     data_type = call.same_type(*arms)
     elements(call.broadcast(condition, *arms), DEFAULT, call.node.label)
     return np.where(_values(condition), *(_values(arm) for arm in arms)), data_type
+
+
+@_fold("IsNaN", "IsInf")
+def _special(call: OnnxCall) -> Folded:
+    """Whether numbers are NaN or infinite. No computed number is NaN."""
+    source = call.operand()
+    elements(source.shape, DEFAULT, call.node.label)
+    if source.values is None:
+        return np.zeros(source.shape, bool), "bool"
+    if call.node.op == "IsNaN":
+        return np.isnan(source.values), "bool"
+    signs = [sign for sign in ("negative", "positive") if call.flag(f"detect_{sign}", True)]
+    infinite = np.isinf(source.values)
+    found = {"negative": infinite & (source.values < 0), "positive": infinite & (source.values > 0)}
+    return np.any([found[sign] for sign in signs], axis=0) if signs else infinite & False, "bool"
 
 
 @_fold("NonZero")

@@ -16,7 +16,7 @@ from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import UNBOUNDED, bounds, is_float, unit
 from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.grids import Grid
-from cvm.frontends.common.recognition import recognize_masks, recognized
+from cvm.frontends.common.recognition import recognize_masks, recognize_shared_heads, recognized
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
 from cvm.frontends.onnx.call import Made, OnnxCall, Operand
 from cvm.frontends.onnx.declarations import FIRST, LAST, OPERATORS, TYPES
@@ -91,6 +91,7 @@ class OnnxTranslation(OnnxScope):
         self._operations = recognized(self._tensors, self._operations, outputs)
         self.keep(outputs)
         recognize_masks(self, outputs)
+        recognize_shared_heads(self, outputs)
         return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
 
     def _translate(self, node: OnnxNode) -> None:
@@ -159,6 +160,15 @@ class OnnxTranslation(OnnxScope):
     def grid(self, name: str) -> Grid | None:
         """The grid that contains every element of a tensor, if there is one."""
         return grid_of_output(self._calls, self.read(name))
+
+    def call_of(self, name: str) -> OnnxCall | None:
+        """The call that computes a tensor; None for an input or a constant."""
+        return self._calls.get(name)
+
+    def interval_of_input(self, name: str) -> tuple[int, int] | None:
+        """The interval of an input of integers; None for any other tensor."""
+        found = next((value for value in self._model.inputs if value.name == name), None)
+        return None if found is None or is_float(found.data_type) else self._interval(found)
 
     def wanted(self, name: str) -> bool:
         """Whether a node reads the tensor, or it is an output of the model."""

@@ -40,6 +40,12 @@ class Scope(Protocol):
     def read(self, name: str) -> Operand:
         """The operand of a name."""
 
+    def call_of(self, name: str) -> OnnxCall | None:
+        """The call that computes a tensor; None for an input or a constant."""
+
+    def interval_of_input(self, name: str) -> tuple[int, int] | None:
+        """The interval of an input of integers; None for any other tensor."""
+
     @property
     def floats(self) -> bool:
         """Whether calibration will find missing quantisers."""
@@ -86,6 +92,11 @@ class Writer:
     def operand(self, name: str) -> Operand:
         """The operand of a tensor that has been translated already."""
         return self._scope.read(name)
+
+    @property
+    def scope(self) -> Scope:
+        """The translation that the nodes are for."""
+        return self._scope
 
     @property
     def floats(self) -> bool:

@@ -111,7 +111,13 @@ def squared_errors(points: Floats, counts: Integers, levels: Levels, low: Floats
 
 
 def divergences(points: Floats, counts: Integers, levels: Levels, low: Floats, high: Floats) -> Floats:
-    """The `divergence` for each range."""
+    """The `divergence` for each range, of all numbers but zeros.
+
+    Zero is a code, so zeros cost nothing. But they share a level with the numbers around them, and after a relu there
+    are so many of them that the least divergence would be that of the smallest range.
+    """
+    kept = points != 0.0
+    points, counts = points[kept], counts[kept]
     ranges = zip(low.tolist(), high.tolist(), strict=True)
     return np.array([divergence(points, counts, levels, *extremes) for extremes in ranges])
 

@@ -61,6 +61,27 @@ def test_packed_products_of_all_lengths(depth: int) -> None:
     compare(builder.build(outputs), [least, most, drawn])
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_products_of_one_row_of_all_lengths(layout: str) -> None:
+    """What decode steps compute: depths and columns that fill vectors of 16, 8 and 4 lanes, and that fill none."""
+    random = np.random.default_rng(7)
+    builder, outputs, feed = ProgramBuilder(), [], {}
+    for depth, columns in ((64, 48), (32, 24), (16, 100), (67, 64), (64, 9), (1, 16)):
+        for of_a, of_b in (((-121, 134), (-127, 127)), ((0, 255), (0, 100)), ((-5, 250), (-100, 27))):
+            batches = (4, 2) if layout == "shared" else (3, 3)
+            b = (batches[1], depth, columns) if layout in ("rows", "shared") else (batches[1], columns, depth)
+            names = [f"x{len(outputs)}", f"w{len(outputs)}"]
+            for name, shape, (lo, hi) in zip(names, ((batches[0], 1, depth), b), (of_a, of_b), strict=True):
+                builder.input(name, shape, lo, hi)
+                feed[name] = random.choice([lo, hi, *random.integers(lo, hi, 5)], shape).astype(np.int32)
+            (w,) = builder.add("negative", builder.add("negative", [names[1]]))
+            if layout == "moved":
+                (w,) = builder.add("transpose", [w], {"axes": (0, 2, 1)})
+            (y,) = builder.add("matmul", [names[0], w], {"transpose_b": layout == "columns"})
+            outputs.append(Output(f"y{len(outputs)}", y))
+    compare(builder.build(outputs), [feed])
+
+
 def test_both_operands_may_be_one_tensor() -> None:
     builder = ProgramBuilder()
     x = builder.input("x", (2, 6, 6), -99, 99)

@@ -179,3 +179,34 @@ def test_exponentials_that_are_read_elsewhere_are_left_as_they_are() -> None:
     model.graph.node.extend([node("QuantizeLinear", ["e", "q", "z"], ["u"])])
     model.graph.output.extend(made([], {}, {"u": "int8"}).graph.output)
     assert "softmax" not in operations(model)
+
+
+def repeated(form: str) -> onnx.ModelProto:
+    """Queries of four heads times keys of two, each of which is repeated for two queries."""
+    nodes = [node("DequantizeLinear", ["x", "q", "z"], ["r"]), node("DequantizeLinear", ["k", "q", "z"], ["s"]),
+             node("Unsqueeze", ["s", "two"], ["u"]), node("Expand", ["u", "wide"], ["e"])]  # fmt: skip
+    if form == "flat":
+        nodes += [node("Reshape", ["e", "one"], ["f"]), node("Transpose", ["f"], ["g"], perm=[0, 2, 1]),
+                  node("Reshape", ["g", "turned"], ["h"]), node("Mul", ["h", "half"], ["t"])]  # fmt: skip
+    else:
+        perm = [0, 1, 3, 2] if form == "plain" else [0, 1, 2, 3]
+        nodes += [node("Reshape", ["e", "heads"], ["f"]), node("Transpose", ["f"], ["h"], perm=perm),
+                  node("Mul", ["half", "h"], ["t"])]  # fmt: skip
+    nodes += [node("MatMul", ["r", "t"], ["o"]), node("QuantizeLinear", ["o", "w", "z"], ["y"])]
+    constants = {"q": np.float32(0.25), "w": np.float32(2), "z": np.int8(0), "half": np.float32(0.5),
+                 "two": np.array([2]), "wide": np.array([1, 2, 2, 3, 3]), "one": np.array([4, 3, 3]),
+                 "turned": np.array([1, 4, 3, 3]), "heads": np.array([1, 4, 3, 3])}  # fmt: skip
+    return made(nodes, {"x": ("int8", (1, 4, 5, 3)), "k": ("int8", (1, 2, 3, 3))}, {"y": "int8"}, constants)
+
+
+@pytest.mark.parametrize("op_set", [1, 2])
+@pytest.mark.parametrize("form", ["plain", "flat", "straight"])
+def test_heads_that_are_repeated_are_multiplied_as_they_are(form: str, op_set: int) -> None:
+    model = repeated(form)
+    assert "tile" not in operations(model)
+    x, k = RANDOM.integers(-99, 99, (1, 4, 5, 3)), RANDOM.integers(-99, 99, (1, 2, 3, 3))
+    wide = k.repeat(2, axis=1)
+    product = x @ (wide if form == "straight" else wide.swapaxes(2, 3))
+    wanted = np.clip(np.rint(product / 64), -128, 127)
+    found = results(model, {"x": x.astype(np.int8), "k": k.astype(np.int8)}, op_set)["y"]
+    np.testing.assert_array_equal(found, wanted)

@@ -115,7 +115,7 @@ class _Checker:
         self.copies: dict[Home, Home] = {}
         self.filled: dict[Buffer, list[Home]] = {}
         self.parts: dict[Home, int] = {}
-        self.data = bytes(plan.constants)
+        self.data = memoryview(plan.constants).toreadonly()
         self.residence = Residence(self)
 
     def check(self, claim: Claim) -> None:

@@ -152,7 +152,7 @@ def loops_of(loops: Sequence[tuple[int, tuple[int, ...]]], at: int) -> Loops:
     return found
 
 
-def decoded(data: bytes | bytearray, home: Home) -> Array:
+def decoded(data: bytes | bytearray | memoryview, home: Home) -> Array:
     """The elements of a home in the constants. Axes along which they repeat have extent 1."""
     axes = [() if all(step == 0 for _, step in axis) else axis for axis in home.view.axes]
     offsets = np.full((1,), home.view.offset)

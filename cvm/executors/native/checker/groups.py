@@ -63,7 +63,7 @@ class Group:
     exists: Callable[[str], bool]
     """Whether a tensor has a home."""
     shape_of: Callable[[str], tuple[int, ...]]
-    data: bytes = b""
+    data: bytes | memoryview = b""
     """The packed constants."""
     added: Added | None = None
     proven: set[tuple[str, int]] = field(default_factory=set)
@@ -310,12 +310,13 @@ def _require_same(
     *Ms, C, S = kernel
     lows, highs, more = operands[0::3], operands[1::3], operands[2::3]
     if rule.arithmetic == "wide":  # the same sum, which the verifier has proven to fit in 64 bits (requantize C7)
-        fixed = [lo if lo == hi else 0 for lo, hi in zip(lows, highs, strict=True)]
         half = (1 << s) >> 1 if rule.rounding == "half_up" else 0
-        given = c + half + sum(m * x for m, x in zip(ms, fixed, strict=True))
-        found = C + sum(M * (x + d) for M, x, d in zip(Ms, fixed, more, strict=True))
-        same = all(m == M or lo == hi for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True))
-        require(same and (given, s, bias) == (found, S, 0), "other parameters")
+        if (ms, c + half, s, bias) != (Ms, C, S, 0) or any(more):
+            fixed = [lo if lo == hi else 0 for lo, hi in zip(lows, highs, strict=True)]
+            given = c + half + sum(m * x for m, x in zip(ms, fixed, strict=True))
+            found = C + sum(M * (x + d) for M, x, d in zip(Ms, fixed, more, strict=True))
+            same = all(m == M or lo == hi for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True))
+            require(same and (given, s, bias) == (found, S, 0), "other parameters")
         require(not rule.short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
         return
     require(rule.rounding == "half_up", "only 64-bit lanes have this rounding")

@@ -8,7 +8,7 @@ from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.loops import Loop
 from cvm.executors.native.descriptions.sums import Contraction
 
-__all__ = ["Matrices"]
+__all__ = ["Matrices", "RowProducts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +46,29 @@ class Matrices:
         last = self.product.segments[-1]
         starts = 4 * (last.start + last.count * last.channels) if self.product.starts else 0
         return -(-(self.packed + starts) // 64) * 64
+
+
+@dataclass(frozen=True, slots=True)
+class RowProducts:
+    """Y = A B for matrices in batches of which A has one row: what a decode step computes from a cache.
+
+    ``loops`` go over the matrices of A, with the strides of A, B and Y, ``depth`` elements are summed for each of
+    ``columns``. ``along`` and ``across`` are the strides of B along the sums and from column to column; one of them is
+    1. ``step`` is the stride of Y. ``lane`` is the number of lanes of a dot product, which multiplies a + ``moved``
+    instead of a.
+    """
+
+    loops: tuple[Loop, ...]
+    depth: int
+    columns: int
+    along: int
+    across: int
+    step: int
+    formats: tuple[Format, ...]
+    lane: int
+    moved: int
+
+    @property
+    def units(self) -> int:
+        """The number of parts that may run at the same time: the extent of the outermost loop."""
+        return self.loops[0].extent if self.loops else 1

@@ -8,7 +8,6 @@ thing: vectors are zipped until each element stands beside those of the same ind
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from cvm.executors.native.descriptions.expressions import Formula
@@ -17,19 +16,21 @@ from cvm.executors.native.descriptions.loops import Loop
 from cvm.executors.native.descriptions.matrices import Matrices
 from cvm.executors.native.descriptions.sums import Contraction, Output, Pixels, Segment
 from cvm.executors.native.emit.contraction import emit_contraction, segments
-from cvm.executors.native.emit.ir import Code, Module, Scalar, V, lanes, typed, vector
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import along as nested
 from cvm.executors.native.emit.nest import walked
+from cvm.executors.native.kernels.rows import rows
 from cvm.executors.native.kernels.strided import readable, writable
 from cvm.executors.native.kernels.windows import plan_products
+from cvm.executors.native.kernels.zips import zipped
 from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.ops.declaration import REGISTRY
 from cvm.program.model import Node
 
-__all__ = ["PLANS", "emit_matrices", "zipped"]
+__all__ = ["PLANS", "emit_matrices"]
 
 BYTES, SHORTS = Format(8, False), Format(16)
 ONES = {4: 0x01010101, 2: 0x00010001}
@@ -40,9 +41,12 @@ def plan_matmul(planner: Planning, node: Node) -> None:
     """Plan a `matmul`: dot products where both operands are narrow and A has several rows, else multiply-adds."""
     name = node.outputs[0].name
     per = _per(planner, node)
-    rows = planner.shape(name)[-2]
-    if per is None or rows == 1 or name in planner.plain:
+    alone = planner.shape(name)[-2] == 1
+    if per is None or (alone and per != 4) or name in planner.plain:
         plan_products(planner, node)
+        return
+    if alone:
+        _plan_row(planner, node)
         return
     a, b = _left(planner, node, per), _right(planner, node, per)
     target = writable(planner, name)
@@ -53,6 +57,36 @@ def plan_matmul(planner: Planning, node: Node) -> None:
     note = f"{planner.machine.name} {32 // per}-bit dot products, packed while they run"
     room = planner.scratch(kernel.units * kernel.room + 64)
     planner.call(function, [a.at(), b.at(), (room, 0), target.at()], kernel.units, name, note, 0.02 / per * work)
+
+
+def _plan_row(planner: Planning, node: Node) -> None:
+    """Plan the product of one row of bytes, for each matrix of B."""
+    name = node.outputs[0].name
+    home, wanted = readable(planner, node.inputs[1]), Format.of(*planner.hull(node.inputs[1]))
+    b = home if home.format == wanted and 1 in map(home.view.stride, (-2, -1)) else None
+    target = writable(planner, name)
+    a = _left(planner, node, 4) if b else None
+    kernel = rows(planner.machine, _batches(a, b, target), a, b, target, _axes(planner, node)[1]) if a and b else None
+    if a is None or b is None or kernel is None:
+        plan_products(planner, node)
+        return
+    function = planner.kernel(kernel, "rows")
+    planner.claim(Computes(node, kernel, (a, b), (target,), planner.next_call))
+    work = REGISTRY[node.op].work(planner.call_of(node))
+    note = f"{planner.machine.name} 8-bit dot products of one row"
+    planner.call(function, [a.at(), b.at(), target.at()], kernel.units, name, note, 0.01 * work)
+
+
+def _batches(a: Home, b: Home, target: Home) -> list[Loop]:
+    """The loops over the matrices of A, with the strides of A, B and Y. Each batch axis is one loop over the matrices
+    of B, and one over the neighbouring matrices of A that share one.
+    """
+    every = []
+    for axis, (n, m) in enumerate(zip(a.view.shape[:-2], b.view.shape[:-2], strict=True)):
+        x, w, y = (home.view.stride(axis) or 0 for home in (a, b, target))
+        every.append(Loop(m, (x * (n // m), w, y * (n // m))))
+        every.append(Loop(n // m, (x, 0, y)))
+    return [loop for loop in every if loop.extent > 1]
 
 
 def _per(planner: Planning, node: Node) -> Literal[2, 4] | None:
@@ -112,11 +146,7 @@ def _kernel(planner: Planning, node: Node, per: Literal[2, 4], a: Home, b: Home,
     of_a, of_b = _axes(planner, node)
     (M, N), K = target.view.shape[-2:], a.view.shape[of_a]
     x, w, y = ([home.view.stride(axis) or 0 for axis in range(rank)] for home in (a, b, target))
-    every = []
-    for axis, (n, m) in enumerate(zip(a.view.shape[:-2], b.view.shape[:-2], strict=True)):
-        every.append(Loop(m, (x[axis] * (n // m), w[axis], y[axis] * (n // m))))
-        every.append(Loop(n // m, (x[axis], 0, y[axis])))
-    loops = [loop for loop in every if loop.extent > 1]
+    loops = _batches(a, b, target)
     bias = (a.format.bias if per == 4 else 0) - (128 if machine.signed_bytes and per == 4 else 0)
     product = Contraction(
         1, 1, M, N, per, (), K, (0,), a.format, Pixels(0, 0, x[2 * rank - 3 - of_a], 1),
@@ -272,33 +302,6 @@ class _Packer:
         first = typed(vector(32, self.lane), 0)
         (total,) = code.loop(0, steps, 1, lambda index, now: [step(index, self.per, now[0])], [first])
         return step(steps, rest, total) if rest else total
-
-
-def zipped(code: Code, rows: Sequence[Sequence[V]], most: int) -> list[V]:
-    """The elements of 2^n rows, all first ones in the order of the rows, then all second ones, and so on.
-
-    A row is a list of vectors that follow one another. The results have ``most`` lanes, or fewer if there are fewer
-    elements.
-    """
-    left = [list(row) for row in rows]
-    while len(left) > 1:
-        half = len(left) // 2
-        left = [_pair(code, left[number], left[number + half], most) for number in range(half)]
-    return left[0]
-
-
-def _pair(code: Code, a: Sequence[V], b: Sequence[V], most: int) -> list[V]:
-    """The elements of two rows in turn."""
-    found = []
-    for one, other in zip(a, b, strict=True):
-        count = lanes(one.type)
-        if count == 1:
-            found.append(code.gathered([one, other]))
-            continue
-        order = [index for lane in range(count) for index in (lane, count + lane)]
-        pieces = [order] if 2 * count <= most else [order[:count], order[count:]]
-        found += [code.shuffle(one, other, piece) for piece in pieces]
-    return found
 
 
 PLANS = {"matmul": OpPlan(plan_matmul)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from cvm.executors.native.descriptions.computed import Normalization, Quotient, Update
 from cvm.executors.native.descriptions.loops import Exchange, Nest
-from cvm.executors.native.descriptions.matrices import Matrices
+from cvm.executors.native.descriptions.matrices import Matrices, RowProducts
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
 from cvm.executors.native.emit.contraction import emit_contraction
 from cvm.executors.native.emit.exchange import emit_exchange
@@ -23,6 +23,7 @@ from cvm.executors.native.kernels import (
     pointwise,
     quotients,
     reductions,
+    rows,
     updates,
     vision,
     windows,
@@ -71,6 +72,7 @@ EMITTERS: Mapping[type, Emitter] = {
     Depthwise: emit_depthwise,
     Exchange: _by_width(emit_exchange),
     Matrices: matrices.emit_matrices,
+    RowProducts: rows.emit_rows,
     Nest: _by_width(emit_nest),
     Tiled: emit_tiles,
     Normalization: _by_width(normalization.emit_normalization),

@@ -64,6 +64,8 @@ PARTS = (
     "executors/native/plan", "executors/native/runtime", "ops", "program",
 )  # fmt: skip
 """The folders of `cvm` on which compiled code depends. The range rules of ops, for example, decide about formats."""
+FILES = ("bounds.py", "limits.py", "quantization/quantizer.py")
+"""Further files on which it depends whether a program is valid."""
 
 
 @cache
@@ -71,9 +73,8 @@ def _sources() -> bytes:
     """The digest of the source files of this package on which compiled code depends."""
     total = hashlib.sha256()
     root = Path(__file__).parents[3]
-    for part in PARTS:
-        for path in sorted((root / part).glob("*.py")):
-            total.update(f"{part}/{path.name}\0".encode() + path.read_bytes())
+    for path in (*(path for part in PARTS for path in sorted((root / part).glob("*.py"))), *map(root.joinpath, FILES)):
+        total.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes())
     return total.digest()
 
 

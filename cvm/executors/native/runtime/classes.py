@@ -21,7 +21,7 @@ EPILOGUES = ("codes", "wide codes", "sums")
 _PRODUCTS = {4: "bytes", 2: "words", 1: "integers"}
 _OTHERS: dict[type, str] = {
     computed.Normalization: "computed", computed.Quotient: "computed", computed.Update: "computed",
-    windows.Products: "computed", matrices.Matrices: "matrices",
+    windows.Products: "computed", matrices.Matrices: "matrices", matrices.RowProducts: "matrices",
     reductions.Reduction: "reductions", windows.Pool: "pools",
     vision.Suppression: "detections", vision.ValidCount: "detections", Exchange: "copies",
 }  # fmt: skip

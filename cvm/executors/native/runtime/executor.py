@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,8 @@ from cvm.executors.native.runtime.select import candidate, require
 from cvm.executors.native.runtime.watched import Watched
 
 if TYPE_CHECKING:
+    from cvm.executors.native.runtime.started import Started
+    from cvm.program.model import ProgramParts
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["NativeExecutor"]
@@ -38,24 +40,64 @@ class NativeExecutor:
     name = "native"
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
-        self._verified = verified
+        self._begin(lambda: verified, verified.program, threads, machine)
+        self._main: Network | None = None
+        if self._program.state:
+            self.resident()  # what a session runs; networks that take the state as arrays are made when asked for
+        else:
+            self._main = self._network(self._outputs)
+
+    @classmethod
+    def started(cls, started: Started, verified: Callable[[], VerifiedProgram], threads: int) -> NativeExecutor:
+        """An executor whose network is loaded. ``verified`` gives the program, if more than its outputs is wanted."""
+        executor = cls.__new__(cls)
+        executor._begin(verified, started.parts, threads, None)
+        executor._main = None
+        if started.parts.state:
+            executor._resident_network, executor._resident_made = started.network, True
+        else:
+            executor._main = executor._networks[executor._outputs] = started.network
+        return executor
+
+    def _begin(
+        self,
+        verified: Callable[[], VerifiedProgram],
+        parts: ProgramParts,
+        threads: int | None,
+        machine: Machine | None,
+    ) -> None:
+        self._loaded = verified
         self._machine = machine or _candidate()
         self._require = require if machine is None else None
         self._threads = threads or cores()
-        self._program = verified.program
+        self._program = parts
         self._updates = {kept.value.name: kept.update for kept in self._program.state}
         self._networks: dict[frozenset[str], Network | None] = {}
         self._watched_networks: dict[frozenset[str], tuple[Network, Watched] | None] = {}
         self.refusals: list[str] = []
         self._numpy: Executor | None = None
         self._lock = threading.Lock()
-        self._outputs = returned(self._program, frozenset())
+        self._outputs = frozenset(output.value for output in self._program.outputs)
         self._resident_network: Network | None = None
         self._resident_made = False
-        self._main = None if self._program.state else self._network(self._outputs)
-        if self._program.state:
-            self.resident()  # what a session runs; networks that take the state as arrays are made when asked for
         self._unused = True
+
+    @property
+    def _verified(self) -> VerifiedProgram:
+        return self._loaded()
+
+    @property
+    def threads(self) -> int:
+        """The largest number of threads."""
+        return self._threads
+
+    @property
+    def network(self) -> Network | None:
+        """The network that returns the outputs; None if the NumPy executor computes them.
+
+        If there is state, it stays in the arrays of this network.
+        """
+        return self._resident_network if self._program.state else self._main
 
     @property
     def machine(self) -> Machine:
@@ -74,7 +116,7 @@ class NativeExecutor:
         with self._lock:
             if wanted not in self._watched_networks:
                 network = self._made(wanted, watched=True)
-                shows = network and Watched(network, self._program, network.plan, wanted)
+                shows = network and Watched(network, self._verified.program, network.plan, wanted)
                 self._watched_networks[wanted] = (network, shows) if network and shows else None
             return self._watched_networks[wanted]
 
@@ -92,7 +134,7 @@ class NativeExecutor:
             _return_free_memory()
         network = self.resident() if self._program.state else None
         if network is None:
-            return Copied(self, self._program, state, beside)
+            return Copied(self, self._verified.program, state, beside)
         return Resident(self, network, self._program, state, beside)
 
     def _made(self, wanted: frozenset[str], watched: bool = False, resident: bool = False) -> Network | None:
@@ -131,7 +173,7 @@ class NativeExecutor:
         if self._unused:
             self._unused = False
             _return_free_memory()
-        names = returned(self._program, capture) if capture else self._outputs
+        names = returned(self._verified.program, capture) if capture else self._outputs
         if watch is None:
             network = self._main or self._network(names) if not capture else self._network(names)
             if network is None:

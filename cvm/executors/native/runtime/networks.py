@@ -27,7 +27,7 @@ from cvm.executors.native.runtime.threads import settled, workers
 from cvm.executors.native.runtime.watched import stage_ends
 
 if TYPE_CHECKING:
-    from cvm.program import Program
+    from cvm.program.model import ProgramParts
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "stage_name"]
@@ -68,7 +68,7 @@ class _Memory:
                 settled(head)
 
 
-def read_bounds(program: Program) -> list[tuple[int, int, int]]:
+def read_bounds(program: ProgramParts) -> list[tuple[int, int, int]]:
     """(number of elements, least, largest element) of each array that a network reads: inputs first, then state."""
     fed = [*(one.value for one in program.inputs), *(one.value for one in program.state)]
     return [(math.prod(value.shape), value.lo, value.hi) for value in fed]
@@ -123,12 +123,13 @@ class Network:
         tried: Callable[[Plan, Loaded, Bytes, Runs], None],
         ends: Callable[[Plan], Sequence[int]] | None = None,
     ) -> None:
-        self._planned, self.machine, self.bounds, self._ends = planned, machine, bounds, ends
+        self._planned, self.machine, self.name, self.bounds, self._ends = planned, machine, name, bounds, ends
         key = cache.key(machine, (name, str(threads), str(WORTH), "whole" if ends is None else "in stages"))
         found = restore(key)
         self.cached, made = found is not None, None
         if found is None:
             made, found = planned(partial(self._compiled, threads=threads))
+            made = replace(made, constants=b"")  # ``found`` has a copy of them
         self.plan, self.threads, self.stages, self.packed = found.plan, found.threads, found.stages, found.constants
         self._whole = self.threads == 1 and ends is None
         given = [(name, shapes[name]) for name in self.plan.arrays]

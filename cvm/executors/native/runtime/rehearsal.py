@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,22 +61,34 @@ def rehearse(
 
     ``run`` runs the whole network on the arrays of the plan, and returns False if the network refuses them.
     """
-    from cvm.executors.numpy import NumpyExecutor
     from cvm.executors.numpy.blas import one_thread
 
-    numpy = NumpyExecutor(verified)
+    quick = sum(call.cost for call in plan.calls) <= QUICK
+    with one_thread():
+        tensors = _tensors(verified, quick)
     states = [one.value.name for one in verified.program.state]
     needed = {*plan.arrays, *(one.update for one in verified.program.state)}
     known = {one.name: one.array() for one in verified.program.constants if one.name in needed}
-    for feed in _feeds(verified, sum(call.cost for call in plan.calls) <= QUICK):
+    for feed in _feeds(verified, quick):
         state = {name: feed[name] for name in states}
         inputs = {name: array for name, array in feed.items() if name not in state}
         with np.errstate(all="ignore"), one_thread():
-            expected = dict(numpy.run(inputs, state, "all").values) | feed | known
+            expected = tensors(inputs, state) | feed | known
         trial = _Trial(verified, plan, loaded, constants, expected)
         trial.calls()
         trial.whole(run)
     trial.refuses(run)
+
+
+def _tensors(verified: VerifiedProgram, quick: bool) -> Callable[[Tensors, Tensors], Tensors]:
+    """The function that computes all tensors from inputs and state by NumPy, for many runs (``quick``) or for one."""
+    from cvm.executors.numpy import NumpyExecutor
+    from cvm.executors.numpy.executor import every_tensor
+
+    if not quick:
+        return partial(every_tensor, verified)
+    numpy = NumpyExecutor(verified)
+    return lambda inputs, state: numpy.run(inputs, state, "all").values
 
 
 def _feeds(verified: VerifiedProgram, quick: bool) -> Iterator[Tensors]:

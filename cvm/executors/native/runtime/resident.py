@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,11 @@ import numpy.typing as npt
 from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, checked_inputs
 from cvm.executors.held import Bound, Held
 from cvm.executors.native.descriptions.formats import Format
-from cvm.executors.native.plan.residence import state_format
 from cvm.executors.native.runtime.networks import Network
 from cvm.executors.native.runtime.stored import SLACK, aligned
-from cvm.program import Program
+
+if TYPE_CHECKING:
+    from cvm.program.model import ProgramParts
 
 __all__ = ["Resident"]
 
@@ -33,11 +34,13 @@ class Resident(Held):
         self,
         executor: Executor,
         network: Network,
-        program: Program,
+        program: ProgramParts,
         state: Mapping[str, Int32Array],
         beside: Held | None = None,
     ) -> None:
-        self._formats: dict[str, Format] = {item.value.name: state_format(item.value) for item in program.state}
+        self._formats: dict[str, Format] = {
+            item.value.name: Format.of(item.value.lo, item.value.hi) for item in program.state
+        }
         super().__init__(program, state, beside)
         self._executor, self._network = executor, network
         self._given = [(name, shape) for name, shape in network.given if name not in self._formats]

@@ -346,6 +346,12 @@ def _matrices() -> VerifiedProgram:
             w = builder.input(f"w{len(outputs)}", (2, columns, 70) if transposed else (2, 70, columns), *others)
             (result,) = builder.add("matmul", [x, w], {"transpose_b": transposed})
             outputs.append(Output(f"{bits} bits, {columns} columns", result))
+    for transposed in (True, False):
+        x = builder.input(f"row{transposed}", (4, 1, 96), -120, 135)
+        w = builder.input(f"of{transposed}", (2, 96, 96), -128, 127)
+        (w,) = builder.add("clip", [w], {"a_min": -128, "a_max": 127})
+        (result,) = builder.add("matmul", [x, w], {"transpose_b": transposed})
+        outputs.append(Output(f"one row, {transposed}", result))
     return verify(builder.build(outputs))
 
 

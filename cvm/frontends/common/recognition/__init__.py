@@ -2,7 +2,7 @@
 
 `recognized` replaces the parts of a layer normalisation (`normalization`) and of a softmax (`softmax`) by one
 operation. No tensor within the parts may be quantised, or read by an operation outside of them. `recognize_masks` then
-finds what masks hide from a softmax (`masks`).
+finds what masks hide from a softmax (`masks`), and `recognize_shared_heads` matrices that are repeated for a product.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from cvm.frontends.common.recognition.masks import recognize_masks
 from cvm.frontends.common.recognition.normalization import normalization_around
 from cvm.frontends.common.recognition.regions import Regions, Whole
+from cvm.frontends.common.recognition.shared_heads import recognize_shared_heads
 from cvm.frontends.common.recognition.softmax import softmax_around
 from cvm.graph import GraphOperation, GraphTensor
 
-__all__ = ["recognize_masks", "recognized"]
+__all__ = ["recognize_masks", "recognize_shared_heads", "recognized"]
 
 _FINDERS = {
     "sqrt": normalization_around,

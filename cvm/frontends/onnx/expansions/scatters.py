@@ -1,4 +1,7 @@
-"""Scatters with computed indices: for each element, find the last update that writes it, if any."""
+"""Scatters with computed indices: for each element, find the last update that writes it, if any.
+
+Indices that follow one another and that are proven to exist, such as those of a cache, replace one slice instead.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cvm.frontends.onnx.call import OnnxCall
+from cvm.frontends.onnx.expansions.positions import interval_of, places_of
 from cvm.frontends.onnx.expansions.registry import Expansion
 from cvm.frontends.onnx.writing import Writer
 
@@ -55,6 +59,47 @@ def _last(w: Writer, numbers: str, lead: Sequence[int], extent: int, updates: in
     return w.add("Greater", [most, w.integers([0])]), last
 
 
+def _as_slice(w: Writer, axis: int) -> bool:
+    """Replace a slice along an axis, if the indices follow one another there and are alike beside it."""
+    source, indices, updates = (w.call.operand(i) for i in range(3))
+    found = places_of(w.scope, indices.name)
+    if found is None:
+        return False
+    count, extent = updates.shape[axis], source.shape[axis]
+    first = int(found.offsets.min())
+    along = (count,) + (1,) * (indices.rank - axis - 1)
+    if (found.offsets != first + np.arange(count).reshape(along)).any():
+        return False
+    interval = interval_of(w.scope, found.start)
+    if interval is None or interval[0] + first < 0 or interval[1] + first + count > extent:
+        return False
+    start = w.reshape(found.start, (1,))
+    if first:
+        start = w.add("Add", [start, w.constant(np.array([first]), w.operand(found.start).data_type)])
+    data, order = _before_transposition(w, w.required(0)[0], source.rank)
+    back = tuple(int(item) for item in np.argsort(order))
+    new = w.required(2)[0] if order == tuple(range(source.rank)) else w.add("Transpose", w.required(2), perm=back)
+    shapes = [tuple(item.shape[axis] for axis in back) for item in (source, updates)]
+    data, new = (w.reshape(name, (1, *shape)) for name, shape in zip((data, new), shapes, strict=True))
+    whole = w.add("TensorScatter", [data, new, start], axis=order[axis] + 1)
+    if order == tuple(range(source.rank)):
+        w.reshape(whole, source.shape, w.node.outputs[0])
+    else:
+        w.add("Transpose", [w.reshape(whole, shapes[0])], w.node.outputs[0], perm=order)
+    return True
+
+
+def _before_transposition(w: Writer, name: str, rank: int) -> tuple[str, tuple[int, ...]]:
+    """A tensor before it was transposed, and the order of axes: a cache is written in place of its transposition."""
+    call = w.scope.call_of(name)
+    order = (
+        None if call is None or call.node.domain or call.node.op != "Transpose" else call.node.attributes.get("perm")
+    )
+    if call is None or not isinstance(order, tuple):
+        return name, tuple(range(rank))
+    return call.operand().name, tuple(int(item) for item in order)
+
+
 def _nonnegative(w: Writer, indices: str, extent: int) -> str:
     """Indices as int64, with negative ones counted from the end."""
     indices = w.add("Cast", [indices], to=7)
@@ -73,6 +118,8 @@ def _elements(w: Writer) -> None:
         raise w.call.invalid("shape", f"indices have shape {list(indices.shape)}, updates {list(updates.shape)}")
     if any(n != m for n, m in beside):
         raise w.call.refuse("computed indices do not reach all along the other axes", "give them the input's extents")
+    if _as_slice(w, axis):
+        return
     order = (*(i for i in range(source.rank) if i != axis), axis)
     data, at, new = (w.add("Transpose", [name], perm=order) for name in w.required(0, 1, 2))
     lead = tuple(source.shape[i] for i in order[:-1])
@@ -92,6 +139,8 @@ def _slices(w: Writer) -> None:
     rest, count = source.shape[depth:], math.prod(indices.shape[:-1])
     if updates.shape != (*indices.shape[:-1], *rest):
         raise w.call.invalid("shape", f"updates have shape {list(updates.shape)}, indices {list(indices.shape)}")
+    if depth == 1 and indices.rank == 2 and _as_slice(w, 0):
+        return
     rows, inner = math.prod(source.shape[:depth]), math.prod(rest)
     at = w.reshape(w.required(1)[0], (count, depth))
     number = inside = ""

@@ -187,6 +187,10 @@ def where(translation: OnnxTranslation, call: OnnxCall) -> Made:
     """Where: each element from the second operand where the condition holds, else from the third."""
     condition, first, second = (call.operand(index) for index in range(3))
     data_type, shape = call.same_type(first, second), call.broadcast(condition, first, second)
+    if condition.values is not None and len(set(condition.values.ravel().tolist())) == 1:
+        chosen = first if condition.values.any() else second
+        if chosen.shape == shape:
+            return Made(translation.name(chosen), shape, data_type)
     test, yes, no = (translation.aligned_operand(operand, len(shape)) for operand in (condition, first, second))
     return Made(translation.selected(test, yes, no, integer=not is_float(data_type)), shape, data_type)
 

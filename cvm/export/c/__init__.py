@@ -1,0 +1,5 @@
+"""Programs as C99: readable, self-contained, without heap, floats or anything that C leaves undefined."""
+
+from cvm.export.c.writing import Exported, exported
+
+__all__ = ["Exported", "exported"]
