@@ -200,7 +200,7 @@ def _shape(name: str, shape: Sequence[Any], batch: int, resizes: bool = False) -
 def _random(shape: tuple[int, ...], dtype: Any) -> Array:
     """Items of an input of another engine, from a fixed seed: any codes, real numbers in [0, 1), and 0 for indices."""
     random = np.random.default_rng(0)
-    if dtype in (np.uint8, np.int8):
+    if dtype in (np.uint8, np.int8, np.int16):
         limits = np.iinfo(dtype)
         return random.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     if dtype is np.float32:

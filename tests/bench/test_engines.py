@@ -48,6 +48,9 @@ def test_the_batch_of_a_model_of_another_engine():
 def test_items_for_other_engines():
     assert set(np.unique(_random((9, 999), np.uint8))) == set(range(256))
     assert set(np.unique(_random((9, 999), np.int8))) == set(range(-128, 128))
+    words = _random((9, 9999), np.int16)
+    assert words.dtype == np.int16
+    assert words.min() < -(2**14) < 2**14 < words.max()
     reals = _random((100,), np.float32)
     assert reals.dtype == np.float32
     assert 0 <= reals.min() < reals.max() < 1

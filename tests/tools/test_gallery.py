@@ -143,3 +143,19 @@ def test_a_comparison_that_takes_too_long_is_not_called_a_difference(
     page = gallery.markdown()
     assert "The executors agree on 0 of 1." in page
     assert "| not checked |" in page
+
+
+@pytest.mark.parametrize("failure", [None, "ValueError: the file a.tflite\nis wrong"])
+def test_an_engine_that_fails_is_named_with_its_words(
+    failure: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = {"engine": "litert", "failure": failure, "run": None if failure else {"median": 500}}
+    said = {"results": [{"engine": "native", "failure": None, "run": {"median": 2000}}, theirs]}
+    monkeypatch.setattr(measure, "_said", lambda arguments: said)
+    row = measure._timed(tmp_path / "a.cvm", tmp_path / "a.tflite", "litert")
+    assert row["ours_us"] == 2.0
+    assert (row.get("theirs_us"), row.get("engine_fails")) == (
+        (None, "ValueError: the file a.tflite") if failure else (0.5, None)
+    )
+    cells = list(gallery._cells(row | {"seconds": 1, "nodes": 1, "macs": 1, "exact": 1, "tensors": 1, "agree": True}))
+    assert cells[-1] == ("fails" if failure else "0.25")

@@ -227,11 +227,13 @@ class _Maker:
         # The bound of a sum follows from the bounds of the stored elements.
         stored = 255 if self.aim.operand.startswith("u8") else max(magnitude, 2**16 - 1)
         wanted = max(1, 2**self.bits // (stored if self.aim.arithmetic == "fused" else max(1, magnitude)))
-        most = self.random.choice((wanted // products, 127, 128, 2**15 - 1, 2**15, 2**16))
+        most = self.random.choice((wanted // products, 127, 128, 200, 255, 2**15 - 1, 2**15, 2**16))
         if self.aim.kernel == "depthwise" and self.random.random() < 0.9:
-            most = min(most, 127)  # wider weights would be grouped convolutions
+            most = min(most, 255)  # wider weights would be grouped convolutions
         most = max(1, min(most, wanted // products if wanted >= products else 1, INT32_MAX // max(1, magnitude)))
-        low, high = self.random.choice(((-most, most), (-most, most), (0, most), (-most, 0), (-most, -most)))
+        signs = ((-most, most), (-most, most), (0, most), (-most, 0), (-most, -most))
+        byte = ((max(-most, most - 255), most), (-most, min(most, 255 - most)))  # weights less a zero point
+        low, high = self.random.choice((*signs, *byte))
         found = self._elements((channels, products), low, high)
         if wanted < products:
             found = np.where(self.numbers.random(found.shape) < wanted / products, found, 0)

@@ -39,6 +39,7 @@ How to read the tables:
   to {judged} elements drawn from all of them.
 * **Engine**: median time of the file's own engine (LiteRT, ONNX Runtime; on the file as it is, one thread) divided by
   that of our native executor, by turns in one run. A number above 1 means that `cvm` is faster.
+  Where the engine fails, its own words stand below the tables.
 
 [calibration.md](calibration.md) gives the accuracy of the networks for which there is data.
 """
@@ -54,6 +55,10 @@ def markdown() -> str:
     if refused:
         parts.append("\n## Refused\n\n")
         parts += [f"* **{network.name}**: {_plain(why['message'])} [{why['code']}]\n" for network, why in refused]
+    failing = [(network, measured.get(network.name, {}).get("engine_fails")) for network in every]
+    if any(why for _, why in failing):
+        parts.append("\n## Engines that fail\n\n")
+        parts += [f"* **{network.name}**: {_plain(why)}\n" for network, why in failing if why]
     parts.append("\n## Files\n\n| network | file | SHA-256 |\n|---|---|---|\n")
     parts += [f"| {network.name} | {network.path} | `{network.sha256}` |\n" for network in every]
     return "".join(parts)
@@ -96,7 +101,7 @@ def _cells(row: dict[str, Any]) -> Iterable[str]:
         exact += f", bound {float(Fraction(row['bound'])):.3g}"
     ratios = [number for number in row.get("sqnr", ()) if isinstance(number, float)]  # an equal output is a word
     least = "" if "sqnr" not in row else "equal" if not ratios else f"{min(ratios):.1f}"
-    timed = "ours_us" in row
+    timed, compared = "ours_us" in row, "theirs_us" in row
     return (
         f"{row['seconds']:.1f}",
         str(row["nodes"]),
@@ -105,7 +110,7 @@ def _cells(row: dict[str, Any]) -> Iterable[str]:
         least,
         "not checked" if "unchecked" in row else "yes" if row["agree"] else "NO",
         f"{row['ours_us'] / 1e3:.3g}" if timed else "",
-        f"{row['theirs_us'] / row['ours_us']:.2f}" if timed else "",
+        f"{row['theirs_us'] / row['ours_us']:.2f}" if compared else "fails" if timed else "",
     )
 
 

@@ -13,7 +13,7 @@ MODULES = (
     "arena", "calls", "contraction", "contractions", "cover", "depthwise", "elements", "epilogue", "exact", "exchange",
     "expressions", "formats", "formula", "formulas", "fused", "groups", "homes", "ir", "layout", "loops", "machine",
     "movement", "nest", "operands", "packing", "packs", "planner", "pointwise", "reductions", "requantize", "residual",
-    "sharing", "steps", "sums", "tiles", "view", "vision", "windows",
+    "sharing", "steps", "sums", "tiles", "view", "vision", "window_sums", "windows",
 )  # fmt: skip
 """The planner and the emitter, which the checker, the rehearsal and the trial guard."""
 

@@ -56,6 +56,13 @@ class Maker:
         ends = self.numbers.choice(np.array([lo, hi]), shape)
         return np.where(self.numbers.random(shape) < self.random.choice((0.0, 0.3, 1.0)), ends, values)
 
+    def weights(self, shape: Sequence[int], bits: int) -> npt.NDArray[np.int64]:
+        """Random elements of ``bits`` bits and a sign; half of those of 8 bits or more are a byte less a zero point."""
+        if bits < 8 or self.random.random() < 0.5:
+            return self.elements(shape, -(2**bits), 2**bits - 1)
+        lo = self.number(-255, 0)
+        return self.elements(shape, lo, lo + 255)
+
     def add(self, op: str, inputs: Sequence[str], **attributes: object) -> str:
         """The first result of an op."""
         return self.builder.add(op, inputs, attributes)[0]
@@ -138,12 +145,14 @@ class Maker:
         padding = (max(padding[0], -(-reach[0] // 2)), max(padding[1], -(-reach[1] // 2)))
         shape = (groups * per_group, c // groups, *kernel)
         products = prod(shape[1:]).bit_length()
-        bits = self.random.choice((1, 4, 7, 7, 8, 9, 15, 20))
+        bits = self.random.choice((4, 7, 8, 8, 8, 15) if depthwise else (1, 4, 7, 7, 8, 9, 15, 20))
         x = self.within(x, max(1, min(28 - products - 1, 29 - products - bits)) if self.random.random() < 0.5 else 15)
         bits = max(0, min(bits, 29 - products - self.bits(x)))
         if bits == 0:
             x, bits = self.within(x, 8), 7
-        weights = self.elements(shape, -(2**bits), 2**bits - 1)
+        weights = self.weights(shape, bits)
+        if self.random.random() < (0.4 if depthwise else 0.1):  # only the last row of a window is wide
+            weights[:, :, :-1] = weights[:, :, :-1].clip(-128, 127)
         if self.random.random() < 0.3:  # groups and channels of other widths
             weights[: shape[0] // 2] = np.clip(weights[: shape[0] // 2], -70, 65)
         inputs = [x, self.builder.constant(weights)]
@@ -174,7 +183,7 @@ class Maker:
         depth = self.shape(flat)[1]
         bits = self.random.choice((3, 7, 8, 15))
         flat = self.within(flat, max(1, 29 - bits - depth.bit_length()))
-        weights = self.elements((self.channels(), depth), -(2**bits), 2**bits - 1)
+        weights = self.weights((self.channels(), depth), bits)
         sums = self.add("dense", [flat, self.builder.constant(weights)])
         self.kept(self.after(self.codes(sums)))
 

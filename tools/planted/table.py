@@ -429,6 +429,66 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
         "    target: Format\n\n    @property\n    def units",
         '    target: Format = __import__("dataclasses").field(compare=False)\n\n    @property\n    def units',
     ),
+    (
+        "bias",
+        "contractions",
+        "return max(0, hi - 127) + min(0, lo + 128)",
+        "return max(0, hi - 126) + min(0, lo + 128)",
+    ),
+    (
+        "bias",
+        "contractions",
+        "geometry.weights.astype(np.int32) - less)",
+        "geometry.weights.astype(np.int32) - less - 1)",
+    ),
+    (
+        "border",
+        "contractions",
+        "kernel = WindowSums(*extents, geometry.taps, geometry.run, geometry.source)",
+        "kernel = WindowSums(*extents, geometry.taps, geometry.run - 1, geometry.source)",
+    ),
+    (
+        "wrap",
+        "packing",
+        "part = left.clip(lo, hi)",
+        "part = left.clip(lo, hi + 1)",
+    ),
+    (
+        "lanes",
+        "window_sums",
+        "if 4 * word + byte < rest)",
+        "if 4 * word + byte <= rest)",
+    ),
+    (
+        "lanes",
+        "window_sums",
+        "halves = [code.bitcast(unpacked(code, left, right, per, half), a.type) for half in (0, 1)]",
+        "halves = [code.bitcast(unpacked(code, left, right, per, 0), a.type) for half in (0, 1)]",
+    ),
+    (
+        "bias",
+        "window_sums",
+        'code.binary("mul", _totals(code, kernel, machine, read), times)',
+        'code.binary("add", _totals(code, kernel, machine, read), times)',
+    ),
+    (
+        "stale",
+        "formulas",
+        'builder.step("add", (("sum", 0), windows))',
+        'builder.step("add", (("sum", 0), ("sum", 0)))',
+    ),
+    (
+        "border",
+        "depthwise",
+        "kernel.row(row) * kernel.taps[0]",
+        "row * kernel.taps[0]",
+    ),
+    (
+        "channels",
+        "depthwise",
+        "(weights - narrow)[:, wide]], axis=1), tuple(wide.tolist())",
+        "(weights - narrow)[:, wide]], axis=1), tuple((wide ^ 1).tolist())",
+    ),
 )
 
 

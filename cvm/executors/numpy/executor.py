@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -94,8 +94,8 @@ class NumpyExecutor:
 
 def every_tensor(
     verified: VerifiedProgram, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
-) -> dict[str, Int32Array]:
-    """All inputs, states and results of one run.
+) -> dict[str, Array]:
+    """All inputs, states and results of one run, in the narrowest integers that hold the intervals of the results.
 
     Each node is planned right before it runs. So only one node at a time has constants in the types that BLAS takes,
     which are four to eight times as large as the stored ones.
@@ -106,10 +106,19 @@ def every_tensor(
     with np.errstate(all="ignore"):
         for node, call in zip(program.nodes, verified.calls, strict=True):
             step = KERNELS[node.op](call)
-            reads = [tensors[name] if name in tensors else constants[name].array() for name in _read(node, step)]
-            names = (value.name for value in node.outputs)
-            tensors.update(zip(names, map(np.ascontiguousarray, step.run(reads)), strict=True))
+            reads = [
+                tensors[name].astype(np.int32, copy=False) if name in tensors else constants[name].array()
+                for name in _read(node, step)
+            ]
+            for value, result in zip(node.outputs, step.run(reads), strict=True):
+                tensors[value.name] = result.astype(_narrowest(value.lo, value.hi))
     return tensors
+
+
+def _narrowest(lo: int, hi: int) -> type[np.integer[Any]]:
+    """The narrowest type that holds all integers of an interval within 32 bits."""
+    types = (np.int8, np.uint8, np.int16, np.uint16)
+    return next((kind for kind in types if np.iinfo(kind).min <= lo and hi <= np.iinfo(kind).max), np.int32)
 
 
 class _Shows:

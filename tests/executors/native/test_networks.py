@@ -52,6 +52,6 @@ def test_networks_reach_every_kind_of_kernel() -> None:
 
 
 KINDS = ("8-bit dot products", "16-bit dot products", "32-bit multiply-adds", "2 passes", "3 passes",
-         "depthwise, 1 parts", "sums + requantize", "maxima of windows", "sum, modulo", "max, modulo",
+         "depthwise, 1 part", "sums + requantize", "maxima of windows", "sum, modulo", "max, modulo",
          "copy by a table", "axes exchanged", "the weights are computed", "rows one after the other",
          "sorted by counting")  # fmt: skip

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from cvm.executors.native.descriptions.sums import Block, interleaved
 from cvm.executors.native.emit.contraction import segments
 from cvm.executors.native.emit.machine import MACHINES, Machine
-from cvm.executors.native.kernels.packing import packed_weights, passes
+from cvm.executors.native.kernels.packing import packed_weights, parts, passes
 from cvm.program import Constant
 
 WEIGHTS = st.integers(1, 31).flatmap(
@@ -69,6 +69,18 @@ def test_no_pair_of_products_saturates_where_they_would(weights: Any, highest: i
         low, high = int(min(digit.min(), 0)), int(max(digit.max(), 0))
         assert 2 * low * highest >= -(2**15)
         assert 2 * high * highest < 2**15
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+@given(weights=hnp.arrays(np.int16, (3, 2, 5), elements=st.integers(-255, 255) | st.sampled_from((-255, 255, 0))))
+def test_parts_of_a_depthwise_window_add_up_and_fit_a_byte(machine: Machine, weights: Any) -> None:
+    found = parts(weights, machine, 255)
+    np.testing.assert_array_equal(sum(part.astype(np.int64) for part in found), weights)
+    for part in found:
+        assert part.dtype == np.int8
+        low, high = int(min(part.min(), 0)), int(max(part.max(), 0))
+        assert not machine.saturates or (2 * low * 255 >= -(2**15) and 2 * high * 255 < 2**15)
 
 
 @given(weights=WEIGHTS)

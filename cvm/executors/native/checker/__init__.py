@@ -35,13 +35,14 @@ from cvm.executors.native.checker.addresses import (
 )
 from cvm.executors.native.checker.estimates import require_normalization, require_quotient
 from cvm.executors.native.checker.groups import Added, Group, require_joint
-from cvm.executors.native.checker.packed import per_channel, weights_of
+from cvm.executors.native.checker.packed import per_channel, saturates, weights_of
 from cvm.executors.native.checker.residence import Residence
+from cvm.executors.native.checker.summed import require_windows, summed
 from cvm.executors.native.descriptions.computed import Normalization, Quotient
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.loops import Exchange, Nest
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
-from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills, Holds, Joins, Views
+from cvm.executors.native.plan.claims import AddsWindows, Claim, Computes, Copies, Fills, Holds, Joins, Views
 from cvm.executors.native.plan.homes import Buffer, Home
 from cvm.executors.native.plan.residence import state_format
 from cvm.executors.native.plan.steps import Plan
@@ -103,6 +104,7 @@ class _Checker:
 
     ``homes`` lists the homes that are proven to hold each tensor, and ``copies`` maps a home to the home that it is a
     copy of. ``filled`` lists the homes of each buffer that are filled with one number; ``parts`` has these numbers.
+    ``windows`` maps a buffer to the claim that sums of windows lie there.
     """
 
     def __init__(self, verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> None:
@@ -115,6 +117,7 @@ class _Checker:
         self.copies: dict[Home, Home] = {}
         self.filled: dict[Buffer, list[Home]] = {}
         self.parts: dict[Home, int] = {}
+        self.windows: dict[Buffer, AddsWindows] = {}
         self.data = memoryview(plan.constants).toreadonly()
         self.residence = Residence(self)
 
@@ -134,6 +137,8 @@ class _Checker:
                 self._joins(claim)
             case Computes():
                 self._computes(claim)
+            case AddsWindows():  # proven together with the contraction that reads them
+                self.windows[claim.target.buffer] = claim
 
     def suppose(self, claim: Claim) -> None:
         """Treat a claim that failed as proven, so that later claims do not fail because of it.
@@ -425,13 +430,15 @@ class _Checker:
         channels = shape[1]
         each = channels // groups if isinstance(kernel, Contraction) else channels
         offsets, steps = self._offsets(node, source, weights.shape, groups)
+        factor, summed = self._windows(claim, kernel, source, offsets, steps)
+        remaining = weights if factor == 0 else weights.astype(np.int64) - factor
         packed: dict[int, list[Array]] = {}
         begins = []
         calls = groups if isinstance(kernel, Contraction) else 1
         for number in range(calls):
             arguments = list(self.plan.calls[claim.call + number].arguments)
             part = slice(number * each, (number + 1) * each)
-            self._coefficients(kernel, arguments, source, weights[part], offsets[part] if calls > 1 else offsets)
+            self._coefficients(kernel, arguments, source, remaining[part], offsets[part] if calls > 1 else offsets)
             begins.append(self._start(kernel, arguments[2], each) if kernel.starts else np.zeros(each, np.int64))
             reads = arguments[3 if kernel.starts else 2 : -1]
             for read_index, (home, read, argument) in enumerate(zip(claim.reads, kernel.reads, reads, strict=True)):
@@ -444,8 +451,7 @@ class _Checker:
                     require(read.format == home.format, "a tensor is read in another format")
             require(arguments[-1] == target.at(number * each * stride(target.view.axes[1])), "another target")
         self._require_pixels(claim, kernel, steps, node)
-        self._require_digits(kernel, weights)
-        added = self._added(node, kernel, source, weights, np.concatenate(begins))
+        added = self._added(node, kernel, source, weights, np.concatenate(begins), summed)
 
         def elements(number: int) -> Array:
             if number > len(claim.reads):
@@ -460,6 +466,24 @@ class _Checker:
         if kernel.joint is not None:
             require_joint(kernel.joint, kernel.formula, claim.reads[kernel.joint.read - 1])
         self._group(claim, elements, 1, added).stored(root, target.format, kernel.output.clamp)
+
+    def _windows(
+        self, claim: Computes, kernel: Kernel, source: Home, offsets: Array, steps: list[tuple[int, int]]
+    ) -> tuple[int, int]:
+        """Prove the sums of windows that the first step of a formula adds, if it does.
+
+        Returns the number by which they multiply every element of the window, and the number of the value that includes
+        them. Without sums of windows, these are 0 and 0.
+        """
+        home = summed(kernel.formula, claim.reads)
+        made = None if home is None else self.windows.get(home.buffer)
+        if home is None or made is None:
+            return 0, 0
+        axes = broadcast(home.view.axes, claim.root.outputs[0].shape)
+        pixels = [(n, step, stride(axis)) for (n, step), axis in zip(steps, (axes[0], *axes[2:]), strict=True)]
+        require_windows(self.plan, made, claim.call, home, source, offsets[0], pixels)
+        _, factor, _ = self.plan.calls[made.call].arguments
+        return int(np.frombuffer(self._bytes(factor), np.int32, 1)[0]), kernel.formula.reads
 
     def _contracted(self, root: Node) -> Node:
         """The contraction of a group: the one that can be reached from the root through operands that have no home."""
@@ -536,7 +560,12 @@ class _Checker:
         require(buffer is source.buffer and kernel_format(kernel, source), "another input")
         first, rest = divmod(offset, source.format.bytes)
         require(rest == 0, "the address of the input lies between two elements")
-        found = weights_of(self._bytes(arguments[1]), kernel)
+        packed = self._bytes(arguments[1])
+        bytes_ = isinstance(kernel, Depthwise) or kernel.per == 4
+        require(
+            not (self.machine.saturates and bytes_ and saturates(packed, kernel)), "pairs of products could saturate"
+        )
+        found = weights_of(packed, kernel)
         if isinstance(kernel, Contraction):
             at = np.full((1,), first)
             for n, step in kernel.taps:
@@ -595,14 +624,7 @@ class _Checker:
             step = stride(broadcast(home.view.axes, shape)[1])
             require(pixels.channel == step or shape[1] == 1, "the stride of channels differs from that of the home")
 
-    def _require_digits(self, kernel: Kernel, weights: Array) -> None:
-        """Prove that every sum of two products fits in 16 bits, on a machine whose dot product saturates these sums."""
-        if self.machine.saturates and (isinstance(kernel, Depthwise) or kernel.per == 4):
-            most = max(-int(weights.min()), int(weights.max()))
-            parts = len(kernel.shifts) if isinstance(kernel, Contraction) else kernel.parts
-            require(2 * 255 * most <= 32767 or parts > 1, "pairs of products could saturate")
-
-    def _added(self, node: Node, kernel: Kernel, source: Home, weights: Array, begins: Array) -> Added:
+    def _added(self, node: Node, kernel: Kernel, source: Home, weights: Array, begins: Array, number: int) -> Added:
         """For each channel, the number by which the kernel's sums differ from the node's result, and the interval of
         that result.
 
@@ -633,7 +655,7 @@ class _Checker:
                 column.append(value)
         rank = len(node.outputs[0].shape)
         arrays = [np.array(column, object).reshape(1, -1, *(1,) * (rank - 2)) for column in columns]
-        return Added(node.outputs[0].name, *arrays)
+        return Added(node.outputs[0].name, arrays[0], arrays[1], arrays[2], number)
 
     # The plan as a whole --------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ SAME = {
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The sums of a contraction, which are value 0 of a formula.
+    """The sums of a contraction: value 0 of a formula, or ``number``, which adds sums of windows to it.
 
     For each channel, ``more`` is the sum of the kernel minus the result of the node ``name``; ``lo`` and ``hi`` bound
     that result. All arrays have the rank of the result.
@@ -43,6 +43,7 @@ class Added:
     more: Array
     lo: Array
     hi: Array
+    number: int = 0
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class Group:
         number = self._same(number)
         if (name, number) in self.proven:
             return
-        if number < self.formula.reads:
+        if number < self.formula.reads or (self.added is not None and number == self.added.number):
             self._read(name, number)
         elif self.constant(name) is not None:
             self._immediate(name, self._step(number))
@@ -110,7 +111,8 @@ class Group:
         if node is not None and node.op in ("relu", "clip", "cvm_clip") and not self.exists(name):
             self._clip(node, number, *_bounds(node.op, self.attributes(node)))
             return
-        if self.added is not None and number == 0:
+        if self.added is not None and number in (0, self.added.number):
+            require(number == self.added.number, "the sums lack those of windows")
             require(
                 name == self.added.name and not self.added.more.any(),
                 "the sums differ from the result of the contraction",
@@ -207,7 +209,7 @@ class Group:
         planes = np.frombuffer(self.data, np.uint8, size * TABLE, home.view.offset).reshape(size, TABLE)
         stored = np.ascontiguousarray(planes.T).view(format_.dtype.newbyteorder("<")).ravel().astype(np.int64)
         found = [*stored.tolist()[: given.size], *last]
-        expected = (given.astype(np.int64) + format_.bias).tolist()
+        expected = [entry + format_.bias for entry in given.tolist()]
         require(found == expected, f"the entries differ from {source}")
         require(len(self.shape_of(indices)) == len(self.shape), "the entries of a table are no numbers")
         self.proves(indices, step.arguments[1])
@@ -262,7 +264,7 @@ class Group:
         require(rule.clips or a.lo <= clip[0] <= clip[1] <= a.hi, "a result is clipped to another interval")
         ends = []
         for name, argument in zip(node.inputs[:count], step.arguments[:count], strict=True):
-            if self.added is not None and argument == 0 and name == self.added.name:
+            if self.added is not None and (argument, name) == (self.added.number, self.added.name):
                 ends += [self.added.lo, self.added.hi, self.added.more]
             else:
                 self.proves(name, argument)

@@ -11,7 +11,7 @@ from cvm.executors.native.checker.addresses import Array, require
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
 
-__all__ = ["per_channel", "weights_of"]
+__all__ = ["per_channel", "saturates", "weights_of"]
 
 
 def _lanes(one: Segment) -> Array:
@@ -48,24 +48,43 @@ def per_channel(data: memoryview, segments: Sequence[Segment], format_: Format, 
 def weights_of(data: memoryview, kernel: Contraction | Depthwise) -> Array:
     """The weights as an array (channels, taps, elements). Weights of several digits are reduced modulo 2^32.
 
-    In a depthwise window, a tap is a column, and its elements are the rows.
+    In a depthwise window, a tap is a column, and its elements are the rows. A row that is multiplied once more has the
+    sum of both weights.
     """
     order = _ordered([_lanes(one) for one in kernel.segments], kernel.channels)
-    parts, start = [], 0
-    for one in kernel.segments:
-        part = _digits(data, kernel, one, start)
-        start += part.nbytes
-        parts.append(part)
+    parts = _segments(data, kernel)
     digits = np.empty((order.size, *parts[0].shape[1:]), parts[0].dtype)
     digits[order] = np.concatenate(parts)
     digits = digits[: kernel.channels]
-    if digits.shape[1] == 1:
+    repeats = kernel.repeats if isinstance(kernel, Depthwise) else ()
+    if digits.shape[1] == 1 and not repeats:
         return digits[:, 0]
     shifts = kernel.shifts if isinstance(kernel, Contraction) else (0,) * kernel.parts
     total = np.zeros(digits[:, 0].shape, np.int64)
     for number, shift in enumerate(shifts):
         total = ((total << shift) + digits[:, number]) & 2**32 - 1  # at most 2^41 before the reduction
+    for again, row in enumerate(repeats, kernel.window[0] - len(repeats) if isinstance(kernel, Depthwise) else 0):
+        total[..., row] = (total[..., row] + total[..., again]) & 2**32 - 1
+        total[..., again] = 0
     return total
+
+
+def saturates(data: memoryview, kernel: Contraction | Depthwise) -> bool:
+    """Whether bytes times two neighbouring digits may add up to a number that 16 bits do not hold."""
+    for part in _segments(data, kernel):
+        pairs = part.reshape(-1, 2).astype(np.int64)
+        most, least = pairs.clip(0, None).sum(axis=1).max(), pairs.clip(None, 0).sum(axis=1).min()
+        if 255 * most >= 2**15 or 255 * least < -(2**15):
+            return True
+    return False
+
+
+def _segments(data: memoryview, kernel: Contraction | Depthwise) -> list[Array]:
+    """The digits of all segments, which lie one after the other."""
+    parts: list[Array] = []
+    for one in kernel.segments:
+        parts.append(_digits(data, kernel, one, sum(part.nbytes for part in parts)))
+    return parts
 
 
 def _digits(data: memoryview, kernel: Contraction | Depthwise, one: Segment, start: int) -> Array:

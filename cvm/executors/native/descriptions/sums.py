@@ -12,7 +12,8 @@ import numpy.typing as npt
 from cvm.executors.native.descriptions.expressions import Formula, Residual
 from cvm.executors.native.descriptions.formats import Format
 
-__all__ = ["ROWS", "Block", "Contraction", "Depthwise", "Output", "Pixels", "Read", "Segment", "interleaved"]
+__all__ = ["ROWS", "Block", "Contraction", "Depthwise", "Output", "Pixels", "Read", "Segment",
+           "WindowSums", "interleaved"]  # fmt: skip
 
 ROWS = 4
 """The number of rows of a depthwise window that one dot product multiplies."""
@@ -152,12 +153,39 @@ class Contraction:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowSums:
+    """A kernel that adds up the bytes of the window of each pixel, and multiplies the sum by one number.
+
+    ``images``, ``rows``, ``columns``, ``taps``, ``run`` and ``source`` are as in `Contraction`. The results lie side by
+    side, in 32 bits.
+    """
+
+    images: int
+    rows: int
+    columns: int
+    taps: tuple[tuple[int, int], ...]
+    run: int
+    source: Pixels
+
+    @property
+    def units(self) -> int:
+        """The number of parts that may run at the same time: rows, or groups of columns of the only row."""
+        return self.rows if self.rows > 1 else -(-self.columns // self.together)
+
+    @property
+    def together(self) -> int:
+        """The number of pixels whose sums are computed together."""
+        return 4 if self.columns >= 4 else 1
+
+
+@dataclass(frozen=True, slots=True)
 class Depthwise:
     """One kernel of a depthwise convolution.
 
     ``images``, ``rows``, ``columns`` and ``channels`` are extents of the output. ``window`` is the extent (rows,
     columns) of a window, ``taps`` the distance from one tap to the next in both directions, in elements. ``step`` and
-    ``dilation`` are the stride and the dilation along a row. ``parts`` is the number of digits of the weights.
+    ``dilation`` are the stride and the dilation along a row. ``parts`` is the number of digits of the weights. The last
+    rows of the window may be rows before them that are multiplied once more: ``repeats`` lists these.
     """
 
     images: int
@@ -176,12 +204,18 @@ class Depthwise:
     starts: bool
     segments: tuple[Segment, ...]
     joint: Residual | None = None
+    repeats: tuple[int, ...] = ()
 
     @property
     def strip(self) -> int:
         """The number of outputs of one strip. The last strip of a row may overlap the one before it."""
         count = -(-self.columns // 8)
         return -(-self.columns // count)
+
+    def row(self, number: int) -> int:
+        """The row of the map, counted from that of the window's first row, that a row of the window reads."""
+        own = self.window[0] - len(self.repeats)
+        return number if number < own else self.repeats[number - own]
 
     @property
     def groups(self) -> int:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.descriptions.formats import Format
-from cvm.executors.native.descriptions.sums import Contraction, Output, Pixels, Read
+from cvm.executors.native.descriptions.formats import INT32, Format
+from cvm.executors.native.descriptions.sums import Contraction, Output, Pixels, Read, WindowSums
 from cvm.executors.native.emit.contraction import segments
 from cvm.executors.native.emit.epilogue import joined
 from cvm.executors.native.emit.tiles import tiled
@@ -20,7 +20,7 @@ from cvm.executors.native.kernels.formulas import Build, Sums, build
 from cvm.executors.native.kernels.operands import CHANNELS_LAST, arguments, operand_of, pixels_of
 from cvm.executors.native.kernels.packing import packed_weights, passes
 from cvm.executors.native.kernels.windows import plan_products
-from cvm.executors.native.plan.claims import Computes
+from cvm.executors.native.plan.claims import AddsWindows, Computes
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.executors.native.plan.view import View
@@ -80,7 +80,44 @@ def plan_contraction(planner: Planning, root: Node) -> None:
             return
     home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
     sums = _sums(planner, node, home.format, weights.reshape(weights.shape[0], -1), bias)
+    less = _less(home.format, geometry)
+    if less:
+        sums = replace(sums, windows=_windows(planner, node, home, geometry, less))
+        geometry = replace(geometry, weights=(geometry.weights.astype(np.int32) - less).astype(np.int8))
     _calls(planner, root, node, home, geometry, build(planner, root, sums), target)
+
+
+def _less(format_: Format, geometry: Geometry) -> int:
+    """The number c by which all weights are made less so that they fit in a byte, or 0 where they stay as they are.
+
+    With w = v + c, sum w x = sum v x + c * sum x. The second sum has one number for each pixel. It costs less than a
+    second digit of the weights.
+    """
+    lo, hi = int(geometry.weights.min()), int(geometry.weights.max())
+    if _per(format_, geometry.weights) != 4 or geometry.groups > 1 or hi - lo > 255:
+        return 0
+    return max(0, hi - 127) + min(0, lo + 128)
+
+
+def _windows(planner: Planning, node: Node, home: Home, geometry: Geometry, factor: int) -> Home:
+    """Plan the call that adds up every window of a contraction, times ``factor``. Returns the home of these numbers."""
+    extents = geometry.images, geometry.rows, geometry.columns
+    kernel = WindowSums(*extents, geometry.taps, geometry.run, geometry.source)
+    for _ in range(2):  # the rows of a map, or the maps of all images, may lie at equal distances
+        if kernel.rows == 1 and kernel.source.image == kernel.columns * kernel.source.column:
+            kernel = replace(kernel, images=1, columns=kernel.images * kernel.columns)
+        if kernel.source.row == kernel.columns * kernel.source.column:
+            kernel = replace(kernel, rows=1, columns=kernel.rows * kernel.columns)
+    result = node.outputs[0]
+    shape = tuple(1 if axis == 1 else n for axis, n in enumerate(result.shape))
+    target = Home(planner.scratch(4 * math.prod(shape)), View.ordered(shape, range(len(shape))), INT32)
+    function = planner.kernel(kernel, "windows")
+    planner.claim(AddsWindows(geometry.home, target, kernel, planner.next_call))
+    given = [home.at(), planner.constants.add(factor.to_bytes(4, "little", signed=True)), target.at()]
+    cost = math.prod(shape) * (2 + 0.3 * math.prod(n for n, _ in kernel.taps) * -(-kernel.run // 64))
+    note = f"{planner.machine.name} sums of windows times {factor}"
+    planner.call(function, given, kernel.units, result.name, note, cost)
+    return target
 
 
 def _sums(planner: Planning, node: Node, format_: Format, weights: Integers, bias: Exact) -> Sums:

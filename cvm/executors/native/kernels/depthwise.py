@@ -25,7 +25,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import unpacked
 from cvm.executors.native.kernels.formulas import Build
 from cvm.executors.native.kernels.operands import KernelOperand, arguments
-from cvm.executors.native.kernels.packing import packed_taps, passes
+from cvm.executors.native.kernels.packing import packed_taps, parts
 from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import Planning
@@ -40,12 +40,16 @@ registers, all finished sums are stored in memory first.
 """
 TAPS = 64
 """Windows of more taps than this are computed as general contractions."""
+WIDEST = 256
+"""Weights of a larger magnitude than this are computed as general contractions. Two bytes add up to -256 .. 254, and
+codes of eight bits minus their zero point to -255 .. 255.
+"""
 
 
 def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:
-    """Whether a convolution is depthwise, with inputs and weights of 8 bits and at most `TAPS` taps."""
+    """Whether a convolution is depthwise, with inputs of 8 bits, weights up to `WIDEST` and at most `TAPS` taps."""
     OC, IC, KH, KW = shape
-    narrow = int(weights.min()) >= -128 and int(weights.max()) <= 127
+    narrow = int(weights.min()) >= -WIDEST and int(weights.max()) <= WIDEST
     return groups == OC > 1 and IC == 1 and KH * KW <= TAPS and format_.bits == 8 and not format_.signed and narrow
 
 
@@ -83,28 +87,41 @@ def plan_depthwise(
     strides = home.map_strides()
     out = [target.view.stride(axis) or 0 for axis in range(4)]
     channels, _, KH, KW = weights.shape
-    flat = weights[:, 0]
-    parts = [part for part, _ in passes(flat, machine, 4, 255)]
+    taps, repeats = _repeated(weights[:, 0], machine)
+    digits = parts(taps, machine, 255)
     kernel = Depthwise(
-        images, rows, columns, channels, (KH, KW), (a.dilation[0] * strides[2], a.dilation[1] * strides[3]),
-        a.stride[1], a.dilation[1], len(parts),
+        images, rows, columns, channels, taps.shape[1:], (a.dilation[0] * strides[2], a.dilation[1] * strides[3]),
+        a.stride[1], a.dilation[1], len(digits),
         Pixels(strides[0], a.stride[0] * strides[2], strides[3], 1),
         Output(target.format, Pixels(out[0], out[2], out[3], out[1]), built.clamp),
         tuple(operand.read for operand in operands), built.formula, built.start is not None,
-        segments(channels, machine),
+        segments(channels, machine), None, repeats,
     )  # fmt: skip
     kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
     function = planner.kernel(kernel, "depthwise")
     reads = tuple(operand.home for operand in operands)
     planner.claim(Computes(root, kernel, reads, (target,), planner.next_call, home))
     moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
-    packed = planner.constants.add(packed_taps(parts, kernel.segments))
+    packed = planner.constants.add(packed_taps(digits, kernel.segments))
     others = arguments(planner, built.start, operands, kernel.segments, slice(0, channels))
     given = [home.at(moved), packed, *others, target.at()]
-    note = f"{machine.name} depthwise, {len(parts)} parts, strips of {kernel.strip}"
+    note = f"{machine.name} depthwise, {len(digits)} part{'s' if len(digits) > 1 else ''}, strips of {kernel.strip}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
-    cost = math.prod(node.outputs[0].shape) * (0.5 + 0.01 * KH * KW)
+    cost = math.prod(node.outputs[0].shape) * (0.5 + 0.01 * KH * KW * len(digits))
     planner.call(function, given, kernel.units, root.outputs[0].name, note, cost)
+
+
+def _repeated(weights: Integers, machine: Machine) -> tuple[Integers, tuple[int, ...]]:
+    """Weights (channels, KH, KW) with rows appended that are multiplied once more, and the numbers of these rows.
+
+    Dot products multiply `ROWS` rows at a time, so there may be room for further rows. They take what exceeds a byte in
+    the rows before them, if only as many rows as there is room for have such weights.
+    """
+    narrow = weights.clip(-128, 127)
+    wide = np.flatnonzero((weights != narrow).any(axis=(0, 2)))
+    if machine.saturates or len(wide) > -weights.shape[1] % ROWS:
+        return weights, ()
+    return np.concatenate([narrow, (weights - narrow)[:, wide]], axis=1), tuple(wide.tolist())
 
 
 def emit_depthwise(module: Module, name: str, kernel: Depthwise, machine: Machine) -> None:
@@ -233,7 +250,7 @@ class _Emitter:
         kind = vector(8, 4 * lane)
         zero = V(kind, "zeroinitializer")
         rows = [
-            code.load(kind, code.at(at, row * kernel.taps[0])) if row < kernel.window[0] else zero
+            code.load(kind, code.at(at, kernel.row(row) * kernel.taps[0])) if row < kernel.window[0] else zero
             for row in range(group * ROWS, group * ROWS + ROWS)
         ]
         if self.machine.signed_bytes:

@@ -63,12 +63,16 @@ class Build:
 class Sums:
     """The sums of a contraction: the number that those of each channel start with, and the bounds of the products that
     are added to it.
+
+    A kernel whose weights are all less by one number leaves a multiple of the sum of each window out. ``windows`` is
+    the home of these multiples, which the formula adds first.
     """
 
     node: Node
     start: Exact
     least: Exact
     most: Exact
+    windows: Home | None = None
 
     @property
     def magnitude(self) -> int:
@@ -83,6 +87,9 @@ def build(planner: Planning, root: Node, sums: Sums | None) -> Build:
     each where its arithmetic allows that.
     """
     builder = _Builder(planner, sums, root if sums else None, start=sums.start if sums else None)
+    if sums is not None and sums.windows is not None:
+        windows = builder.read(Operand(sums.windows, None, sums.windows.format))
+        builder.done[sums.node.outputs[0].name] = builder.step("add", (("sum", 0), windows))
     builder.node(root)
     first = 1 if sums is not None else 0
     count = first + len(builder.reads)

@@ -16,7 +16,7 @@ from cvm.executors.native.emit.machine import Machine
 if TYPE_CHECKING:
     from cvm.executors.native.descriptions.sums import Contraction, Segment
 
-__all__ = ["packed_channels", "packed_taps", "packed_weights", "passes"]
+__all__ = ["packed_channels", "packed_taps", "packed_weights", "parts", "passes"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 
@@ -45,6 +45,23 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
             result += [(half, shift), (digit - half, 0)]
         else:
             result.append((digit, shift))
+    return result
+
+
+def parts(weights: Integers, machine: Machine, highest: int) -> list[Integers]:
+    """Split weights into parts that the dot product of bytes accepts: w = sum of all parts.
+
+    The parts lie in [-128, 127]. If the product of the machine saturates pairs at 16 bits, and ``highest`` times a pair
+    of weights could exceed these, they lie in [-64, 64] (highest <= 255).
+    """
+    most = max(-int(weights.min()), int(weights.max()))
+    lo, hi = (-64, 64) if machine.saturates and highest * 2 * most > 32767 else (-128, 127)
+    left = weights.astype(np.int32)
+    result: list[Integers] = []
+    while not result or left.any():
+        part = left.clip(lo, hi)
+        result.append(part.astype(np.int8))
+        left = left - part
     return result
 
 

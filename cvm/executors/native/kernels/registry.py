@@ -8,13 +8,14 @@ from typing import Any
 from cvm.executors.native.descriptions.computed import Normalization, Quotient, Update
 from cvm.executors.native.descriptions.loops import Exchange, Nest
 from cvm.executors.native.descriptions.matrices import Matrices, RowProducts
-from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
 from cvm.executors.native.emit.contraction import emit_contraction
 from cvm.executors.native.emit.exchange import emit_exchange
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.emit.tiles import Tiled, emit_tiles
+from cvm.executors.native.emit.window_sums import emit_window_sums
 from cvm.executors.native.kernels import (
     contractions,
     matrices,
@@ -75,6 +76,7 @@ EMITTERS: Mapping[type, Emitter] = {
     RowProducts: rows.emit_rows,
     Nest: _by_width(emit_nest),
     Tiled: emit_tiles,
+    WindowSums: emit_window_sums,
     Normalization: _by_width(normalization.emit_normalization),
     Quotient: _by_width(quotients.emit_quotient),
     Update: _by_width(updates.emit_update),

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 
-__all__ = ["Claim", "Computes", "Copies", "Fills", "Holds", "Joins", "Views"]
+__all__ = ["AddsWindows", "Claim", "Computes", "Copies", "Fills", "Holds", "Joins", "Views"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +81,18 @@ class Computes:
     source: Home | None = None
 
 
-Claim: TypeAlias = Holds | Views | Copies | Fills | Joins | Computes
+@dataclass(frozen=True, slots=True)
+class AddsWindows:
+    """A call adds up the windows of ``source``, a map or a matrix, into ``target``: one number for each output pixel.
+
+    ``kernel`` is a `WindowSums`. A later contraction adds these numbers to its sums. Together, the two calls multiply
+    each element by the weight that the node has for it.
+    """
+
+    source: Home
+    target: Home
+    kernel: object
+    call: int
+
+
+Claim: TypeAlias = Holds | Views | Copies | Fills | Joins | Computes | AddsWindows

@@ -251,7 +251,7 @@ class Planner:
         return Home(buffer, view, format_, border, (strides[2], strides[3]))
 
     def scratch(self, size: int) -> Buffer:
-        """Allocate ``size`` bytes that only the next call uses."""
+        """Allocate ``size`` bytes that only the next calls use."""
         buffer = Buffer("arena", size)
         self._buffers.append(buffer)
         return buffer

@@ -96,7 +96,7 @@ class Planning(Protocol):
         """Let all later nodes read a value from this home, which holds a copy of it."""
 
     def scratch(self, size: int) -> Buffer:
-        """Allocate ``size`` bytes that only the next call uses."""
+        """Allocate ``size`` bytes that only the next calls use."""
 
     # Kernels --------------------------------------------------------------------------------------------------------
 

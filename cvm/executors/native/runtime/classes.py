@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from cvm.executors.native.descriptions import computed, matrices
 from cvm.executors.native.descriptions.expressions import Formula, Requantization
+from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.loops import Exchange, Nest
-from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
 from cvm.executors.native.emit.tiles import Tiled
 from cvm.executors.native.kernels import reductions, vision, windows
 from cvm.executors.native.plan.steps import Plan
@@ -44,18 +45,32 @@ def kinds(kernel: object) -> frozenset[str]:
             return joint.union(*(_of_sums(products, kernel.formula) for products in _products(kernel)))
         case Depthwise():
             largest = max(kernel.window)
-            return _of_sums(f"depthwise {1 if largest == 1 else 3 if largest <= 3 else 5}", kernel.formula)
+            found = [f"depthwise {1 if largest == 1 else 3 if largest <= 3 else 5}"]
+            found += ["depthwise digits"] if kernel.parts > 1 or kernel.repeats else []
+            return frozenset().union(*(_of_sums(products, kernel.formula) for products in found))
+        case WindowSums():  # the contraction that adds them has their kind
+            return frozenset()
         case Nest():
             steps = {step.op for step in kernel.formula.steps}
-            found = {"copies"} if steps <= {"immediate"} else set()
-            return frozenset({*found, *_roundings(kernel.formula), *({"elements"} if steps - _PLAIN else ())})
+            copies = {"copies"} if steps <= {"immediate"} else set()
+            return frozenset({*copies, *_roundings(kernel.formula), *({"elements"} if steps - _PLAIN else ())})
         case _:
             return frozenset({_OTHERS[type(kernel)]})
 
 
 def _products(kernel: Contraction) -> list[str]:
     one = kernel.images * kernel.rows * kernel.columns == 1 and kernel.per == 4
-    return ["row" if one else _PRODUCTS[kernel.per], *(["digits"] if len(kernel.shifts) > 1 else [])]
+    more = {"digits": len(kernel.shifts) > 1, "window sums": _adds_windows(kernel)}
+    return ["row" if one else _PRODUCTS[kernel.per], *(kind for kind, has in more.items() if has)]
+
+
+def _adds_windows(kernel: Contraction) -> bool:
+    """Whether a kernel adds a number per pixel to its sums before anything else, as sums of windows are."""
+    first = kernel.formula.steps[:1]
+    if not first or first[0].op != "add" or first[0].arguments[0] != 0 or first[0].arguments[1] == 0:
+        return False
+    read = kernel.reads[first[0].arguments[1] - 1]
+    return read.format == INT32 and read.pixels is not None and read.pixels.channel == 0
 
 
 def _of_sums(products: str, formula: Formula) -> frozenset[str]:

@@ -181,7 +181,7 @@ class Network:
             memory = _Memory(self)
         try:
             head = (memory.base, self.constants, memory.table, memory.claims, 1)
-            addresses: Sequence[Any] = [array.__array_interface__["data"][0] for array in arrays]
+            addresses: Sequence[Any] = [_address(array) for array in arrays]
             if not self._direct:
                 addresses = [(ctypes.c_void_p * len(addresses))(*addresses)]
             if self._start(*head, *addresses) >= 0:
@@ -226,6 +226,14 @@ class Network:
             workers(self.machine).run(memory.heads[number], self.threads - 1)
         else:
             self._stage_functions[number](memory.base, self.constants, memory.table, memory.claims, 1)
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    """The address of the first element. Arrays that Python may write tell it in a third of the time of others."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
+    except TypeError:  # the array is read-only
+        return int(array.ctypes.data)
 
 
 def network_of(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["rehearse"]
 
-Tensors = dict[str, Int32Array]
+Tensors = Mapping[str, npt.NDArray[Any]]
 Runs = Callable[[Sequence[npt.NDArray[Any]]], bool]
 QUICK = 300_000
 """A network is also tried on extreme values if the estimated time of a run is at most this many nanoseconds."""
@@ -73,7 +73,7 @@ def rehearse(
         state = {name: feed[name] for name in states}
         inputs = {name: array for name, array in feed.items() if name not in state}
         with np.errstate(all="ignore"), one_thread():
-            expected = tensors(inputs, state) | feed | known
+            expected = {**tensors(inputs, state), **feed, **known}
         trial = _Trial(verified, plan, loaded, constants, expected)
         trial.calls()
         trial.whole(run)

@@ -151,6 +151,9 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
     yield "grouped convolution", "bytes", convolution(*grouped, -128, 127, 127, groups=2, stride=(2, 2))
     large = (1, 5, 7, 7), (18, 5, 3, 3)
     yield "convolution of wide weights", "digits", convolution(*large, *bytes_, 30_000, dilation=(2, 2))
+    offset = (2, 70, 7, 7), (37, 70, 3, 3)
+    made = convolution(*offset, -128, 127, 55, least=-200, padding=(1, 1))
+    yield "convolution of weights with an offset", "window sums", made
     words = (1, 5, 6, 6), (17, 5, 3, 3)
     yield "16-bit convolution", "words", convolution(*words, -3000, 3000, 3000, padding=(1, 1))
     integers = (1, 3, 6, 6), (9, 3, 3, 3)
@@ -160,22 +163,33 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
         pad = (size // 2, size // 2)
         made = convolution(*shapes, *bytes_, 128, padding=pad, groups=channels)
         yield f"depthwise convolution, {size} by {size}", f"depthwise {size}", made
+    nine_bits = (1, 70, 9, 9), (70, 1, 3, 3)
+    made = convolution(*nine_bits, *bytes_, 256, least=-20, padding=(1, 1), groups=70)
+    yield "depthwise convolution of weights with an offset", "depthwise digits", made
+    made = convolution(*nine_bits, *bytes_, 128, least=-255, row=1, padding=(1, 1), groups=70)
+    yield "depthwise convolution with a row of weights beyond a byte", "depthwise digits", made
+    yield "matrix product of weights with an offset", "window sums", partial(_product, 6, 150, 37, least=0, largest=255)
     yield "matrix product", "bytes", partial(_product, 3, 50, 37)
     yield "matrix product of one row", "row", partial(_product, 1, 200, 150)
 
 
 def _convolution(
     shape: tuple[int, ...], kernel: tuple[int, ...], lo: int, hi: int, magnitude: int, *, epilogue: str,
-    **attributes: Any,
+    least: int | None = None, row: int | None = None, **attributes: Any,
 ) -> VerifiedProgram:  # fmt: skip
-    """A convolution with one of `EPILOGUES`: its sums, or their codes after a requantize per channel."""
+    """A convolution with one of `EPILOGUES`: its sums, or their codes after a requantize per channel.
+
+    Its weights lie in [least, magnitude - 1]. Without ``least``, they begin at -magnitude. Those of all rows but
+    ``row``, if it is given, fit in a byte.
+    """
     builder = ProgramBuilder()
     x = builder.input("x", shape, lo, hi)
-    weights = builder.constant(_weights(*kernel, least=-magnitude, largest=magnitude - 1))
+    weights = _weights(*kernel, least=-magnitude if least is None else least, largest=magnitude - 1)
+    if row is not None:
+        weights = np.where(np.arange(kernel[2])[:, None] == row, weights, weights.clip(-128, 127))
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
-    return _codes(
-        builder, lambda: builder.add("conv2d", [x, weights, bias], attributes)[0], (1, kernel[0], 1, 1), epilogue
-    )
+    inputs = [x, builder.constant(weights), bias]
+    return _codes(builder, lambda: builder.add("conv2d", inputs, attributes)[0], (1, kernel[0], 1, 1), epilogue)
 
 
 def _residual(last: tuple[int, ...]) -> VerifiedProgram:
@@ -196,10 +210,12 @@ def _residual(last: tuple[int, ...]) -> VerifiedProgram:
     return verify(builder.build([Output("total", total)]))
 
 
-def _product(rows: int, depth: int, columns: int, epilogue: str) -> VerifiedProgram:
+def _product(
+    rows: int, depth: int, columns: int, epilogue: str, least: int = -128, largest: int = 127
+) -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (rows, depth), -128, 127)
-    weights = builder.constant(_weights(columns, depth, least=-128, largest=127))
+    weights = builder.constant(_weights(columns, depth, least=least, largest=largest))
     return _codes(builder, lambda: builder.add("dense", [x, weights])[0], (1, columns), epilogue)
 
 

@@ -65,16 +65,21 @@ def chain() -> VerifiedProgram:
         attributes = {"rounding": "half_up", "lo": -128, "hi": 127}
         return builder.add("requantize", [sums, *more, *map(builder.parameter, parameters)], attributes)[0]
 
-    def conv(x: str, out: int, kernel: int, groups: int = 1, weights: int = 127) -> str:
+    def conv(
+        x: str, out: int, kernel: int, groups: int = 1, weights: int = 127, offset: int = 0, row: int | None = None
+    ) -> str:
         shape = (out, builder.shape(x)[1] // groups, kernel, kernel)
-        inputs = [x, builder.constant(random.integers(-weights, weights, shape)),
-                  builder.constant(random.integers(-900, 900, out))]  # fmt: skip
+        values = random.integers(-weights, weights, shape) + offset
+        if row is not None:
+            values = np.where(np.arange(kernel)[:, None] == row, values, values.clip(-128, 127))
+        inputs = [x, builder.constant(values), builder.constant(random.integers(-900, 900, out))]  # fmt: skip
         padding = (kernel // 2, kernel // 2)
         return builder.add("conv2d", inputs, {"padding": padding, "groups": groups})[0]
 
     a = codes(conv(x, 24, 3))
     b = codes(conv(a, 24, 3, 24))
-    c = codes(conv(b, 24, 1), a)
+    offset = codes(conv(codes(conv(b, 24, 3, offset=-60)), 24, 3, 24, offset=90))
+    c = codes(conv(codes(conv(offset, 24, 3, 24, 200, row=2)), 24, 1), a)
     numbers = [builder.parameter(np.full(1, n)) for n in (1_500_000_001, 1_234_567_891, 99_999, 31)]
     attributes = {"rounding": "half_up", "lo": -128, "hi": 127}
     (d,) = builder.add("requantize", [codes(conv(c, 24, 1)), b, *numbers], attributes)
@@ -111,6 +116,25 @@ PLANNED_FILL = planner.Planner.fill
 def _rows_above(home: Home) -> bool:
     """Whether a strip is the first one of a border, whose rows are whole and begin the buffer."""
     return home.view.offset == 0
+
+
+WINDOWS = contractions._windows
+
+
+def _later(home: Home) -> Home:
+    return replace(home, view=replace(home.view, offset=home.view.offset + 1))
+
+
+def _next_row(geometry: contractions.Geometry) -> contractions.Geometry:
+    source = geometry.source
+    return replace(geometry, source=replace(source, row=source.row + source.column))
+
+
+def _overwritten(planner: Any, node: Any, home: Home, geometry: contractions.Geometry, factor: int) -> Home:
+    """Sums of windows that a second call writes over."""
+    found = WINDOWS(planner, node, home, geometry, factor)
+    planner.calls.append(planner.calls[-1])
+    return found
 
 
 DEFECTS: dict[str, tuple[object, str, Any]] = {
@@ -183,6 +207,54 @@ DEFECTS: dict[str, tuple[object, str, Any]] = {
         "residual",
         lambda formula, biases: residual.residual(formula, dict.fromkeys(biases, 0)),
     ),
+    "all weights are one less": (
+        contractions,
+        "packed_weights",
+        lambda digits, kernel: packing.packed_weights([digit - (kernel.run > 48) for digit in digits], kernel),
+    ),
+    "another number times the sums of windows": (
+        contractions,
+        "_windows",
+        lambda planner, node, home, geometry, factor: WINDOWS(planner, node, home, geometry, factor + 1),
+    ),
+    "windows that begin one element later": (
+        contractions,
+        "_windows",
+        lambda planner, node, home, geometry, factor: WINDOWS(planner, node, _later(home), geometry, factor),
+    ),
+    "windows of the next row": (
+        contractions,
+        "_windows",
+        lambda planner, node, home, geometry, factor: WINDOWS(planner, node, home, _next_row(geometry), factor),
+    ),
+    "windows with a shorter run": (
+        contractions,
+        "_windows",
+        lambda planner, node, home, geometry, factor: WINDOWS(
+            planner, node, home, replace(geometry, run=geometry.run - 1), factor
+        ),
+    ),
+    "sums of windows in another place": (
+        contractions,
+        "_windows",
+        lambda *arguments: _later(WINDOWS(*arguments)),
+    ),
+    "the sums of windows are forgotten": (
+        contractions,
+        "_windows",
+        lambda *arguments: (WINDOWS(*arguments), None)[1],
+    ),
+    "the sums of windows of another call": (contractions, "_windows", lambda *arguments: _overwritten(*arguments)),
+    "a depthwise window has one part": (
+        depthwise,
+        "parts",
+        changed(packing.parts, lambda found: found[:1]),
+    ),
+    "another row of a depthwise window is multiplied once more": (
+        depthwise,
+        "_repeated",
+        changed(depthwise._repeated, lambda found: (found[0], tuple((row + 1) % 3 for row in found[1]))),
+    ),
     "a border of ones": (
         planner.Planner,
         "_fill_border",
@@ -235,6 +307,8 @@ def test_a_defect_of_the_planner_is_never_proven(name: str, machine: Machine, mo
         pytest.skip("only sums that are requantized in multiply-adds of 52 bits rest on it")
     if "words" in name and not machine.packs:
         pytest.skip("only machines that pack lanes add codes in words")
+    if "once more" in name and machine.saturates:
+        pytest.skip("saturating machines multiply no row once more")
     verified = chain()
     plant(name, monkeypatch)
     try:
