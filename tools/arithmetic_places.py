@@ -267,6 +267,23 @@ PROVEN: Table = {
         "cvm/executors/native/runtime/rehearsal.py",
         "_elements",
     ): "stored integers of 32 bits and a bias of 8, in 64 bits",
+    (
+        "cvm/executors/native/runtime/rehearsal.py",
+        "_Trial.whole",
+    ): "stored integers of 32 bits and a bias of 8, in 64 bits",
+    (
+        "cvm/executors/native/runtime/resident.py",
+        "Resident.decoded",
+    ): "program.range: codes within the interval of the state, which its format holds; a bias comes with 8 bits",
+    (
+        "cvm/executors/native/runtime/resident.py",
+        "Resident.encoded",
+    ): "program.range: codes within the interval of the state, which its format holds",
+    ("cvm/executors/held.py", "Held.encoded"): "int32 codes",
+    ("cvm/executors/held.py", "Held.decoded"): "int32 codes",
+    ("cvm/audit/split.py", "SplitRun.__init__"): "elements of one tensor are counted: limits.elements",
+    ("cvm/audit/state_roots.py", "*"): "codes of int32; leaves of tensors are counted: limits.elements",
+    ("cvm/program/appends.py", "spans"): "elements of one tensor are counted: limits.elements",
     ("cvm/ops/broadcast.py", "_quotient"): "program.range: operands within +-(2^31 - 1), in 64 bits",
     ("cvm/ops/elemwise.py", "_magnitude"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/ops/elemwise.py", "CvmPrecision.range"): "powers up to 2^31, in 64 bits",
