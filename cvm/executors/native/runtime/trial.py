@@ -174,9 +174,17 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
 
 
 def _convolution(
-    shape: tuple[int, ...], kernel: tuple[int, ...], lo: int, hi: int, magnitude: int, *, epilogue: str,
-    least: int | None = None, row: int | None = None, **attributes: Any,
-) -> VerifiedProgram:  # fmt: skip
+    shape: tuple[int, ...],
+    kernel: tuple[int, ...],
+    lo: int,
+    hi: int,
+    magnitude: int,
+    *,
+    epilogue: str,
+    least: int | None = None,
+    row: int | None = None,
+    **attributes: Any,
+) -> VerifiedProgram:
     """A convolution with one of `EPILOGUES`: its sums, or their codes after a requantize per channel.
 
     Its weights lie in [least, magnitude - 1]. Without ``least``, they begin at -magnitude. Those of all rows but
