@@ -56,6 +56,18 @@ SIZES: Table = {
     ): "offsets in the arena; attributes are at most 4096",
     ("cvm/executors/native/checker/__init__.py", "_Checker._coefficients"): "offsets in the arena",
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
+    ("cvm/executors/native/checker/packed.py", "saturates"): "sums of two bytes, times 255",
+    ("cvm/executors/native/checker/summed.py", "require_windows"): "offsets in the arena",
+    (
+        "cvm/executors/native/checker/__init__.py",
+        "_Checker._contraction",
+    ): "weights and a factor of 32 bits, in 64 bits",
+    (
+        "cvm/executors/native/kernels/contractions.py",
+        "plan_contraction",
+    ): "weights of 32 bits that span at most 255, minus a number that makes them bytes",
+    ("cvm/executors/native/kernels/depthwise.py", "_repeated"): "weights of at most 256, minus the nearest byte",
+    ("cvm/executors/native/kernels/packing.py", "parts"): "weights of at most 256, minus parts of the same sign",
     ("cvm/executors/native/checker/addresses.py", "decoded"): "offsets in the arena",
     ("cvm/executors/native/plan/view.py", "View.positions"): "offsets in a buffer",
     ("cvm/executors/numpy/executor.py", "every_tensor"): "results of nodes, proven to be int32",
