@@ -154,6 +154,7 @@ SIZES: Table = {
 SAME: Table = {
     ("cvm/arrays.py", "_array"): "another byte order",
     ("cvm/arrays.py", "npz_bytes"): "another byte order",
+    ("cvm/mapping/results.py", "_write_archive"): "another byte order",
     ("cvm/audit/dispute/evidence.py", "leaf_of"): "another byte order",
     ("cvm/audit/dispute/sides.py", "_tensor"): "dispute.tensor: 32 bits hold them",
     ("cvm/audit/hashing.py", "_pieces"): "tensors of int32",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,27 +98,31 @@ def command(
     job = _job(verified, executor, codes, codes or input_codes, out_of_range, receipts, trace)
     items = open_dataset(dataset, verified.program.inputs)
     scheduler = Processes(jobs) if ray is None else Cluster(ray, jobs)
+    with _counted(len(items.names), output) as advance:
+        done = map_dataset(job, items, output, scheduler, advance)
+    _warn(done)
+    document = _document(verified, done, output, receipts)
+    return show(document, lambda console: _render(console, document), as_json)
+
+
+@contextmanager
+def _counted(total: int, output: Path) -> Iterator[Callable[[int], None]]:
+    """Show the progress; if the work is interrupted, print how much of it is done and how it goes on."""
     finished = 0
     try:
-        with progress("running", len(items.names)) as advance:
+        with progress("running", total) as advance:
 
             def told(count: int) -> None:
                 nonlocal finished
                 finished = count
                 advance(count)
 
-            done = map_dataset(job, items, output, scheduler, told)
+            yield told
     except KeyboardInterrupt:
         kept = printable(f"{output}.parts")
-        print(
-            f"cvm: {finished} of {len(items.names)} items are done and kept in {kept}: the same command goes on from "
-            "there",
-            file=sys.stderr,
-        )
+        done = f"cvm: {finished} of {total} items are done and kept in {kept}"
+        print(f"{done}: the same command goes on from there", file=sys.stderr)
         raise
-    _warn(done)
-    document = _document(verified, done, output, receipts)
-    return show(document, lambda console: _render(console, document), as_json)
 
 
 def _job(

@@ -63,30 +63,28 @@ def map_dataset(
     the errors of the data set and of its items, `Invalid` (``map.output``) for an output of another form, and the
     errors of the scheduler.
     """
-    require_form(output)
-    if job.executor is not None and job.executor not in EXECUTORS:
-        message = f"there is no executor {job.executor!r}; there are {', '.join(EXECUTORS)}"
-        raise Invalid("executors.unknown", message)
+    _require_possible(job, dataset, output)
     names = dataset.names
-    if not names:
-        raise Invalid("map.empty", f"{dataset.source} has no items; expected {dataset.expected}")
     done = Mapped(len(names))
     parts = Parts.beside(output)
     receipts = Receipts.beside(output) if job.receipts else None
     finished = 0
 
+    def advance(items: int) -> None:
+        nonlocal finished
+        finished += items
+        if progress is not None:
+            progress(finished)
+
     def waiting() -> Iterator[tuple[str, MapTask]]:
         """The chunks that no earlier run has finished; files are read when a worker needs their chunk."""
-        nonlocal finished
         for chunk in dataset.chunks(chunk_size(len(names), job.item_bytes)):
             name = parts.expect(chunk, job.identity())
             if not parts.has(name) or not (receipts is None or receipts.have(chunk.names)):
                 yield name, MapTask(chunk.names, chunk.arrays)
                 continue
             done.resumed += len(chunk.names)
-            finished += len(chunk.names)
-            if progress is not None:
-                progress(finished)
+            advance(len(chunk.names))
 
     for name, answer in (scheduler or Processes()).answers(job, waiting()):
         if isinstance(answer, CvmError):
@@ -95,9 +93,17 @@ def map_dataset(
             receipts.write(answer.receipts)
         parts.write(name, answer.outputs)
         done.clamped += answer.clamped
-        finished += answer.items
-        if progress is not None:
-            progress(finished)
+        advance(answer.items)
     assemble(parts, names, output)
     parts.remove()
     return done
+
+
+def _require_possible(job: MapJob, dataset: Dataset, output: Path) -> None:
+    """Refuse what cannot end well before anything is run."""
+    require_form(output)
+    if job.executor is not None and job.executor not in EXECUTORS:
+        message = f"there is no executor {job.executor!r}; there are {', '.join(EXECUTORS)}"
+        raise Invalid("executors.unknown", message)
+    if not dataset.names:
+        raise Invalid("map.empty", f"{dataset.source} has no items; expected {dataset.expected}")
