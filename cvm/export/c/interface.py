@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cvm.export.c.layout import Layout
-from cvm.export.c.storage import narrowest
+from cvm.export.c.storage import TYPES
 from cvm.export.c.text import comment
 from cvm.program.model import Shape
 from cvm.quantization import LinearQuantizer
