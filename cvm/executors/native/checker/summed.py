@@ -31,9 +31,14 @@ def summed(formula: Formula, reads: Sequence[Home | None]) -> Home | None:
 
 
 def require_windows(
-    plan: Plan, made: AddsWindows, call: int, home: Home, source: Home, window: Array,
+    plan: Plan,
+    made: AddsWindows,
+    call: int,
+    home: Home,
+    source: Home,
+    window: Array,
     pixels: Sequence[tuple[int, int, int]],
-) -> None:  # fmt: skip
+) -> None:
     """Prove that ``home`` holds the sums of the windows of a contraction, all times one number, when ``call`` reads it.
 
     ``window`` lists the addresses of the first pixel's elements in ``source``. ``pixels`` has, for each loop over the

@@ -83,9 +83,14 @@ def _paired(code: Code, a: V, b: V, per: int) -> V:
 
 
 def _taps(
-    code: Code, kernel: WindowSums, machine: Machine, lane: int, taps: Sequence[tuple[int, int]], pixels: Sequence[V],
+    code: Code,
+    kernel: WindowSums,
+    machine: Machine,
+    lane: int,
+    taps: Sequence[tuple[int, int]],
+    pixels: Sequence[V],
     sums: Sequence[V],
-) -> list[V]:  # fmt: skip
+) -> list[V]:
     """Add the runs of all taps of some pixels to their sums."""
     if not taps:
         return _run(code, kernel, machine, lane, pixels, sums)
