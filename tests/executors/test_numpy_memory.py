@@ -106,3 +106,21 @@ def test_an_executor_does_not_keep_what_was_proven_alive() -> None:
     gc.collect()
     assert [reference() for reference in proven] == [None] * len(proven)
     assert executor.explain()
+
+
+@pytest.mark.parametrize("op", ["dense", "conv2d"])
+def test_large_weights_are_kept_as_stored_and_give_the_same_codes(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    b, items = ProgramBuilder(), np.arange(-60, 60).reshape(10, 12)
+    shape = (3, 12) if op == "dense" else (3, 12, 1, 1)
+    x = b.input("x", shape, -9, 9)
+    w = b.constant(items.reshape(10, *shape[1:]), "w")
+    attributes = {"padding": (0, 0), "stride": (1, 1), "dilation": (1, 1), "groups": 1} if op == "conv2d" else {}
+    (y,) = b.add(op, [x, w], attributes, "y")
+    verified = verify(b.build([Output("y", y)]))
+    feed = {"x": np.random.default_rng(2).integers(-9, 10, shape).astype(np.int32)}
+    expected = create("numpy", verified).run(feed, {}).values["y"]
+    monkeypatch.setattr("cvm.executors.numpy.nn._HELD", 0)
+    kept = create("numpy", verified)
+    assert not kept._constants  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(kept.run(feed, {}).values["y"], expected)
+    np.testing.assert_array_equal(expected.reshape(3, 10), feed["x"].reshape(3, 12) @ items.T)

@@ -105,12 +105,13 @@ def plan_conv2d(call: Call) -> PlannedNode:
     method = choose(geometry.terms(call), N * P * Q)
     constant = _constant(call.ranges[1], geometry.W)
     prepared = None if constant is None or constant.size > _HELD else _grouped(method, geometry, constant)
+    stored = constant if prepared is None else None
     biased = len(call.shapes) == 3
     per_position = np.dtype(method.dtype).itemsize * (geometry.groups * geometry.reduction + 3 * OC)
     limit = max(1, BLOCK_BYTES // per_position)
 
     def run(X: Array, *others: Array) -> Array:
-        weights = prepared or _grouped(method, geometry, others[0] if constant is None else constant)
+        weights = prepared or _grouped(method, geometry, others[0] if stored is None else stored)
         bias = others[-1].reshape(OC, 1, 1) if biased else None
         Y = np.empty(geometry.Y, np.int32)
         for box in blocks((N, P, Q), limit):
@@ -130,11 +131,12 @@ def plan_dense(call: Call) -> PlannedNode:
     method = choose(magnitudes(call.ranges[1], (N, K)) * x, M)
     constant = _constant(call.ranges[1], (N, K))
     prepared = None if constant is None or constant.size > _HELD else method.split(constant)
+    stored = constant if prepared is None else None
     biased = len(call.shapes) == 3
     limit = max(1, BLOCK_BYTES // (np.dtype(method.dtype).itemsize * (K + 3 * N)))
 
     def run(X: Array, *others: Array) -> Array:
-        weights = prepared or method.split(others[0] if constant is None else constant)
+        weights = prepared or method.split(others[0] if stored is None else stored)
         bias = others[-1] if biased else None
         Y = np.empty((M, N), np.int32)
         for (rows,) in blocks((M,), limit):
