@@ -49,6 +49,7 @@ _FORMATS = {
         FileFormat("tflite", "a model of TFLite", _MODEL),
         FileFormat("cvm_runtime", "a JSON document", "`cvm compile GRAPH --params PARAMS` reads models of cvm-runtime"),
         FileFormat("program", "a program of cvm", "`cvm run`, `cvm inspect` and `cvm check` take it (cvm.load)"),
+        FileFormat("language_model", "a language model of cvm", "`cvm generate` takes it"),
         FileFormat("receipt", "a receipt", "`cvm receipt verify` and `cvm receipt show` take it"),
         FileFormat("trace", "a trace of a run", "`cvm dispute` takes it"),
         FileFormat("step", "a proof of one step", "`cvm dispute verify-step` takes it"),
@@ -78,6 +79,7 @@ _FORMATS = {
 
 _MAGIC = (
     (0, b"\x93\xabcvm-program", "program"),
+    (0, b"\x93\xa9cvm-model", "language_model"),
     (0, b"\x93\xabcvm-receipt", "receipt"),
     (0, b"\x93\xa9cvm-trace", "trace"),
     (0, b"cvm1:step-proof\0", "step"),
@@ -117,7 +119,7 @@ _ONNX_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42"
 
 _SUFFIXES = {".onnx": "onnx", ".tflite": "tflite", ".mlmodel": "core_ml", ".pb": "tensorflow", ".cvm": "program"}
 
-_OF_CVM = frozenset({"program", "receipt", "trace", "step", "vectors"})
+_OF_CVM = frozenset({"program", "language_model", "receipt", "trace", "step", "vectors"})
 """Formats of which every file begins with the same bytes."""
 
 _READ_BY_NNEF = frozenset({"nnef", "archive", "tensor"})

@@ -26,6 +26,7 @@ from cvm.executors import (
     keep,
     recall,
 )
+from cvm.executors.held import Bound, Held, hold
 from cvm.formats import diagnosed, refuse_folder
 from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange
 
@@ -113,7 +114,8 @@ class Witness(Protocol):
     def begin(self, feed: Feed, before: Mapping[str, Int32Array]) -> Observer:
         """Called before a run with its inputs and the state before it; returns the observer of the run.
 
-        Runs of different samples may go on at the same time.
+        The state changes with the run: what is needed of it later must be read now. Runs of different samples may go on
+        at the same time.
         """
 
     def keep(self, notes: Sequence[Any]) -> None:
@@ -203,7 +205,7 @@ class Session:
         self._ambiguous = any(ambiguous(item.quantizer) for item in self._parts.inputs)
         self._quantizers = {out.name: out.quantizer for out in self._parts.outputs if out.quantizer is not None}
         self._single: Executor | None = None
-        self._state = initial_state(self._parts)
+        self._held: Held | None = None
 
     def _open(self, program: object, executor: str | None, threads: int | None) -> None:
         """Verify the program and make an executor."""
@@ -284,11 +286,60 @@ class Session:
     @property
     def state(self) -> dict[str, Int32Array]:
         """The state that the program keeps for the next run, by name, as copies."""
-        return {name: array.copy() for name, array in self._state.items()}
+        return dict(self._holding())
 
     def reset(self) -> None:
         """Set the state to the initial one."""
-        self._state = initial_state(self._parts)
+        self._held = None
+
+    def _holding(self) -> Held:
+        """The state, held by the executor."""
+        if self._held is None:
+            self._held = self._begun(self._executor)
+        return self._held
+
+    def _begun(self, executor: Executor) -> Held:
+        """The initial state, held by an executor."""
+        return hold(executor, self._parts, initial_state(self._parts))
+
+    @property
+    def held(self) -> Held:
+        """The state that the executor holds for the next run. After `reset` it is another object."""
+        return self._holding()
+
+    def bind(self, witness: Witness | None = None) -> Bound:
+        """Fixed arrays of codes for the inputs and outputs of many runs, which go on from the session's state.
+
+        It serves loops in which a run takes microseconds: write codes into ``inputs``, call ``run``, read ``outputs``.
+        The arrays have the names that the program gives to these values. ``witness`` observes every run. After `reset`,
+        bind again.
+        """
+        held = self._holding()
+        bound = held.bound()
+        if witness is None:
+            return bound
+
+        def run() -> None:
+            observer = witness.begin(dict(bound.inputs), held)
+            if observer.watch is None:
+                bound.run()
+            else:
+                values = held.run(bound.inputs, watch=observer.watch).values
+                for name, array in bound.outputs.items():
+                    array[...] = values[name]
+            witness.keep([observer.end(RunResult(dict(bound.outputs), {}))])
+
+        return Bound(bound.inputs, bound.outputs, run)
+
+    def share(self, other: Session) -> None:
+        """Let the state be a part of another session's, tensor by tensor, so that a run of either changes both.
+
+        If the executors store it in different forms it is copied, once. Raises ValueError if a tensor is declared
+        otherwise there.
+        """
+        held = other.held
+        state = {item.value.name: held[item.value.name] for item in self._parts.state}
+        self._held = hold(self._executor, self._parts, state, held)
 
     def explain(self) -> tuple[str, ...]:
         """The executor and the reason for it, then one line per node: the chosen method, and its justification."""
@@ -332,7 +383,7 @@ class Session:
         intake.report()
         wishes, names = self._wished(capture)
         if layout.samples is None:
-            seen, self._state = self._sequence(samples[0], self._state, names, self._executor, witness)
+            seen = self._sequence(samples[0], self._executor, self._kept(), names, witness)
         else:
             sequences = self._each(lambda feeds: self._sample(feeds, names, witness), samples)
             seen = [item for sequence in sequences for item in sequence]
@@ -374,11 +425,11 @@ class Session:
 
     def _run_plain(self, inputs: Mapping[str, Int32Array]) -> Result:
         try:
-            result = self._executor.run(inputs, self._state)
+            held = self._kept()
+            result = self._executor.run(inputs, {}) if held is None else held.run(inputs)
         except Invalid:
             arrange(self._parts, inputs, intake=Intake(codes=True))  # raises an error that names the wrong code
             raise
-        self._state = result.state
         codes = {output.name: result.values[output.value] for output in self._parts.outputs}
         return Result(codes, self._quantizers)
 
@@ -448,7 +499,8 @@ class Session:
     def _sample(self, feeds: Sequence[Feed], capture: Capture, witness: Witness | None) -> list[tuple[RunResult, Any]]:
         """The runs of one sample, from the initial state on; other samples may run at the same time."""
         executor = self._single or self._executor
-        return self._sequence(feeds, initial_state(self._parts), capture, executor, witness)[0]
+        held = self._begun(executor) if self._parts.state else None
+        return self._sequence(feeds, executor, held, capture, witness)
 
     def _wished(self, capture: str | Iterable[str] | None) -> tuple[dict[str, str] | Literal["all"], Capture]:
         """The tensors asked for by name, and the values to capture for them."""
@@ -473,26 +525,29 @@ class Session:
                 raise Invalid("executors.capture", message, Location(tensor=name))
         return wishes
 
+    def _kept(self) -> Held | None:
+        """The state, held by the executor; None if the program has none."""
+        return self._holding() if self._parts.state else None
+
     def _sequence(
         self,
         feeds: Sequence[Feed],
-        state: dict[str, Int32Array],
-        capture: Capture,
         executor: Executor,
+        held: Held | None,
+        capture: Capture,
         witness: Witness | None,
-    ) -> tuple[list[tuple[RunResult, Any]], dict[str, Int32Array]]:
-        """Runs that pass their state on, each with the note of the witness; and the state after the last one."""
+    ) -> list[tuple[RunResult, Any]]:
+        """Runs that pass their state on, each with the note of the witness."""
         seen: list[tuple[RunResult, Any]] = []
         for feed in feeds:
-            if witness is None:
-                result, note = executor.run(feed, state, capture), None
+            observer = None if witness is None else witness.begin(feed, {} if held is None else held)
+            watch = None if observer is None else observer.watch
+            if held is None:
+                result = executor.run(feed, {}, capture, watch)
             else:
-                observer = witness.begin(feed, state)
-                result = executor.run(feed, state, capture, observer.watch)
-                note = observer.end(result)
-            seen.append((RunResult(result.values, {}), note))  # only the last state is kept: states may be large
-            state = result.state
-        return seen, state
+                result = held.run(feed, capture, watch)
+            seen.append((result, None if observer is None else observer.end(result)))
+        return seen
 
     def _result(self, results: Sequence[RunResult], layout: Layout, wishes: dict[str, str] | Literal["all"]) -> Result:
         joined = {name: layout.join([result.values[name] for result in results]) for name in results[0].values}

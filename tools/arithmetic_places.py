@@ -70,6 +70,7 @@ SIZES: Table = {
     ("cvm/executors/native/kernels/packing.py", "parts"): "weights of at most 256, minus parts of the same sign",
     ("cvm/executors/native/checker/addresses.py", "decoded"): "offsets in the arena",
     ("cvm/executors/native/plan/view.py", "View.positions"): "offsets in a buffer",
+    ("cvm/executors/numpy/executor.py", "every_tensor"): "results of nodes, proven to be int32",
     ("cvm/executors/numpy/vision.py", "plan_get_valid_count.run"): "a count of rows, at most an extent",
     (
         "cvm/reference/operations/resampling.py",
@@ -278,6 +279,23 @@ PROVEN: Table = {
         "cvm/executors/native/runtime/rehearsal.py",
         "_elements",
     ): "stored integers of 32 bits and a bias of 8, in 64 bits",
+    (
+        "cvm/executors/native/runtime/rehearsal.py",
+        "_Trial.whole",
+    ): "stored integers of 32 bits and a bias of 8, in 64 bits",
+    (
+        "cvm/executors/native/runtime/resident.py",
+        "Resident.decoded",
+    ): "program.range: codes within the interval of the state, which its format holds; a bias comes with 8 bits",
+    (
+        "cvm/executors/native/runtime/resident.py",
+        "Resident.encoded",
+    ): "program.range: codes within the interval of the state, which its format holds",
+    ("cvm/executors/held.py", "Held.encoded"): "int32 codes",
+    ("cvm/executors/held.py", "Held.decoded"): "int32 codes",
+    ("cvm/audit/split.py", "SplitRun.__init__"): "elements of one tensor are counted: limits.elements",
+    ("cvm/audit/state_roots.py", "*"): "codes of int32; leaves of tensors are counted: limits.elements",
+    ("cvm/program/appends.py", "spans"): "elements of one tensor are counted: limits.elements",
     ("cvm/ops/broadcast.py", "_quotient"): "program.range: operands within +-(2^31 - 1), in 64 bits",
     ("cvm/ops/elemwise.py", "_magnitude"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/ops/elemwise.py", "CvmPrecision.range"): "powers up to 2^31, in 64 bits",
@@ -314,6 +332,10 @@ CHOSEN: Table = {
         "cvm/frontends/common/decompositions/sums.py",
         "_weighted",
     ): "Python integers; 64 bits where their magnitudes are below 2^62",
+    ("cvm/frontends/onnx/expansions/attention.py", "_band"): "numbers of items and windows below 2^31",
+    ("cvm/frontends/onnx/expansions/attention.py", "_of_lengths"): "numbers of items and windows below 2^31",
+    ("cvm/frontends/onnx/expansions/positions.py", "_moved"): "at most 40 constants below 2^31 are added",
+    ("cvm/frontends/onnx/expansions/scatters.py", "_as_slice"): "offsets below 2^37, and counts of items",
     ("cvm/frontends/webnn/scales.py", "Grid"): "codes within 2^40, zero points of 32 bits",
     ("cvm/lowering/rules/convolution.py", "_masked"): "integers times 0 or 1",
     ("cvm/lowering/parts/correlation.py", "correlated_constants"): "Python integers",
@@ -353,6 +375,7 @@ CHOSEN: Table = {
     ("cvm/quantization/rationals.py", "Rationals.equals"): "Python integers: Rationals refuse others",
     ("cvm/quantization/thresholds.py", "Steps.offsets"): "None where LARGEST does not bound the sums",
     ("cvm/quantization/thresholds.py", "_steps"): "None where LARGEST does not bound the sums",
+    ("cvm/quantization/thresholds.py", "_values"): "None where LARGEST does not bound the sums",
 }
 """Values whose width the function or its caller chooses by a bound of its own; and arrays of Python integers."""
 

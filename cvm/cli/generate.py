@@ -18,8 +18,7 @@ from cvm.errors import CvmError, Invalid
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from cvm.generation import Generation, Generator, Request
-    from cvm.program.verifier import VerifiedProgram
+    from cvm.generation import Generation, Generator, LanguageModel, Request
 
 __all__ = ["COMMAND"]
 
@@ -66,6 +65,22 @@ _Context = Annotated[
         help="How many tokens the program takes; by default what its state `position` can count.",
     ),
 ]
+_Prefill = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--prefill",
+        metavar="PROGRAM",
+        help="A program with the same state that reads several tokens of the prompt at once; may be repeated.",
+    ),
+]
+_SaveModel = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-model",
+        metavar="OUT.model",
+        help="Compare the programs of --prefill with PROGRAM, and write all to one file with their constants once.",
+    ),
+]
 _Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="OUT.cvm", help="Where to write the program that generates."),
@@ -93,6 +108,8 @@ def command(
     seed: _Seed = 1,
     vocabulary: _VocabularyFile = None,
     context: _Context = None,
+    prefill: _Prefill = None,
+    save_model: _SaveModel = None,
     executor: ExecutorName = None,
     threads: Threads = None,
     expect_digest: ExpectDigest = None,
@@ -104,24 +121,22 @@ def command(
 ) -> int:
     """Let a language model go on from a prompt; the same text on every machine.
 
-    PROGRAM takes one token and gives the logits of the next. The choice of tokens becomes a part of a new program, so
-    that `cvm receipt verify` replays it and a dispute about a token ends at one step. The text is printed as it comes;
-    what was written, and the command that verifies it, are printed on stderr.
+    PROGRAM takes one token and gives the logits of the next; or it is a file of --save-model. The choice of tokens
+    becomes a part of a new program, so that `cvm receipt verify` replays it and a dispute about a token ends at one
+    step. The text is printed as it comes; what was written, and the command that verifies it, are printed on stderr.
     """
-    from cvm.cli.models import open_program
-
     if trace and receipt is None:
         raise Usage("--trace says what is in a receipt: expected --receipt FILE")
     exact = _checked(temperature, top_k)
     settings = {"temperature": exact, "top_k": top_k, "context": context, "executor": executor, "threads": threads}
     with working("preparing"):
-        verified = open_program(program, expect_digest=expect_digest)
-        generator = _generator(program, verified, vocabulary, settings)
+        model = _model(program, prefill or [], expect_digest)
+        generator = _generator(program, model, vocabulary, settings)
         request = generator.request(prompt, tokens, seed)
         _ = generator.session  # the spinner ends before the first token
     made = _generated(generator, prompt, request, receipt is not None, trace, as_json)
     document = {
-        "model": verified.program.digest,
+        "model": model.decode.program.digest,
         "digest": made.program.digest,
         "executor": made.executor,
         "prompt": {"text": prompt, "tokens": list(made.prompt)},
@@ -129,20 +144,47 @@ def command(
         "text": made.text,
         "tokens": list(made.tokens),
         **_written(made, output, save_inputs, receipt),
+        **({} if save_model is None else {"language_model": _saved(model, save_model, executor)}),
     }
     print_document(document) if as_json else _report(document)
     return 0
 
 
-def _generator(
-    path: Path, verified: VerifiedProgram, vocabulary: Path | None, settings: Mapping[str, Any]
-) -> Generator:
+def _model(path: Path, prefill: list[Path], expect_digest: str | None) -> LanguageModel:
+    """The programs of the model. Raises `CvmError`."""
+    from cvm.cli.models import open_program
+    from cvm.generation import LanguageModel
+    from cvm.generation.archive import is_language_model, load_model
+    from cvm.program.files import require_digest
+
+    if is_language_model(path):
+        found = load_model(path)
+        require_digest(found.decode.program, expect_digest, str(path))
+    else:
+        found = LanguageModel(open_program(path, expect_digest=expect_digest))
+    return LanguageModel(found.decode, (*found.prefill, *map(open_program, prefill)))
+
+
+def _saved(model: LanguageModel, path: Path, executor: str | None) -> dict[str, Any]:
+    """Write the model, if its programs agree; returns what was written. Raises `CvmError`."""
+    from cvm.generation.decoding import decoder_of
+    from cvm.generation.prefill import agree, prefill_of
+
+    decoder = decoder_of(model.decode)
+    for item in model.prefill:
+        agree(prefill_of(item, decoder), decoder, executor)
+    pieces = tuple(model.pieces())
+    write_file(path, *pieces)
+    return {"path": str(path), "bytes": sum(map(len, pieces))}
+
+
+def _generator(path: Path, model: LanguageModel, vocabulary: Path | None, settings: Mapping[str, Any]) -> Generator:
     """The generator of a program. Raises `CvmError` with the program's file in its location."""
     from cvm.generation import Generator
 
     words = _vocabulary(path, vocabulary)
     try:
-        return Generator(verified, vocabulary=words, **settings)
+        return Generator(model, vocabulary=words, **settings)
     except CvmError as error:
         raise error.at(file=str(path)) from None
 
@@ -220,6 +262,8 @@ def _report(document: dict[str, Any]) -> None:
     if "receipt" in document:
         lines.append(f"receipt   {document['receipt']['id']}")
     lines += [f"wrote     {path}" for path in files.values()]
+    if "language_model" in document:
+        lines.append(f"wrote     {document['language_model']['path']}")
     if len(files) == 3:
         words = ["cvm", "receipt", "verify", files["receipt"], "--program", files["program"], "-i", files["inputs"]]
         lines.append(f"verify    {shlex.join([*words, '--cycles'])}")
@@ -231,6 +275,7 @@ COMMAND = Command(
     (
         'cvm generate gpt.cvm --prompt "Once upon" --tokens 40',
         'cvm generate gpt.cvm --prompt "Once upon" --tokens 40 --top-k 5 --temperature 0.8 --seed 7',
+        'cvm generate gpt.cvm --prompt "Once upon" --tokens 40 --prefill gpt_64.cvm --save-model gpt.model',
         'cvm generate gpt.cvm --prompt "Once upon" --tokens 40 --receipt a.receipt -o a.cvm --save-inputs a.npz',
     ),
 )

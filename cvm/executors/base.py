@@ -30,6 +30,8 @@ __all__ = [
     "Int32Array",
     "RunResult",
     "Watch",
+    "checked_inputs",
+    "checked_state",
     "cores",
     "feeds",
     "initial_state",
@@ -48,7 +50,10 @@ Capture: TypeAlias = frozenset[str] | Literal["all"]
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The result of a run: tensors by value name, and the next state by the name of the state's value."""
+    """The result of a run: tensors by value name, and the next state by the name of the state's value.
+
+    A run of a `cvm.executors.held.Held`, which keeps the state itself, leaves ``state`` empty.
+    """
 
     values: dict[str, Int32Array]
     state: dict[str, Int32Array]
@@ -122,9 +127,17 @@ def feeds(
     Raises `Invalid` with code ``executors.<feed>.<rule>``, feed being ``input`` or ``state`` and rule being ``names``,
     ``dtype``, ``shape`` or ``interval``. The proofs of a program hold for no other arrays.
     """
-    return _checked("input", [source.value for source in program.inputs], inputs) | _checked(
-        "state", [source.value for source in program.state], state
-    )
+    return checked_inputs(program, inputs) | checked_state([source.value for source in program.state], state)
+
+
+def checked_inputs(program: ProgramParts, inputs: Mapping[str, Int32Array]) -> dict[str, Int32Array]:
+    """The inputs alone of `feeds`."""
+    return _checked("input", [source.value for source in program.inputs], inputs)
+
+
+def checked_state(declared: list[Value], state: Mapping[str, Int32Array]) -> dict[str, Int32Array]:
+    """The state alone of `feeds`, as far as it is ``declared``."""
+    return _checked("state", declared, state)
 
 
 def returned(program: ProgramParts, capture: Capture) -> frozenset[str]:

@@ -7,6 +7,7 @@ token ends at one step, as about any other element. `generate` runs it on a prom
 
 from __future__ import annotations
 
+from cvm.generation.archive import LanguageModel, load_model
 from cvm.generation.composition import composed
 from cvm.generation.decoding import Decoder, decoder_of
 from cvm.generation.run import Generation, Generator, Request, generate
@@ -18,10 +19,12 @@ __all__ = [
     "Decoder",
     "Generation",
     "Generator",
+    "LanguageModel",
     "Request",
     "Sampling",
     "Vocabulary",
     "composed",
     "decoder_of",
     "generate",
+    "load_model",
 ]

@@ -22,7 +22,7 @@ from cvm.program import Output, Program, ProgramBuilder
 from cvm.program.model import Provenance
 from cvm.program.verifier import VerifiedProgram, verify
 
-__all__ = ["CONTINUE", "composed"]
+__all__ = ["CONTINUE", "composed", "sampler"]
 
 CONTINUE = -1
 """The ``prompt`` of a cycle that goes on with the token that was chosen."""
@@ -59,6 +59,15 @@ def composed(decoder: Decoder, sampling: Sampling) -> VerifiedProgram:
     return verify(builder.build([Output("token", new)], _provenance(program, names)))
 
 
+def sampler(decoder: Decoder, sampling: Sampling) -> VerifiedProgram:
+    """The verified program of the choice alone: ``logits``, (1, V), and ``random``, unless it is greedy."""
+    builder = ProgramBuilder(PROFILES[decoder.verified.program.limits])
+    logits = builder.input("logits", (1, decoder.size), *decoder.verified.ranges[decoder.logits.value].hull())
+    random = None if sampling.greedy else builder.input("random", (1,), *SEEDS)
+    new = chosen(Emitter(builder), logits, decoder.scale, sampling, random)
+    return verify(builder.build([Output("token", new)]))
+
+
 def _state(builder: ProgramBuilder, name: str, lo: int, hi: int) -> list[str]:
     """Add a state of one element, which begins with the least; returns its name and that of its initial constant."""
     initial = builder.constant(np.array([lo], np.int8), f"{name}.initial")
@@ -84,7 +93,7 @@ def _kept(builder: ProgramBuilder, program: Program, own: Collection[str]) -> di
             raise Invalid("generation.name", message, Location(tensor=item.value.name))
     names = {}
     for constant in program.constants:
-        names[constant.name] = builder.constant(constant.stored(), constant.name, constant.kind)
+        names[constant.name] = builder.same(constant)
     for item in program.state:
         value = item.value
         names[value.name] = builder.state(value.name, names[item.initial], value.lo, value.hi)

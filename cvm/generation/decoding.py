@@ -12,7 +12,7 @@ from cvm.program import Output
 from cvm.program.verifier import VerifiedProgram
 from cvm.quantization import LinearQuantizer
 
-__all__ = ["POSITION", "Decoder", "decoder_of"]
+__all__ = ["POSITION", "Decoder", "decoder_of", "logits_of"]
 
 POSITION = "position"
 """The state that counts the tokens which a program has seen, if it keeps only so many: as many as it can count."""
@@ -46,7 +46,10 @@ def decoder_of(verified: VerifiedProgram) -> Decoder:
     if len(program.inputs) != 1:
         raise _wrong(f"one input, the token; found {len(program.inputs)} inputs", None)
     token = program.inputs[0].value
-    logits = _logits(program.outputs)
+    logits = logits_of(program.outputs)
+    if logits is None:
+        names = ", ".join(item.name for item in program.outputs)
+        raise _wrong(f"one output, or one called 'logits'; found {names}", None)
     shape = verified.shapes[logits.value]
     size = max(shape)
     if math.prod(token.shape) != 1:
@@ -65,11 +68,10 @@ def decoder_of(verified: VerifiedProgram) -> Decoder:
     return Decoder(verified, token.name, logits, quantizer.scale[0], size, _context(verified))
 
 
-def _logits(outputs: tuple[Output, ...]) -> Output:
+def logits_of(outputs: tuple[Output, ...]) -> Output | None:
+    """The logits among the outputs of a program: the only output, or the one called ``logits``."""
     named = [item for item in outputs if item.name == "logits"]
-    if len(outputs) > 1 and not named:
-        raise _wrong(f"one output, or one called 'logits'; found {', '.join(item.name for item in outputs)}", None)
-    return named[0] if named else outputs[0]
+    return named[0] if named else outputs[0] if len(outputs) == 1 else None
 
 
 def _context(verified: VerifiedProgram) -> int | None:

@@ -16,8 +16,10 @@ import numpy.typing as npt
 
 from cvm.arguments import expected
 from cvm.errors import Invalid, LimitExceeded
+from cvm.generation.archive import LanguageModel, is_language_model, load_model
 from cvm.generation.composition import CONTINUE, composed
 from cvm.generation.decoding import Decoder, decoder_of
+from cvm.generation.prefill import Reading, prefill_of
 from cvm.generation.settings import Sampling, checked_seed, temperature_of
 from cvm.generation.vocabulary import Vocabulary
 from cvm.program import Program
@@ -25,6 +27,7 @@ from cvm.session import Session, verified_of
 
 if TYPE_CHECKING:
     from cvm.audit.receipt import Receipt
+    from cvm.audit.record import Recorder
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["MOST_CYCLES", "Generation", "Generator", "Request", "generate"]
@@ -51,7 +54,10 @@ class Generation:
     inputs: dict[str, npt.NDArray[np.int32]]
     """Its inputs, a row for each cycle: ``cvm.verify(receipt, program, inputs, cycles=True)``."""
     outputs: dict[str, npt.NDArray[np.int32]]
-    """Its outputs, a row for each cycle; those of the prompt's tokens but the last do not matter."""
+    """Its outputs, a row for each cycle; those of the prompt's tokens but the last do not matter.
+
+    -1 stands for a token that was not computed: a prefill program has read the prompt, and there is no receipt.
+    """
     executor: str
     receipt: Receipt | None
     """The receipt of all cycles, if it was asked for."""
@@ -70,30 +76,37 @@ class Request:
 class Generator:
     """Generates with a program of one decode step (docs/language-models.md).
 
-    ``program`` is a program, verified or not, or the path of its file. ``vocabulary`` is the vocabulary of the program,
-    its texts or its file; without one, prompts are lists of tokens. ``temperature`` (0: the greatest logit) and
-    ``top_k`` (None: all tokens) say how tokens are chosen. A float temperature means its shortest decimal, 0.8
-    exactly 8/10. ``context`` is how many tokens the program takes, by default what its state ``position`` can count.
-    Raises `CvmError` for a program that is no decode step, and for wrong settings.
+    ``program`` is a program, verified or not, a `LanguageModel`, or the path of a file of either. ``vocabulary`` is the
+    vocabulary of the program, its texts or its file; without one, prompts are lists of tokens. ``temperature`` (0: the
+    greatest logit) and ``top_k`` (None: all tokens) say how tokens are chosen. A float temperature means its shortest
+    decimal, 0.8 exactly 8/10. ``context`` is how many tokens the program takes, by default what its state ``position``
+    can count. ``prefill`` are programs that read several tokens of the prompt at once (`cvm.generation.prefill`), which
+    changes no token, state or receipt. Raises `CvmError` for a program that is no decode step, and for wrong settings.
     """
 
     def __init__(
         self,
-        program: Program | VerifiedProgram | str | PathLike[str],
+        program: Program | VerifiedProgram | LanguageModel | str | PathLike[str],
         *,
         vocabulary: Vocabulary | Sequence[str] | str | PathLike[str] | None = None,
         temperature: int | float | str | Decimal | Fraction = 1,
         top_k: int | None = None,
         context: int | None = None,
+        prefill: Sequence[Program | VerifiedProgram | str | PathLike[str]] = (),
         executor: str | None = None,
         threads: int | None = None,
     ) -> None:
-        self._decoder = decoder_of(verified_of(program))
+        self.model = _model(program)
+        """The programs of the language model."""
+        self._decoder = decoder_of(self.model.decode)
         self._sampling = Sampling(temperature_of(temperature), _counted("top_k", top_k))
         self._words = None if vocabulary is None else _vocabulary(vocabulary, self._decoder)
         self._context = self._decoder.context if context is None else _counted("context", context)
         self._executor, self._threads = executor, threads
         self._verified = composed(self._decoder, self._sampling)
+        given = [*self.model.prefill, *map(verified_of, prefill)]
+        prefills = [prefill_of(item, self._decoder) for item in given]
+        self._reading = Reading(self._decoder, self._sampling, prefills, executor, threads)
 
     def __repr__(self) -> str:
         return f"Generator({self._decoder.size} tokens, program {self.program.digest})"
@@ -125,11 +138,19 @@ class Generator:
 
     def run(self, request: Request, receipt: bool | Literal["trace"] = False, told: Told | None = None) -> Generation:
         """Generate from the initial state. ``receipt`` asks for a receipt of all cycles, "trace" for one that commits
-        to every tensor. ``told`` is called with each token as it comes.
+        to every tensor: then no prefill program is used. ``told`` is called with each token as it comes.
         """
+        from cvm.audit.record import Recorder, host_facts
+
         words, session, first = self._words, self.session, len(request.prompt) - 1
         session.reset()
-        found, made = _run(session, request.inputs, first, receipt, told, words)
+        recorder = Recorder(session.verified, receipt == "trace") if receipt else None
+        found: list[int] = []
+        if receipt != "trace":
+            seed = int(request.inputs["seed"][0, 0]) if "seed" in request.inputs else 1
+            found = self._reading.read(session, request.prompt[:first], seed, recorder)
+        _run(session, request.inputs, found, recorder, lambda token: _tell(token, told, words), first)
+        made = None if recorder is None else recorder.receipt(host_facts(session.executor))
         chosen = tuple(found[first:])
         return Generation(
             prompt=request.prompt,
@@ -144,7 +165,7 @@ class Generator:
 
 
 def generate(
-    program: Program | VerifiedProgram | str | PathLike[str],
+    program: Program | VerifiedProgram | LanguageModel | str | PathLike[str],
     prompt: str | Sequence[int],
     tokens: int,
     *,
@@ -153,6 +174,7 @@ def generate(
     top_k: int | None = None,
     seed: int = 1,
     context: int | None = None,
+    prefill: Sequence[Program | VerifiedProgram | str | PathLike[str]] = (),
     executor: str | None = None,
     threads: int | None = None,
     receipt: bool | Literal["trace"] = False,
@@ -160,11 +182,11 @@ def generate(
 ) -> Generation:
     """Generate ``tokens`` tokens after a prompt, with a program of one decode step (docs/language-models.md).
 
-    ``program``, ``vocabulary``, ``temperature``, ``top_k`` and ``context`` are those of `cvm.generation.Generator`,
-    which serves several prompts. ``prompt`` is a text, or a list of tokens. ``seed`` (1 to 2^31 - 2) decides which
-    random numbers are drawn: equal arguments give equal tokens, on every machine, executor and number of threads.
-    ``receipt`` asks for a receipt of all cycles, "trace" for one that commits to every tensor. ``told`` is called with
-    each token and its text as it comes. Raises `CvmError` before anything is run.
+    The settings but ``seed`` are those of `cvm.generation.Generator`, which serves several prompts. ``prompt`` is a
+    text, or a list of tokens. ``seed`` (1 to 2^31 - 2) decides which random numbers are drawn: equal arguments give
+    equal tokens, on every machine, executor and number of threads. ``receipt`` asks for a receipt of all cycles,
+    "trace" for one that commits to every tensor. ``told`` is called with each token and its text as it comes. Raises
+    `CvmError` before anything is run.
     """
     generator = Generator(
         program,
@@ -172,6 +194,7 @@ def generate(
         temperature=temperature,
         top_k=top_k,
         context=context,
+        prefill=prefill,
         executor=executor,
         threads=threads,
     )
@@ -181,23 +204,27 @@ def generate(
 def _run(
     session: Session,
     inputs: dict[str, npt.NDArray[np.int32]],
+    found: list[int],
+    recorder: Recorder | None,
+    tell: Callable[[int], None],
     first: int,
-    receipt: bool | Literal["trace"],
-    told: Told | None,
-    words: Vocabulary | None,
-) -> tuple[list[int], Receipt | None]:
-    """The token that each cycle chose, told from cycle ``first`` on; and the receipt if it was asked for."""
-    from cvm.audit.record import Recorder, host_facts
+) -> None:
+    """Run the cycles after those in ``found``, and add the tokens that they choose, told from cycle ``first`` on."""
+    bound = session.bind(recorder)
+    (chosen,) = bound.outputs.values()
+    feeds = [(bound.inputs[name], rows) for name, rows in inputs.items()]
+    for cycle in range(len(found), len(inputs["prompt"])):
+        for array, rows in feeds:
+            array[0] = rows[cycle, 0]
+        bound.run()
+        found.append(int(chosen[0]))
+        if cycle >= first:
+            tell(found[-1])
 
-    recorder = Recorder(session.verified, receipt == "trace") if receipt else None
-    found: list[int] = []
-    for cycle in range(len(inputs["prompt"])):
-        feed = {name: rows[cycle] for name, rows in inputs.items()}
-        token = int(session.run(feed, witness=recorder)["token"][0])
-        found.append(token)
-        if told is not None and cycle >= first:
-            told(token, "" if words is None else words.text(token))
-    return found, None if recorder is None else recorder.receipt(host_facts(session.executor))
+
+def _tell(token: int, told: Told | None, words: Vocabulary | None) -> None:
+    if told is not None:
+        told(token, "" if words is None else words.text(token))
 
 
 def _inputs(prompt: Sequence[int], cycles: int, seed: int | None) -> dict[str, npt.NDArray[np.int32]]:
@@ -209,6 +236,15 @@ def _inputs(prompt: Sequence[int], cycles: int, seed: int | None) -> dict[str, n
     seeds = np.zeros((cycles, 1), np.int32)
     seeds[0] = seed
     return {"prompt": tokens, "seed": seeds}
+
+
+def _model(given: object) -> LanguageModel:
+    """The programs of a language model, from what a caller passed. Raises as `verified_of` and `load_model` do."""
+    if isinstance(given, LanguageModel):
+        return given
+    if isinstance(given, str | PathLike) and is_language_model(given):
+        return load_model(given)
+    return LanguageModel(verified_of(given))
 
 
 def _vocabulary(given: object, decoder: Decoder) -> Vocabulary:

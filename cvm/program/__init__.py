@@ -1,7 +1,4 @@
-"""The integer program: data, canonical bytes, digest, verification.
-
-Each name is imported when it is first used: a session that starts from the cache needs few of them.
-"""
+"""The integer program: data, canonical bytes, digest, verification. A name is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -30,63 +27,22 @@ if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram, verify
 
 __all__ = [
-    "OP_SET",
-    "AttributeValue",
-    "Constant",
-    "Exactness",
-    "Input",
-    "Node",
-    "Output",
-    "Program",
-    "ProgramBuilder",
-    "Provenance",
-    "State",
-    "Value",
-    "VerifiedProgram",
-    "constant_tree",
-    "decode",
-    "encode",
-    "load",
-    "load_verified",
-    "program_claim",
-    "program_digest",
-    "records",
-    "tensor_root",
-    "tensor_tree",
-    "verify",
-]
+    "OP_SET", "AttributeValue", "Constant", "Exactness", "Input", "Node", "Output", "Program", "ProgramBuilder",
+    "Provenance", "State", "Value", "VerifiedProgram", "constant_tree", "decode", "encode", "load", "load_verified",
+    "program_claim", "program_digest", "records", "tensor_root", "tensor_tree", "verify",
+]  # fmt: skip
 
 _HOMES = {
-    "AttributeValue": "cvm.program.model",
-    "Constant": "cvm.program.model",
-    "Exactness": "cvm.program.model",
-    "Input": "cvm.program.model",
-    "Node": "cvm.program.model",
-    "OP_SET": "cvm.program.model",
-    "Output": "cvm.program.model",
-    "Program": "cvm.program.program",
-    "ProgramBuilder": "cvm.program.build",
-    "Provenance": "cvm.program.model",
-    "State": "cvm.program.model",
-    "Value": "cvm.program.model",
-    "VerifiedProgram": "cvm.program.verifier",
-    "constant_tree": "cvm.program.commitments",
-    "decode": "cvm.program.codec",
-    "encode": "cvm.program.encoding",
-    "load": "cvm.program.files",
-    "load_verified": "cvm.program.files",
-    "program_claim": "cvm.program.commitments",
-    "program_digest": "cvm.program.commitments",
-    "records": "cvm.program.commitments",
-    "tensor_root": "cvm.program.commitments",
-    "tensor_tree": "cvm.program.commitments",
-    "verify": "cvm.program.verifier",
-}
+    "commitments": "constant_tree program_claim program_digest records tensor_root tensor_tree",
+    "model": "OP_SET AttributeValue Constant Exactness Input Node Output Provenance State Value",
+    "files": "load load_verified", "verifier": "VerifiedProgram verify", "program": "Program", "encoding": "encode",
+    "build": "ProgramBuilder", "codec": "decode",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'cvm.program' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    for module, names in _HOMES.items():
+        if name in names.split():
+            globals()[name] = value = getattr(import_module(f"cvm.program.{module}"), name)
+            return value
+    raise AttributeError(f"module 'cvm.program' has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy.typing as npt
@@ -77,8 +78,14 @@ class ProgramBuilder:
         self, values: npt.ArrayLike, name: str = "constant", kind: Literal["tensor", "parameter"] = "tensor"
     ) -> str:
         """Add a constant unless there is one with this kind, shape and values. Returns its name."""
-        constant = Constant.of(self._fresh(name), values, kind)
-        content = (kind, constant.shape, constant.data)
+        return self._added(Constant.of(self._fresh(name), values, kind))
+
+    def same(self, constant: Constant) -> str:
+        """Add a constant of another program, whose bytes both share then. Returns its name here."""
+        return self._added(replace(constant, name=self._fresh(constant.name)))
+
+    def _added(self, constant: Constant) -> str:
+        content = (constant.kind, constant.shape, constant.data)
         if content in self._by_content:
             return self._by_content[content]
         self._require_room("constants", self._constants)

@@ -30,7 +30,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import product
 from typing import TypeAlias
 
@@ -57,6 +57,8 @@ _SAMPLED = 2**11
 """A row with several accumulators and more than 4 times as many steps is first proven for about this many of them. A
 width that fails there is left at once.
 """
+_KEPT_THRESHOLDS = 2**13
+"""The proof of a row with several accumulators is kept for the next width if it has at most this many thresholds."""
 _MAX_SHIFT = 62
 """The largest shift plus the bits of the codes, since k * 2^s must fit int64."""
 _INT64_MAX = 2**63 - 1
@@ -295,6 +297,19 @@ class _Double:
         return least, greatest
 
 
+class _Singles:
+    """The offsets of the forms of many rows with one accumulator of positive factor, which are computed together."""
+
+    def __init__(self, rows: Sequence[LinearRow]) -> None:
+        self._blocks = list(blocks(rows))
+
+    def offsets(self, m: int, shift: int) -> Iterator[tuple[int | None, int | None]]:
+        """As `_Single.offsets`, for each row."""
+        for rows, steps in self._blocks:
+            found = steps and steps.offsets([m] * len(rows), [shift] * len(rows))
+            yield from found or (_Single(row).offsets([m], shift) for row in rows if isinstance(row, LinearRow))
+
+
 def _thinned(steps: range, stride: int) -> list[int]:
     """Every stride-th step, and the last one."""
     found = list(steps[::stride])
@@ -302,25 +317,28 @@ def _thinned(steps: range, stride: int) -> list[int]:
 
 
 class _Proof:
-    """The proof of one row. All accumulators but one or two are enumerated. A case has their values and a proof.
+    """The proof of one row. All accumulators but one or two are enumerated. A case has their values.
 
     With a ``stride``, it is a proof for every stride-th step: what it excludes is excluded, and the rest is not proven.
     """
 
     def __init__(self, row: Row, stride: int = 1) -> None:
         self.row = row
-        self.stride = stride
-        self.cases: list[tuple[tuple[int, ...], _Single | _Double]]
+        self.size = len(row.steps()) // stride
+        """The number of thresholds."""
+        self._values: list[tuple[int, ...]] = [()]
+        self._together: _Singles | None = None
+        self._cases: list[_Single | _Double] = []
         if isinstance(row, SurdRow):
             self.order = [0]
             self.sign = 1 if row.slope > 0 else -1
-            self.cases = [((), _Single(row if self.sign > 0 else row.mirrored(), stride))]
+            self._cases = [_Single(row if self.sign > 0 else row.mirrored(), stride)]
         else:
             self.order = _order(row)
             self.sign = 1 if row.factors[self.order[0]] >= 0 else -1
-            self.cases = list(self._linear(row))
+            self._enumerate(row, stride)
 
-    def _linear(self, row: LinearRow) -> Iterator[tuple[tuple[int, ...], _Single | _Double]]:
+    def _enumerate(self, row: LinearRow, stride: int) -> None:
         ordered = replace(
             row,
             factors=tuple(row.factors[i] for i in self.order),
@@ -329,16 +347,22 @@ class _Proof:
         )
         if self.sign < 0:
             ordered = ordered.mirrored()
-        wide = 2 if _enumerations(ordered.bounds[1:]) > _ENUMERABLE else 1
+        wide = _wide(ordered)
         if _enumerations(ordered.bounds[wide:]) > _ENUMERABLE:
             raise Unprovable("more than two wide accumulators")
         if _enumerations(ordered.bounds[wide:]) * len(ordered.steps()) > _MOST_THRESHOLDS[wide]:
             raise Unprovable("too many thresholds to prove")
-        for values in product(*(range(lo, hi + 1) for lo, hi in ordered.bounds[wide:])):
-            core = ordered
-            for value in reversed(values):
-                core = core.fixed(len(core.factors) - 1, value)
-            yield values, _Single(core, self.stride) if wide == 1 else _Double(core, self.stride)
+        self._values = list(product(*(range(lo, hi + 1) for lo, hi in ordered.bounds[wide:])))
+        self.size *= len(self._values)
+        factors, bounds = ordered.factors[:wide], ordered.bounds[:wide]
+        rows = []
+        for values in self._values:
+            moved = sum(p * value for p, value in zip(ordered.factors[wide:], values, strict=True))
+            rows.append(LinearRow(factors, row.constant + moved, row.denominator, bounds, row.lo, row.hi))
+        if wide == 1 and stride == 1 and factors[0] > 0:
+            self._together = _Singles(rows)
+        else:
+            self._cases = [_Single(core, stride) if wide == 1 else _Double(core, stride) for core in rows]
 
     def fixed_point(self, width: int) -> FixedPoint | None:
         """The form with multipliers of ``width`` bits, if it is exact and its sum fits 64 bits."""
@@ -352,14 +376,23 @@ class _Proof:
         if primary[0] <= 0:
             return 1, 0
         lows, highs = [], []
-        for values, case in self.cases:
-            least, greatest = case.offsets(primary, shift)
+        found = (
+            (case.offsets(primary, shift) for case in self._cases)
+            if self._together is None
+            else self._together.offsets(primary[0], shift)
+        )
+        for values, (least, greatest) in zip(self._values, found, strict=True):
             moved = sum(mi * value for mi, value in zip(primary[len(primary) - len(values) :], values, strict=True))
             if least is not None:
                 lows.append(least - moved)
             if greatest is not None:
                 highs.append(greatest - moved)
         return max(lows, default=None), min(highs, default=None)
+
+
+def _wide(row: LinearRow) -> int:
+    """The number of accumulators that are not enumerated."""
+    return 2 if _enumerations(row.bounds[1:]) > _ENUMERABLE else 1
 
 
 class _Proving:
@@ -369,22 +402,25 @@ class _Proving:
         self._row = row
         stride = len(row.steps()) // _SAMPLED
         self._stride = stride if len(row.bounds) > 1 and stride > 4 else 1
+        self._kept: dict[int, _Proof] = {}
 
-    @cached_property
-    def _sample(self) -> _Proof:
-        """The proof for every stride-th step, which is the whole proof if there are few steps."""
-        return _Proof(self._row, self._stride)
+    def _proof(self, stride: int) -> _Proof:
+        """The proof for every stride-th step. Large ones are made again for each width, since few widths are tried."""
+        found = self._kept.get(stride) or _Proof(self._row, stride)
+        if found.size <= _KEPT_THRESHOLDS:
+            self._kept[stride] = found
+        return found
 
     def may_be_exact(self, width: int) -> bool:
         """Whether a sample of the steps, if one is taken, admits multipliers of ``width`` bits."""
         if self._stride == 1:
             return True
-        least, greatest = self._sample.offsets(*_multipliers(self._row, width))
+        least, greatest = self._proof(self._stride).offsets(*_multipliers(self._row, width))
         return least is None or greatest is None or least <= greatest
 
     def fixed_point(self, width: int) -> FixedPoint | None:
-        """As `_Proof.fixed_point`. A proof for many steps is large and seldom in vain, so it is not kept."""
-        return (self._sample if self._stride == 1 else _Proof(self._row)).fixed_point(width)
+        """As `_Proof.fixed_point`."""
+        return self._proof(1).fixed_point(width)
 
 
 def _multipliers(row: Row, width: int) -> tuple[tuple[int, ...], int]:

@@ -97,29 +97,30 @@ def _magnitude(items: Columns) -> int:
     return max(int(items.max(initial=0)), -int(items.min(initial=0)))
 
 
-def _by_value(row: Staircase) -> bool:
-    """Whether the accumulator of a row has fewer values than there are steps."""
+def _size(row: Staircase, steps: range) -> tuple[int, bool]:
+    """The number of columns that a row takes, and whether they are the values of its accumulator instead of steps."""
     lo, hi = row.bounds[0]
-    return hi - lo + 1 < len(row.steps())
+    return min(hi - lo + 1, len(steps)), hi - lo + 1 < len(steps)
 
 
 def size(row: Staircase) -> int:
     """The number of columns that a row takes."""
-    lo, hi = row.bounds[0]
-    return min(hi - lo + 1, len(row.steps()))
+    return _size(row, row.steps())[0]
 
 
 def blocks(rows: Sequence[Staircase]) -> Iterator[tuple[Sequence[Staircase], Steps | None]]:
     """The rows in order, some at a time, with their steps, or with None if 64 bits may not hold the sums."""
+    ranges = [row.steps() for row in rows]
+    sizes = [_size(row, steps) for row, steps in zip(rows, ranges, strict=True)]
     start = 0
     while start < len(rows):
-        stop, longest, few = start, 0, _by_value(rows[start])
-        while stop < len(rows) and _by_value(rows[stop]) == few:
-            wide = max(longest, size(rows[stop]))
+        stop, longest, few = start, 0, sizes[start][1]
+        while stop < len(rows) and sizes[stop][1] == few:
+            wide = max(longest, sizes[stop][0])
             if wide * (stop + 1 - start) > BLOCK and stop > start:
                 break
             stop, longest = stop + 1, wide
-        yield rows[start:stop], (_values if few else _steps)(rows[start:stop], longest)
+        yield rows[start:stop], (_values if few else _steps)(rows[start:stop], ranges[start:stop], longest)
         start = stop
 
 
@@ -127,9 +128,8 @@ def _column(items: Sequence[int]) -> Columns:
     return np.array(items, np.int64)[:, None]
 
 
-def _steps(rows: Sequence[Staircase], longest: int) -> Steps | None:
+def _steps(rows: Sequence[Staircase], ranges: Sequence[range], longest: int) -> Steps | None:
     """The conditions by steps."""
-    ranges = [row.steps() for row in rows]
     alphas = [(row.denominator << FRACTION) // row.factors[0] for row in rows]
     betas = [(-row.constant << FRACTION) // row.factors[0] for row in rows]
     for steps, alpha, beta in zip(ranges, alphas, betas, strict=True):
@@ -153,7 +153,7 @@ def _steps(rows: Sequence[Staircase], longest: int) -> Steps | None:
     return Steps(k, at, taken, k, at - 1, awaited)
 
 
-def _values(rows: Sequence[Staircase], longest: int) -> Steps | None:
+def _values(rows: Sequence[Staircase], ranges: Sequence[range], longest: int) -> Steps | None:
     """The conditions by the values of the accumulators."""
     alphas = [(row.factors[0] << FRACTION) // row.denominator for row in rows]
     betas = [(row.constant << FRACTION) // row.denominator for row in rows]
@@ -161,7 +161,7 @@ def _values(rows: Sequence[Staircase], longest: int) -> Steps | None:
         if (max(map(abs, row.bounds[0])) + 1) * (alpha + 1) + abs(beta) + 1 >= LARGEST:
             return None
     lo, hi = (_column([row.bounds[0][end] for row in rows]) for end in (0, 1))
-    first, last = _column([row.steps()[0] for row in rows]), _column([row.steps()[-1] for row in rows])
+    first, last = (_column([steps[end] for steps in ranges]) for end in (0, -1))
     x = lo + np.arange(longest)
     exists = x <= hi
     about = x * _column(alphas) + _column(betas)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import cvm
+from cvm.audit import Recorder
 from cvm.errors import Invalid
 from cvm.executors import EXECUTORS, choose_executor
 from cvm.program import verifier
@@ -137,3 +138,49 @@ def test_the_first_wrong_one_of_many_inputs_is_named() -> None:
     shape = session.program.inputs[0].value.shape
     with pytest.raises(Invalid):
         session.run_many([{name: np.zeros(shape, int)}, {name: np.full(shape, 10**9)}])
+
+
+def test_bound_arrays_go_on_from_the_state_of_the_session(executor):
+    session = cvm.Session(small.counter(), executor)
+    session.run({"step": STEPS[0]})
+    bound = session.bind()
+    bound.inputs["step"][...] = STEPS[1]
+    bound.run()
+    assert bound.outputs["count"].tolist() == [[104, 206]]
+    bound.run()
+    assert session.state["memory"].tolist() == [[107, 210]]
+    assert session.run({"step": STEPS[2]})["count"].tolist() == [[112, 216]]
+    bound.inputs["step"][...] = 10
+    with pytest.raises(Invalid, match="must lie in"):
+        bound.run()
+    assert session.state["memory"].tolist() == [[112, 216]]
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_a_witness_observes_bound_runs_as_others(executor, trace):
+    expected, found = (Recorder(cvm.Session(small.counter()).verified, trace) for _ in range(2))
+    cvm.Session(small.counter(), executor).run({"step": STEPS}, cycles=True, witness=expected)
+    bound = cvm.Session(small.counter(), executor).bind(found)
+    for step in STEPS:
+        bound.inputs["step"][...] = step
+        bound.run()
+    assert found.claim() == expected.claim()
+
+
+def test_a_program_without_state_can_be_bound(executor):
+    bound = cvm.Session(small.negated(), executor).bind()
+    for array in bound.inputs.values():
+        array[...] = 3
+    bound.run()
+    expected = cvm.Session(small.negated(), "formal").run(dict(bound.inputs), codes=True)
+    names = {item.name: item.value for item in small.negated().outputs}
+    assert all(np.array_equal(bound.outputs[names[name]], codes) for name, codes in expected.items())
+
+
+def test_sessions_share_state(executor):
+    one, other = cvm.Session(small.counter(), executor), cvm.Session(small.counter(), executor)
+    one.run({"step": STEPS[0]})
+    other.share(one)
+    other.run({"step": STEPS[1]})
+    assert one.run({"step": STEPS[2]})["count"].tolist() == [[109, 212]]
+    assert other.state["memory"].tolist() == [[109, 212]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from cvm.arrays import npz_bytes, npz_members, read_npz
 from cvm.audit import load_receipt
 from cvm.standalone import verify_step
+from tests.generation.cached import SIZE, cached
 from tools.decode_step import CHARACTERS, decode_step
 
 WRITTEN = ("--receipt", "a.receipt", "-o", "a.cvm", "--save-inputs", "a.npz")
@@ -180,3 +182,33 @@ def test_the_digest_of_the_model_can_be_demanded(cvm, model):
     outcome = generate(cvm, "--expect-digest", "00" * 32, "--json")
     assert outcome.code == 1
     assert generate(cvm, "--json").document["model"] in json.dumps(digest)
+
+
+def test_prefill_programs_change_no_receipt_and_are_kept_in_one_file(cvm, model):
+    for count in (1, 3, 8):
+        cached(count).save(f"cached_{count}.cvm")
+    cached(3, shift=6).save("other.cvm")
+    Path("cached_1.vocabulary.json").write_text(json.dumps(list(string.ascii_lowercase[:SIZE])))
+    Path("cached.vocabulary.json").write_bytes(Path("cached_1.vocabulary.json").read_bytes())
+
+    def ids(program, *options):
+        document = cvm(
+            "generate", program, "--prompt", "abcdefghijklm", "--tokens", 6, "--seed", 2, "--executor", "numpy",
+            "--receipt", "a.receipt", "--json", *options,
+        ).document  # fmt: skip
+        return document["tokens"], document["receipt"]["id"]
+
+    expected = ids("cached_1.cvm")
+    prefill = ("--prefill", "cached_3.cvm", "--prefill", "cached_8.cvm")
+    assert ids("cached_1.cvm", *prefill, "--save-model", "cached.model") == expected
+    assert ids("cached.model") == expected
+    sizes = [Path(f"cached_{count}.cvm").stat().st_size for count in (1, 3, 8)]
+    assert Path("cached.model").stat().st_size < 0.7 * sum(sizes)
+    refused = cvm(
+        "generate", "cached_1.cvm", "--prompt", "abcd", "--tokens", 1, "--executor", "numpy",
+        "--prefill", "other.cvm", "--save-model", "never.model",
+    )  # fmt: skip
+    assert refused.code == 1
+    assert "other codes than the decode step" in refused.err
+    assert not Path("never.model").exists()
+    assert "`cvm generate` takes it" in cvm("run", "cached.model", "-i", "a.npz").err

@@ -16,7 +16,7 @@ from cvm.errors import Invalid, Unsupported
 from cvm.graph import GraphTensor, QuantizedGraph, TensorData
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.quantization.exact import dequantize, quantize
-from cvm.reference import Reference, statistics
+from cvm.reference import Reference, evaluator, statistics
 from cvm.reference.registry import Array
 from cvm.reference.values import pseudo_quantized
 from tests.reference.graphs import computed, external, graph, operation, reals, variable
@@ -356,3 +356,24 @@ def test_large_weights_are_rounded_as_each_part_of_them_is(quantizer: LinearQuan
             assert (found[channel, :, cut] == pseudo_quantized(part, alone)).all()
             codes = quantize(part, alone)
             np.testing.assert_allclose(found[channel, :, cut], float(offset) + float(scale) * codes, atol=1e-9)
+
+
+def test_constants_that_are_kept_narrow_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever memory they may take: products in float64, also of two constants, and a constant that is an output."""
+    values = np.random.default_rng(4).normal(0, 1, (7, 7)).astype(np.float32)
+    v, w = (
+        GraphTensor(name, (7, 7), "constant", data=TensorData(values + shift)) for name, shift in (("v", 0), ("w", 1))
+    )
+    plain = {"transposeA": False, "transposeB": False}
+    tensors = [external("x", (7, 7)), v, w, *(computed(name, (7, 7)) for name in ("y", "z"))]
+    operations = operation("matmul", "y", A="v", B="w", **plain), operation("matmul", "z", A="x", B="y", **plain)
+    model = graph("x", "z w", tensors, *operations)
+    feed = {"x": np.random.default_rng(5).normal(0, 1, (7, 7))}
+    wide = Reference(model).run(feed, "all")
+    monkeypatch.setattr(evaluator, "_WIDE_BYTES", 0)
+    narrow = Reference(model)
+    assert narrow._fixed["w"].dtype == np.float32
+    found = narrow.run(feed, "all")
+    for name, array in wide.items():
+        assert found[name].dtype == array.dtype == np.float64
+        np.testing.assert_array_equal(found[name], array)

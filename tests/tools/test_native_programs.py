@@ -99,6 +99,16 @@ def test_native_code_gives_the_tensors_of_numpy_on_chains() -> None:
     assert (wrong, unlike) == ([], ())
 
 
+def test_packs_of_ops_between_computed_tensors_hold_all_of_them() -> None:
+    """They are made from their number alone; NumPy gives what FORMAL gives."""
+    first, again = pack(3, 5, "computed"), pack(3, 5, "computed")
+    assert first.program.digest == again.program.digest
+    ops = Counter(node.op for node in first.program.nodes)
+    assert min(ops[op] for op in ("matmul", "quotient", "normalize", "update_slice", "cvm_lut")) > 0
+    assert first.programs == 40
+    assert examined(first, [])[1] == ()
+
+
 def test_most_drawn_programs_and_documents_are_valid() -> None:
     drawn = Counter[str]()
     random = Random(0)

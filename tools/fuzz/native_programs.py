@@ -7,11 +7,12 @@ Small programs are packed into one, since compiling costs more than everything e
 kernels. Every tensor of a pack is compared on every machine: on one thread with nothing captured and on two with
 everything, or vice versa, alternately; ``--thorough`` does all four. With ``--documents`` the programs come from
 documents of wide inputs and narrow results, with ``--chains`` they are chains of ops of op-set 2, and FORMAL judges
-every tensor. One pack in eight is compiled with full optimisation. With ``--guarded N``,
-one pack in N runs as users' programs do; in the others, the output of the planner and the emitter runs without being
-checked and rehearsed first, which takes half the time. Packs run in workers. A worker that dies is a failure of its
-pack, and the next pack goes on. With ``--log``, a run that was stopped goes on where it was. A failure is reduced and
-written as ``failure-..`` files: program, inputs, test.
+every tensor; with ``--computed`` each has an op of op-set 2 or a table, in lengths that fill vectors and in others. One
+pack in eight is compiled with full optimisation. With ``--guarded N``, one pack in N runs as users' programs do; in the
+others, the output of the planner and the emitter runs without being checked and rehearsed first, which takes half the
+time. Packs run in workers. A worker that dies is a failure of its pack, and the next pack goes on. With ``--log``, a
+run that was stopped goes on where it was. A failure is reduced and written as ``failure-..`` files: program, inputs,
+test.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.kernels.registry import PLANS
 from cvm.executors.native.runtime.select import available, named
 from cvm.program import Program, decode, verify
+from tools.fuzz import computed_programs
 from tools.fuzz.chains import chained
 from tools.fuzz.edge_feeds import Feed, feeds
 from tools.fuzz.edge_programs import drawn_aim, family
@@ -62,6 +64,8 @@ FAMILIES, MEMBERS, GROWN, RUNS = 3, 24, 1, 10
 """The sizes of a pack: families, members of each, programs of any ops, and inputs."""
 DOCUMENTS = 12
 """The sizes of a pack of documents."""
+COMPUTED = 40
+"""The size of a pack of ops between computed tensors."""
 CHAINED = 10
 """The size of a pack of chains."""
 WILD = 0.4
@@ -108,6 +112,18 @@ def pack(seed: int, number: int, kind: str = "edges") -> Pack:
     return Pack(program, members, refused, tuple(feeds(program, RUNS, random)), whole=kind == "chains")
 
 
+def _computed(random: Random) -> tuple[list[Program], int, int]:
+    """Programs of ops between computed tensors, how many there are, and how many were refused."""
+    programs: list[Program] = []
+    refused = 0
+    while len(programs) < COMPUTED:
+        try:
+            programs.append(computed_programs.drawn(random))
+        except CvmError:
+            refused += 1
+    return programs, len(programs), refused
+
+
 def _chains(random: Random) -> tuple[list[Program], int, int]:
     """Chains of ops of op-set 2, and how many there are; none is refused."""
     return [chained(Seeded(random)).program for _ in range(CHAINED)], CHAINED, 0
@@ -146,7 +162,7 @@ def _drawn(random: Random) -> tuple[list[Program], int, int]:
 
 
 _MAKERS: dict[str, Callable[[Random], tuple[list[Program], int, int]]] = {
-    "edges": _drawn, "documents": _compiled, "chains": _chains,
+    "edges": _drawn, "documents": _compiled, "chains": _chains, "computed": _computed,
 }  # fmt: skip
 """The kinds of packs: what makes their programs, and counts them and the refused ones."""
 
@@ -288,7 +304,7 @@ def _work(options: argparse.Namespace) -> None:
 
 
 def _kind(options: argparse.Namespace) -> str:
-    return "documents" if options.documents else "chains" if options.chains else "edges"
+    return next((kind for kind in ("documents", "chains", "computed") if getattr(options, kind)), "edges")
 
 
 def _machines(options: argparse.Namespace) -> Sequence[Machine]:
@@ -304,7 +320,7 @@ def _reports(options: argparse.Namespace, numbers: Sequence[int], until: float) 
         command += ["--machines", options.machines] if options.machines else []
         command += ["--thorough"] if options.thorough else []
         command += ["--guarded", str(options.guarded)]
-        command += ["--documents"] if options.documents else ["--chains"] if options.chains else []
+        command += [f"--{_kind(options)}"] if _kind(options) != "edges" else []
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as worker:
             assert worker.stdout is not None
             assert worker.stderr is not None
@@ -347,7 +363,8 @@ def _run(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-_SIZES = {"edges": FAMILIES * MEMBERS + GROWN, "documents": DOCUMENTS, "chains": CHAINED}
+_SIZES = {"edges": FAMILIES * MEMBERS + GROWN, "documents": DOCUMENTS, "chains": CHAINED,
+          "computed": COMPUTED}  # fmt: skip
 """How many programs a pack of each kind has."""
 
 
@@ -390,6 +407,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--guarded", type=int, default=1, help="one pack of so many is checked and rehearsed")
     parser.add_argument("--documents", action="store_true", help="programs of documents instead of drawn ones")
     parser.add_argument("--chains", action="store_true", help="chains of ops of op-set 2 instead")
+    parser.add_argument("--computed", action="store_true", help="ops between computed tensors, and tables, instead")
     parser.add_argument("--check", type=Path, help="examine the program of a failure, with the inputs beside it")
     parser.add_argument("--packs", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

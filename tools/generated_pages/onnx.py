@@ -68,7 +68,8 @@ quantisation tools leave out a Relu if the range of the next QuantizeLinear begi
   state of the program. It is zero before the first run, and takes the output's value after each run, under the input's
   quantiser. With `cvm quantize`, the samples are then cycles, one after the other. The output stays an output.
 * An infinite constant that is added, compared or chosen from (Max, Min, Where, additive masks) becomes 2^200, which
-  exceeds every number that it meets. Elsewhere it is refused, and so is every NaN.
+  exceeds every number that it meets. Elsewhere it is refused, and so is every NaN. So nothing that is computed is NaN,
+  and IsNaN of it is false.
 * x / 0 is 0, x mod 0 is x. Of equal items ArgMax, ArgMin and TopK take the first (or the last, if
   `select_last_index` says so). An index that is read is clipped to those that exist. Of equal indices a scatter keeps
   the last.
@@ -76,6 +77,32 @@ quantisation tools leave out a Relu if the range of the next QuantizeLinear begi
   Other open extents need `--input-shape`. Shapes that are computed from shapes are constants. Nodes that no output
   needs are ignored.
 * Constants in other files are read only from the folder of the model.
+
+## Transformers
+
+Exporters write parts of transformers as many operators. These are read as one operation each, so that nothing between
+them needs a quantiser, with float models as well as in regions of QDQ models where nothing between is quantised:
+
+* **Layer and RMS normalisation**, in any order of sums, products and roots: by named operators (LayerNormalization,
+  RMSNormalization, SimplifiedLayerNormalization, SkipLayerNormalization), as `x * rsqrt(mean(x^2) + epsilon)`, with the
+  variance as a mean of squares. With `--op-set 2` each is one op and exact, at any width.
+* **Softmax**, also written with exponentials, and **masks** before it. A mask is a tensor whose elements are 0 or at
+  most -1000 (-inf, the least float, -10000), which is added; or a choice of such a number. It may be constant or
+  computed from truth values and from integers of few values, such as `(1 - mask) * -10000` with
+  `--input-range mask=0,1`. Hidden items count nothing. Where a mask hides all items of a row, an added one changes
+  nothing, as in exact arithmetic, and a choice makes all items alike; several masks hide what any of them hides.
+  Lowering proves that the mask is below all that it meets, or refuses.
+* **Functions of one number** (GELU by the error function or by tanh, SiLU, softplus ..) become one table. Gates (GeGLU,
+  SwiGLU) are products of two tensors.
+* **Rotary embeddings**, by RotaryEmbedding or written out, are sums of two products with constant or computed angles.
+* **Grouped queries**: heads of keys and values that the model repeats (Expand and Reshape) are multiplied as they are.
+* **Attention** (also MultiHeadAttention and GroupQueryAttention of ONNX Runtime) is written out. A query that sees no
+  key gives 0.
+* **Caches**: TensorScatter, ScatterElements and ScatterND at a position that `--input-range` bounds replace one slice;
+  Concat and Slice move rows.
+
+`python -m pytest tests/frontends/onnx/test_transformers.py` compares every tensor of a block of GPT-2, Llama, Gemma,
+BERT, T5, ViT and Whisper with exact arithmetic.
 
 ## Refused
 

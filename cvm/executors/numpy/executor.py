@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cvm.executors.base import Capture, Int32Array, RunResult, Watch, feeds, returned, windows
+from cvm.executors.base import Capture, Int32Array, RunResult, Watch, checked_inputs, feeds, returned, windows
+from cvm.executors.held import Held
+from cvm.executors.numpy.held import Edits, HeldArrays
 from cvm.executors.numpy.step import KERNELS, Array, PlannedNode
 from cvm.program import Program
 from cvm.program.model import Node
@@ -39,6 +41,7 @@ class NumpyExecutor:
         steps = [KERNELS[node.op](call) for node, call in zip(verified.program.nodes, verified.calls, strict=True)]
         self._schedule = _scheduled(verified.program, steps)
         self._constants = _constants(verified.program, self._schedule)
+        self._outputs = returned(verified.program, frozenset())
 
     def run(
         self,
@@ -48,9 +51,21 @@ class NumpyExecutor:
         watch: Watch | None = None,
     ) -> RunResult:
         """See `cvm.executors.Executor.run`."""
+        fed = feeds(self._program, inputs, state)
+        return self._run(fed, returned(self._program, capture), watch, None)
+
+    def hold(self, state: Mapping[str, Int32Array], beside: Held | None = None) -> Held:
+        """See `cvm.executors.held.Holding.hold`."""
+        return HeldArrays(self, self._program, state, beside)
+
+    def run_held(self, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array], edits: Edits) -> RunResult:
+        """Run on a state that ``edits`` may change in place. Its arrays are C-contiguous and known to be valid."""
+        return self._run(checked_inputs(self._program, inputs) | dict(state), self._outputs, None, edits)
+
+    def _run(
+        self, fed: Mapping[str, Int32Array], names: frozenset[str], watch: Watch | None, edits: Edits | None
+    ) -> RunResult:
         program = self._program
-        fed = feeds(program, inputs, state)
-        names = returned(program, capture)
         shows = None if watch is None else _Shows(watch, fed, windows(program))
         updates = {kept.value.name: kept.update for kept in program.state}
         needed = names | set(updates.values())
@@ -59,13 +74,16 @@ class NumpyExecutor:
         # Some BLAS libraries raise floating-point flags without a cause. No kernel computes anything that could.
         with np.errstate(all="ignore"):
             for index, scheduled in enumerate(self._schedule):
-                _execute(scheduled, tensors)
+                if edits is None or not edits.edit(index, tensors):
+                    _execute(scheduled, tensors)
                 if shows is not None:
                     shows.after(index, scheduled, tensors)
                 for name in scheduled.frees:
                     if name not in needed:
                         del tensors[name]
         values = {name: borrowed.independent(tensors[name]) for name in sorted(names)}
+        if edits is not None:
+            updates = {name: update for name, update in updates.items() if name not in edits.edited}
         return RunResult(values, {name: borrowed.independent(tensors[update]) for name, update in updates.items()})
 
     def explain(self) -> tuple[str, ...]:
@@ -76,8 +94,8 @@ class NumpyExecutor:
 
 def every_tensor(
     verified: VerifiedProgram, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
-) -> dict[str, Int32Array]:
-    """All inputs, states and results of one run.
+) -> dict[str, Array]:
+    """All inputs, states and results of one run, in the narrowest integers that hold the intervals of the results.
 
     Each node is planned right before it runs. So only one node at a time has constants in the types that BLAS takes,
     which are four to eight times as large as the stored ones.
@@ -88,10 +106,19 @@ def every_tensor(
     with np.errstate(all="ignore"):
         for node, call in zip(program.nodes, verified.calls, strict=True):
             step = KERNELS[node.op](call)
-            reads = [tensors[name] if name in tensors else constants[name].array() for name in _read(node, step)]
-            names = (value.name for value in node.outputs)
-            tensors.update(zip(names, map(np.ascontiguousarray, step.run(reads)), strict=True))
+            reads = [  # every element is an int32, as the verifier has proven
+                tensors[name].astype(np.int32, copy=False) if name in tensors else constants[name].array()
+                for name in _read(node, step)
+            ]
+            for value, result in zip(node.outputs, step.run(reads), strict=True):
+                tensors[value.name] = result.astype(_narrowest(value.lo, value.hi))
     return tensors
+
+
+def _narrowest(lo: int, hi: int) -> type[np.integer[Any]]:
+    """The narrowest type that holds all integers of an interval within 32 bits."""
+    types = (np.int8, np.uint8, np.int16, np.uint16)
+    return next((kind for kind in types if np.iinfo(kind).min <= lo and hi <= np.iinfo(kind).max), np.int32)
 
 
 class _Shows:

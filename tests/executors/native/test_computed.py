@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cvm.executors.native.descriptions.computed import Quotient
+from cvm.executors.native.descriptions.matrices import Matrices, RowProducts
 from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.runtime.select import available
 from cvm.program import Output, ProgramBuilder, verify
@@ -134,3 +135,36 @@ def test_ties_and_signs_of_quotients() -> None:
         attributes = {"terms": 1, "rounding": rounding, "lo": -7, "hi": 5}
         (result,) = builder.add("quotient", [x, y, one, one, none, none], attributes)
         compare(builder.build([Output("y", result)]), [dict(zip(("x", "y"), values, strict=True))])
+
+
+def test_codes_that_are_all_ties_are_decided_exactly() -> None:
+    """Halves of odd numbers, and rows whose codes are c / k alone: no estimate tells one code from the next."""
+    values = (2 * np.arange(-40, 40) + 1).reshape(2, 40).astype(np.int32)
+    constant = np.full((2, 40), 7, np.int32)
+    for rounding in ("half_up", "half_even"):
+        builder = ProgramBuilder()
+        x, y = (builder.input(name, (2, 40), -99, 99) for name in ("x", "y"))
+        two, one, none = (builder.parameter(np.array([number], np.int64)) for number in (2, 1, 0))
+        (zero,) = builder.add("broadcast_sub", [x, x])
+        bounds = {"rounding": rounding, "lo": -30, "hi": 30}
+        (halves,) = builder.add("quotient", [x, zero, one, none, none, two], {"terms": 1, **bounds})
+        odd = builder.parameter((2 * np.arange(-20, 20) + 1).astype(np.int64))
+        attributes = {"axes": (1,), "statistic": "variance", "shift": 0, **bounds}
+        (rows,) = builder.add("normalize", [y, one, odd, two, one, one], attributes)
+        program = builder.build([Output("halves", halves), Output("rows", rows)])
+        feed = {"x": values, "y": constant}
+        compare(program, [feed])
+        found = Session(program, executor="native").run(feed, codes=True)
+        up = {"half_up": np.arange(-20, 20) + 1, "half_even": (np.arange(-20, 20) + 1) // 2 * 2}[rounding]
+        assert found["rows"].tolist() == [up.tolist()] * 2
+        assert found["halves"].ravel()[20:60].tolist() == up.tolist()
+
+
+@pytest.mark.parametrize(("rows", "kind"), [(1, RowProducts), (2, Matrices)])
+def test_products_of_bytes_use_dot_products(rows: int, kind: type) -> None:
+    builder = ProgramBuilder()
+    x, w = builder.input("x", (2, rows, 64), -121, 134), builder.input("w", (2, 48, 64), -127, 127)
+    (narrow,) = builder.add("negative", [w])
+    (y,) = builder.add("matmul", [x, narrow], {"transpose_b": True})
+    kernels = plan(verify(builder.build([Output("y", y)])), available()[0], frozenset({y})).functions.values()
+    assert any(isinstance(kernel, kind) for kernel in kernels)

@@ -136,3 +136,13 @@ def test_a_mask_that_is_rounded_stays_a_sum() -> None:
              node("DequantizeLinear", ["sq", "g", "z"], ["a"])]  # fmt: skip
     constants = {"g": np.float32(80), "k": np.where(CAUSAL, 0, -1e4).astype(np.float32)}
     assert "masked_softmax" not in operations(model(nodes, constants))
+
+
+def test_a_mask_of_more_axes_than_what_it_hides_stays_a_sum() -> None:
+    """The numbers without the mask have another shape than the softmax: nothing is left over of the attempt."""
+    bias = np.array([0.5, 0.0, -0.25, 1.0], np.float32)
+    nodes = [node("Add", ["k", "b"], ["l"]), node("ReduceMax", ["r", "axes"], ["m"]), node("Add", ["m", "l"], ["a"])]
+    found = model(nodes, {"k": np.where(CAUSAL, 0, -1e4).astype(np.float32), "b": bias})
+    names = operations(found)
+    assert "softmax" in names
+    assert names.count("add") == operations(model(nodes, {"k": CAUSAL.astype(np.float32), "b": bias})).count("add")

@@ -17,8 +17,12 @@ from cvm.frontends import onnx as front
 from cvm.program import verify
 from cvm.quantizing import Quantized
 from cvm.reference import Reference
+from tests.frontends.onnx.exact import dequantised
+from tests.frontends.onnx.exact_family import FamilyEvaluator
 from tests.frontends.onnx.exact_graph import GraphEvaluator, coded
-from tools.onnx_networks.transformers import NETWORKS, SMALL
+from tools.onnx_networks.family import FORMS
+from tools.onnx_networks.family import quantised as quantised_by_runtime
+from tools.onnx_networks.transformers import NETWORKS, SMALL, Size, bert
 
 NORMALISED = {"gpt2": "layer", "llama": "rms", "gemma": "rms", "bert": "layer", "t5": "rms", "vit": "layer",
               "whisper": "layer"}  # fmt: skip
@@ -91,6 +95,33 @@ def test_every_tensor_is_that_of_exact_arithmetic(name: str, tmp_path: Path) -> 
     verified = verify(program)
     assert judge(verified, create("numpy", verified), [feeds], 2).difference is None
     assert Counter(node.op for node in program.nodes)["normalize"] == 3
+
+
+@pytest.mark.slow
+def test_an_encoder_that_the_runtime_quantised_is_exact(tmp_path: Path) -> None:
+    """Two layers of 64 channels, static QDQ with weights per channel: every tensor that the file rounds."""
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime quantises the model")
+    size = Size(width=64, heads=4, shared=4, inner=256, length=16, layers=2)
+    form = next(item for item in FORMS if item.name == "qdq-channel-uint8")
+    model, path = quantised_by_runtime(bert(size, masked=False), form), tmp_path / "encoder.onnx"
+    onnx.save(model, path)
+    sample = {"ids": np.random.default_rng(3).integers(0, 50, (1, size.length))}
+    exact, graph = FamilyEvaluator(model).run(sample), front.load(path).graph
+    program = cvm.compile(path, op_set=2)
+    found = cvm.Session(program, "native").run(sample, codes=True, capture="all")
+    compared = 0
+    for item in model.graph.node:
+        name = item.input[0]
+        quantizer = graph.tensors[name].quantizer if name in graph.tensors else None
+        if item.op_type == "QuantizeLinear" and quantizer is not None and name in found:
+            scale, zero = (exact[operand] for operand in item.input[1:])
+            wanted = dequantised(exact[item.output[0]], scale, zero, 0).fractions()
+            assert [quantizer.value(int(code)) for code in found[name].ravel()] == wanted, name
+            compared += 1
+    assert compared >= 40
+    (output,) = program.outputs
+    assert output.quantizer is not None
+    assert [output.quantizer.value(int(code)) for code in found[output.name].ravel()] == exact[output.name].fractions()
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ from cvm.executors.native.checker.addresses import (
 from cvm.executors.native.checker.estimates import require_normalization, require_quotient
 from cvm.executors.native.checker.groups import Added, Group, require_joint
 from cvm.executors.native.checker.packed import per_channel, saturates, weights_of
+from cvm.executors.native.checker.residence import Residence
 from cvm.executors.native.checker.summed import require_windows, summed
 from cvm.executors.native.descriptions.computed import Normalization, Quotient
 from cvm.executors.native.descriptions.formats import INT32
@@ -43,6 +44,7 @@ from cvm.executors.native.descriptions.loops import Exchange, Nest
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
 from cvm.executors.native.plan.claims import AddsWindows, Claim, Computes, Copies, Fills, Holds, Joins, Views
 from cvm.executors.native.plan.homes import Buffer, Home
+from cvm.executors.native.plan.residence import state_format
 from cvm.executors.native.plan.steps import Plan
 from cvm.program.model import Node
 
@@ -117,9 +119,11 @@ class _Checker:
         self.parts: dict[Home, int] = {}
         self.windows: dict[Buffer, AddsWindows] = {}
         self.data = memoryview(plan.constants).toreadonly()
+        self.residence = Residence(self)
 
     def check(self, claim: Claim) -> None:
         """Prove one claim. Raises `Unproven`."""
+        self.residence.before(claim)
         match claim:
             case Holds():
                 self._holds(claim)
@@ -185,7 +189,8 @@ class _Checker:
         else:
             program = self.verified.program
             fed = [*(one.value.name for one in program.inputs), *(one.value.name for one in program.state)]
-            self._require_array(home, fed.index(name))
+            self.require_array(home, fed.index(name), name if name in self.plan.kept else None)
+            self.residence.holds(name, home)
         self.homes.setdefault(name, []).append(home)
 
     def _spread(self, home: Home) -> Array:
@@ -194,13 +199,22 @@ class _Checker:
     def _constant(self, name: str) -> Array | None:
         return self.constants[name].array() if name in self.constants else None
 
-    def _require_array(self, home: Home, index: int) -> None:
-        """Prove that the home is the ``index``-th array of the caller, in row-major order and of int32."""
+    def require_array(self, home: Home, index: int, kept: str | None = None) -> None:
+        """Prove that the home is the ``index``-th array of the caller, in row-major order and of int32.
+
+        ``kept`` names a state that stays in its array, in a format that holds its interval.
+        """
         require((home.buffer.kind, home.buffer.index) == ("array", index), "another array")
-        require(
-            (home.format.bits, home.format.signed, home.format.bias) == (32, True, 0),
-            "an array of the caller is not int32",
-        )
+        if kept is not None:
+            value = next(one.value for one in self.verified.program.state if one.value.name == kept)
+            least, most = home.format.hull
+            require(home.format == state_format(value), "a state is stored in another format")
+            require(least <= value.lo <= value.hi <= most, "the format does not hold the state")
+        else:
+            require(
+                (home.format.bits, home.format.signed, home.format.bias) == (32, True, 0),
+                "an array of the caller is not int32",
+            )
         step = 1
         for axis in reversed(home.view.axes):
             require(merged(axis) == merged(((extent(axis), step),)), "an array of the caller is not row-major")
@@ -241,6 +255,7 @@ class _Checker:
             assert isinstance(kernel, Nest)
             require(not kernel.formula.steps, "the copy has a formula")
             self._require_nest(kernel, [source, target], shape)
+        self.residence.copies(claim)
         self.copies[target] = source
 
     def _require_table(self, claim: Copies, table: Home) -> None:
@@ -328,6 +343,7 @@ class _Checker:
         else:
             for name, read in zip(claim.root.inputs, claim.reads, strict=False):
                 require(read is not None and self.held(name, read), f"the kernel does not read {name}")
+            self.residence.computes(claim)
         for value, home in zip(claim.root.outputs, claim.targets, strict=True):
             self.homes.setdefault(value.name, []).append(home)
 
@@ -655,13 +671,14 @@ class _Checker:
                     first, _ = spans.get(buffer, (number, number))
                     spans[buffer] = (first, number)
         _require_apart(spans, self.plan)
+        self.residence.whole()
         for index, name in enumerate(self.plan.arrays[self.plan.written :], self.plan.written):
             given = [
                 home for home in self.copies
                 if (home.buffer.kind, home.buffer.index) == ("array", index) and self.held(name, home)
             ]  # fmt: skip
             require(len(given) == 1, f"{name} is not copied to the caller's array")
-            self._require_array(given[0], index)
+            self.require_array(given[0], index)
 
 
 def kernel_format(kernel: Kernel, source: Home) -> bool:

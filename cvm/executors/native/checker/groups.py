@@ -209,7 +209,7 @@ class Group:
         planes = np.frombuffer(self.data, np.uint8, size * TABLE, home.view.offset).reshape(size, TABLE)
         stored = np.ascontiguousarray(planes.T).view(format_.dtype.newbyteorder("<")).ravel().astype(np.int64)
         found = [*stored.tolist()[: given.size], *last]
-        expected = (given.astype(np.int64) + format_.bias).tolist()
+        expected = [entry + format_.bias for entry in given.tolist()]
         require(found == expected, f"the entries differ from {source}")
         require(len(self.shape_of(indices)) == len(self.shape), "the entries of a table are no numbers")
         self.proves(indices, step.arguments[1])
@@ -312,11 +312,10 @@ def _require_same(
     *Ms, C, S = kernel
     lows, highs, more = operands[0::3], operands[1::3], operands[2::3]
     if rule.arithmetic == "wide":  # the same sum, which the verifier has proven to fit in 64 bits (requantize C7)
-        half = (1 << s) >> 1 if rule.rounding == "half_up" else 0
-        if (ms, c + half, s, bias) != (Ms, C, S, 0) or any(more):
-            fixed = [lo if lo == hi else 0 for lo, hi in zip(lows, highs, strict=True)]
-            given = c + half + sum(m * x for m, x in zip(ms, fixed, strict=True))
-            found = C + sum(M * (x + d) for M, x, d in zip(Ms, fixed, more, strict=True))
+        c += (1 << s) >> 1 if rule.rounding == "half_up" else 0
+        if (ms, c, s, bias) != (Ms, C, S, 0) or any(more):
+            given = c + sum(m * lo for m, lo, hi in zip(ms, lows, highs, strict=True) if lo == hi)
+            found = C + sum(M * (lo * (lo == hi) + d) for M, lo, hi, d in zip(Ms, lows, highs, more, strict=True))
             same = all(m == M or lo == hi for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True))
             require(same and (given, s, bias) == (found, S, 0), "other parameters")
         require(not rule.short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")

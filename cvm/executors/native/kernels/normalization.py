@@ -91,7 +91,7 @@ def _estimate(planner: Planning, node: Node, count: int) -> _Estimate | None:
     if max(math.prod(np.broadcast_shapes(one.shape, k.shape)) for one in (m, c)) > MOST_FACTORS:
         return None
     by_weight, by_offset = _divided(m, k), _divided(c, k)
-    scale, offset = (Fraction(float(np.abs(one).max())) for one in (by_weight, by_offset))
+    scale, offset = (Fraction(max(map(abs, one.ravel().tolist()))) for one in (by_weight, by_offset))
     error = 16 * (scale * (math.isqrt(count) + 1) + offset + 1) / 2**53
     doubt = min((error.denominator // error.numerator).bit_length() - 1, MOST_DOUBT)
     if doubt < LEAST_DOUBT:

@@ -95,7 +95,11 @@ def emit(module: Module, name: str, kernel: object, machine: Machine) -> None:
 
 
 def plan(
-    verified: VerifiedProgram, machine: Machine, returned: frozenset[str], plain: Mapping[str, str] | None = None
+    verified: VerifiedProgram,
+    machine: Machine,
+    returned: frozenset[str],
+    plain: Mapping[str, str] | None = None,
+    resident: bool = False,
 ) -> Plan:
-    """Plan a program for a machine. ``returned`` names the values that the caller gets; for ``plain`` see `Planner`."""
-    return Planner(verified, machine, returned, PLANS, plain).plan()
+    """Plan a program for a machine. ``returned`` names the values that the caller gets; for the rest see `Planner`."""
+    return Planner(verified, machine, returned, PLANS, plain, resident).plan()

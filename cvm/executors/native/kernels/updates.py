@@ -21,21 +21,25 @@ __all__ = ["PLANS", "emit_update"]
 
 
 def plan_update(planner: Planning, node: Node) -> None:
-    """A copy of X, then of U over it."""
+    """A copy of X, then of U over it; without the first copy if X is a state that nothing else reads any more."""
     name = node.outputs[0].name
     reads = [readable(planner, source) for source in node.inputs]
-    target = writable(planner, name)
+    place = planner.in_place(node)
+    if place is not None:
+        reads[0] = place
+    target = place or writable(planner, name)
     rank = len(target.view.axes)
     axis = planner.call_of(node).attributes.axis % rank
     written = strides(target, rank)
     kept, replaced = (loops_in_order([Loop(n, apart) for n, apart in _paired(home, written)]) for home in reads[:2])
     last = reads[0].view.shape[axis] - reads[1].view.shape[axis]
     formats = tuple(home.format for home in (*reads, target))
-    kernel = Update(kept, replaced, formats, last, written[axis])
+    kernel = Update(() if place else kept, replaced, formats, last, written[axis])
     function = planner.kernel(kernel, "update")
     planner.claim(Computes(node, kernel, tuple(reads), (target,), planner.next_call))
-    cost = 0.2 * math.prod(target.view.shape)
-    planner.call(function, [home.at() for home in (*reads, target)], 1, name, "a copy, then the slice", cost)
+    cost = 0.2 * math.prod((reads[1] if place else target).view.shape)
+    note = "the slice, in the state's own storage" if place else "a copy, then the slice"
+    planner.call(function, [home.at() for home in (*reads, target)], 1, name, note, cost)
 
 
 def _paired(home: Home, written: Sequence[int]) -> list[tuple[int, tuple[int, int]]]:
@@ -65,7 +69,8 @@ def emit_update(module: Module, name: str, kernel: Update, width: int) -> None:
         along(code, outer, [source, to], sizes, innermost)
 
     def whole() -> None:
-        copied(kernel.kept, names[0], kernel.formats[0], names[3])
+        if kernel.kept:
+            copied(kernel.kept, names[0], kernel.formats[0], names[3])
         given = code.cast("sext", load(code, kernel.formats[2], names[2], 1), 64)
         start = code.intrinsic("smin", code.intrinsic("smax", given, 0), kernel.last)
         place = code.at(names[3], code.mul(start, kernel.stride * target.bytes))

@@ -28,6 +28,7 @@ from cvm.executors.native.plan.groups import Groups, contracts, group
 from cvm.executors.native.plan.homes import Buffer, Constants, Home
 from cvm.executors.native.plan.layout import borders, orders
 from cvm.executors.native.plan.protocol import MadeClaim, OpPlan
+from cvm.executors.native.plan.residence import Residence, state_format
 from cvm.executors.native.plan.steps import KernelCall, Plan
 from cvm.executors.native.plan.view import View, refined
 from cvm.ops.declaration import Call
@@ -45,7 +46,7 @@ class Planner:
     ``returned`` names the values that the caller gets; ``plans`` says how each op is planned. ``plain`` maps names of
     values to reasons: the optimised kernel of such a value could not be proven, so it is planned in the form that is
     easy to prove. It gets a kernel of its own, products are computed one element at a time, and `requantize` works in
-    64-bit lanes.
+    64-bit lanes. With ``resident``, the arrays of the state hold it from run to run (see `residence`).
     """
 
     def __init__(
@@ -55,11 +56,14 @@ class Planner:
         returned: frozenset[str],
         plans: Mapping[str, OpPlan],
         plain: Mapping[str, str] | None = None,
+        resident: bool = False,
     ) -> None:
         self.verified, self.machine, self._plans = verified, machine, plans
         self.program = verified.program
         self.constants = Constants()
         self.homes: dict[str, Home] = {}
+        self.arrays: dict[str, Home] = {}
+        """The arrays of inputs and state."""
         self._borders = borders(verified)
         self._orders = orders(self.program)
         self.calls: list[KernelCall] = []
@@ -76,12 +80,17 @@ class Planner:
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
         self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
+        self.residence = Residence(self) if resident else None
         kept = returned | set(self._fed) | self.plain.keys()
+        if resident:
+            kept |= {item.update for item in self.program.state}
         self.groups: Groups = group(self.program, kept, self.contracts)
         self._parts = self._destinations()
         for index, value in enumerate(fed):
             buffer = Buffer("array", index=index)
-            self.hold(value.name, Home(buffer, View.ordered(value.shape, range(len(value.shape))), INT32))
+            format_ = state_format(value) if resident and index >= len(self.program.inputs) else INT32
+            self.arrays[value.name] = Home(buffer, View.ordered(value.shape, range(len(value.shape))), format_)
+            self.hold(value.name, self.arrays[value.name])
 
     # The walk -------------------------------------------------------------------------------------------------------
 
@@ -97,6 +106,8 @@ class Planner:
             self._plans[node.op].plan(self, node)
             for value in node.outputs:
                 self._copy_to_caller(value.name)
+        if self.residence is not None:
+            self.residence.update()
         offsets, size = arena.allocate(buffer for buffer in self._buffers if buffer.last >= 0)
         return Plan(
             self.functions,
@@ -106,12 +117,13 @@ class Planner:
             self.constants.bytes(),
             (*self._fed, *self._returned),
             len(self._fed),
-            self._roots(),
+            self.roots(),
             self._ready,
             tuple(self.claims),
+            () if self.residence is None else tuple(item.value.name for item in self.program.state),
         )
 
-    def _roots(self) -> dict[str, str]:
+    def roots(self) -> dict[str, str]:
         """For every joined value, the result of its group's root."""
         roots: dict[str, str] = {}
         for node in reversed(self.program.nodes):
@@ -192,6 +204,10 @@ class Planner:
                 assert view is not None
                 self.homes[name] = replace(self.homes[whole], view=view, border=(0, 0))
         return self.homes[name]
+
+    def in_place(self, node: Node) -> Home | None:
+        """Where an updated slice is written if its tensor is a state that nothing else reads any more; else None."""
+        return None if self.residence is None else self.residence.in_place(node)
 
     def border(self, name: str) -> tuple[int, int]:
         """How many rows and columns of zeros the convolutions that read a map need around it."""

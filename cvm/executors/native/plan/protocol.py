@@ -77,6 +77,9 @@ class Planning(Protocol):
     def result(self, name: str) -> Home:
         """The home of a value that is about to be computed."""
 
+    def in_place(self, node: Node) -> Home | None:
+        """Where an updated slice is written if its tensor is a state that nothing else reads any more; else None."""
+
     def border(self, name: str) -> tuple[int, int]:
         """How many rows and columns of zeros the convolutions that read a map need around it."""
 

@@ -33,7 +33,8 @@ class Plan:
     ``arrays`` are the values that the caller's arrays hold: first those that the network reads, then (from index
     ``written`` on) those that it writes. ``ready`` gives, for each written value, the number of calls after which its
     array holds it. ``joined`` gives, for each value that exists inside a kernel only, the value that this kernel
-    computes. ``claims`` say what the calls and homes are meant to do.
+    computes. ``claims`` say what the calls and homes are meant to do. ``kept`` names the state if its arrays hold it
+    from run to run: then the network reads and writes them, in the format `residence.state_format`.
     """
 
     functions: dict[str, object]
@@ -46,3 +47,4 @@ class Plan:
     joined: dict[str, str]
     ready: dict[str, int]
     claims: tuple[Claim, ...] = ()
+    kept: tuple[str, ...] = ()

@@ -12,10 +12,12 @@ import numpy as np
 
 from cvm.errors import Unsupported
 from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, cores, feeds, returned
+from cvm.executors.held import Copied, Held
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted, Failed
 from cvm.executors.native.runtime.networks import Network, network_of
+from cvm.executors.native.runtime.resident import Resident
 from cvm.executors.native.runtime.select import candidate, require
 from cvm.executors.native.runtime.watched import Watched
 
@@ -39,14 +41,22 @@ class NativeExecutor:
 
     def __init__(self, verified: VerifiedProgram, threads: int | None = None, machine: Machine | None = None) -> None:
         self._begin(lambda: verified, verified.program, threads, machine)
-        self._main: Network | None = self._network(self._outputs)
+        self._main: Network | None = None
+        if self._program.state:
+            self.resident()  # what a session runs; networks that take the state as arrays are made when asked for
+        else:
+            self._main = self._network(self._outputs)
 
     @classmethod
     def started(cls, started: Started, verified: Callable[[], VerifiedProgram], threads: int) -> NativeExecutor:
         """An executor whose network is loaded. ``verified`` gives the program, if more than its outputs is wanted."""
         executor = cls.__new__(cls)
         executor._begin(verified, started.parts, threads, None)
-        executor._main = executor._networks[executor._outputs | set(executor._updates.values())] = started.network
+        executor._main = None
+        if started.parts.state:
+            executor._resident_network, executor._resident_made = started.network, True
+        else:
+            executor._main = executor._networks[executor._outputs] = started.network
         return executor
 
     def _begin(
@@ -68,6 +78,8 @@ class NativeExecutor:
         self._numpy: Executor | None = None
         self._lock = threading.Lock()
         self._outputs = frozenset(output.value for output in self._program.outputs)
+        self._resident_network: Network | None = None
+        self._resident_made = False
         self._unused = True
 
     @property
@@ -81,8 +93,11 @@ class NativeExecutor:
 
     @property
     def network(self) -> Network | None:
-        """The network that returns the outputs; None if the NumPy executor computes them."""
-        return self._main
+        """The network that returns the outputs; None if the NumPy executor computes them.
+
+        If there is state, it stays in the arrays of this network.
+        """
+        return self._resident_network if self._program.state else self._main
 
     @property
     def machine(self) -> Machine:
@@ -105,14 +120,33 @@ class NativeExecutor:
                 self._watched_networks[wanted] = (network, shows) if network and shows else None
             return self._watched_networks[wanted]
 
-    def _made(self, wanted: frozenset[str], watched: bool = False) -> Network | None:
+    def resident(self) -> Network | None:
+        """The network whose arrays hold the state from run to run; None if there is none that can be trusted."""
+        with self._lock:
+            if not self._resident_made:
+                self._resident_network, self._resident_made = self._made(self._outputs, resident=True), True
+            return self._resident_network
+
+    def hold(self, state: Mapping[str, Int32Array], beside: Held | None = None) -> Held:
+        """See `cvm.executors.held.Holding.hold`."""
+        if self._unused:
+            self._unused = False
+            _return_free_memory()
+        network = self.resident() if self._program.state else None
+        if network is None:
+            return Copied(self, self._verified.program, state, beside)
+        return Resident(self, network, self._program, state, beside)
+
+    def _made(self, wanted: frozenset[str], watched: bool = False, resident: bool = False) -> Network | None:
         """Make a network that is proven and tried. If there is none, record the refusal and return None.
 
         If the machine fails its trial, the next one is taken.
         """
         while True:
             try:
-                return network_of(self._verified, self._machine, self._threads, wanted, watched, self._require)
+                return network_of(
+                    self._verified, self._machine, self._threads, wanted, watched, self._require, resident
+                )
             except Distrusted as reason:
                 self.refusals.append(str(reason))
                 following = candidate().machine if isinstance(reason, Failed) else None
@@ -141,7 +175,7 @@ class NativeExecutor:
             _return_free_memory()
         names = returned(self._verified.program, capture) if capture else self._outputs
         if watch is None:
-            network = self._network(names) if capture else self._main
+            network = self._main or self._network(names) if not capture else self._network(names)
             if network is None:
                 return self._numpy_executor().run(inputs, state, capture)
             arrays = self._arrays(network, inputs, state)
@@ -181,7 +215,8 @@ class NativeExecutor:
 
     def explain(self) -> tuple[str, ...]:
         """See `cvm.executors.Executor.explain`."""
-        network = self._network(self._outputs)
+        network = self.resident() if self._program.state else self._main
+        network = network or self._network(self._outputs)
         if network is None:
             refusal = f"machine code is not used for this program: {self.refusals[0]}"
             return (refusal, *self._numpy_executor().explain())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.base import Int32Array, windows
+from cvm.executors.base import windows
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.sharing import CLAIM_BYTES, HEAD_BYTES
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "stage_name"]
 
 Bytes = npt.NDArray[np.uint8]
-Runs = Callable[[Sequence[Int32Array]], bool]
+Runs = Callable[[Sequence[npt.NDArray[Any]]], bool]
 Planned = Callable[[Callable[[Plan], Any]], tuple[Plan, Any]]
 """A function that makes a proven plan. It gets the function that compiles a plan, and returns the plan and its code."""
 WORTH = 200_000
@@ -170,7 +170,7 @@ class Network:
         made, _ = self._planned(lambda made: None)
         return self._text(made, self.threads, self.stages)
 
-    def run(self, arrays: Sequence[Int32Array], after: Callable[[int], None] | None = None) -> bool:
+    def run(self, arrays: Sequence[npt.NDArray[Any]], after: Callable[[int], None] | None = None) -> bool:
         """Run on the arrays of the plan. Returns False, without running, if an element is outside its bounds.
 
         ``after`` is called with the number of finished stages: with 0 before the first one, then after each stage.
@@ -198,6 +198,29 @@ class Network:
         finally:
             self._free.append(memory)
 
+    def bound(self, arrays: Sequence[npt.NDArray[Any]]) -> Callable[[], bool]:
+        """`run` on the same arrays every time, with the addresses looked up once. The caller keeps the arrays alive.
+
+        One thread at a time may call the result.
+        """
+        memory = _Memory(self)
+        head = (memory.base, self.constants, memory.table, memory.claims, 1)
+        addresses: Sequence[Any] = [array.ctypes.data for array in arrays]
+        kept = (memory, self, (ctypes.c_void_p * len(addresses))(*addresses))  # alive as long as the function
+        if not self._direct:
+            addresses = [kept[-1]]
+        start = partial(self._start, *head, *addresses)
+
+        def run(kept: object = kept) -> bool:
+            if start() >= 0:
+                return False
+            if not self._whole:
+                for number in range(len(self.stages)):
+                    self._run_stage(memory, number)
+            return True
+
+        return run
+
     def _run_stage(self, memory: _Memory, number: int) -> None:
         if self.threads > 1:
             workers(self.machine).run(memory.heads[number], self.threads - 1)
@@ -220,24 +243,27 @@ def network_of(
     wanted: frozenset[str],
     watched: bool = False,
     require: Callable[[Machine, Plan], None] | None = None,
+    resident: bool = False,
 ) -> Network:
     """A network that returns the ``wanted`` values, proven and tried. Raises `Distrusted` if there is no such network.
 
-    A ``watched`` network returns every value, and stops after each window of nodes (`cvm.executors.base.windows`).
+    A ``watched`` network returns every value, and stops after each window of nodes (`cvm.executors.base.windows`). A
+    ``resident`` one changes the arrays of the state, which it does not check: they hold what it wrote, in its formats.
     ``require`` tries the machine in the kernels of the plan (`select.require`); without it, the machine is trusted.
     Networks that were made with and without it are stored apart.
     """
     program = verified.program
     if watched:
         wanted |= {value.name for node in program.nodes for value in node.outputs}
-    stops = map(str, windows(program)) if watched else ()
-    name = "\n".join((program.digest, *sorted(wanted), *stops, *(() if require is None else ("on trial",))))
+    kind = map(str, windows(program)) if watched else ["resident"] if resident else []
+    name = "\n".join((program.digest, *sorted(wanted), *kind, *(() if require is None else ("on trial",))))
+    bounds = read_bounds(program)[: len(program.inputs) if resident else None]
 
     def planned(compiled: Callable[[Plan], Any]) -> tuple[Plan, Any]:
         from cvm.executors.native.runtime.proven import proven  # only compiling needs the planner
 
         try:
-            return proven(verified, machine, wanted, compiled)
+            return proven(verified, machine, wanted, compiled, resident)
         except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
 
@@ -249,4 +275,4 @@ def network_of(
         rehearse(verified, made, loaded, constants, run)
 
     ends = partial(stage_ends, program) if watched else None
-    return Network(planned, machine, threads, name, read_bounds(program), verified.shapes, tried, ends)
+    return Network(planned, machine, threads, name, bounds, verified.shapes, tried, ends)

@@ -26,7 +26,11 @@ Code = TypeVar("Code")
 
 
 def proven(
-    verified: VerifiedProgram, machine: Machine, returned: frozenset[str], compiled: Callable[[Plan], Code]
+    verified: VerifiedProgram,
+    machine: Machine,
+    returned: frozenset[str],
+    compiled: Callable[[Plan], Code],
+    resident: bool = False,
 ) -> tuple[Plan, Code]:
     """Return a plan of which every claim is proven, and its code. Raises `Distrusted` if there is no such plan.
 
@@ -37,7 +41,7 @@ def proven(
         raise Distrusted(f"there are no kernels of {', '.join(sorted(unknown))}")
     plain: dict[str, str] = {}
     while True:
-        made = plan(verified, machine, returned, plain)
+        made = plan(verified, machine, returned, plain, resident)
         with ThreadPoolExecutor(1) as generator:
             try:
                 result = generator.submit(compiled, made).result

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.base import Int32Array
+from cvm.executors.native.descriptions.formats import INT32, Format
 from cvm.executors.native.descriptions.sums import Contraction
 from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills
 from cvm.executors.native.plan.homes import Buffer, Home
+from cvm.executors.native.plan.residence import state_format
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.stored import SLACK, aligned
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["rehearse"]
 
-Tensors = dict[str, Int32Array]
-Runs = Callable[[Sequence[Int32Array]], bool]
+Tensors = Mapping[str, npt.NDArray[Any]]
+Runs = Callable[[Sequence[npt.NDArray[Any]]], bool]
 QUICK = 300_000
 """A network is also tried on extreme values if the estimated time of a run is at most this many nanoseconds."""
 STRETCH = 61
@@ -65,12 +67,13 @@ def rehearse(
     with one_thread():
         tensors = _tensors(verified, quick)
     states = [one.value.name for one in verified.program.state]
-    known = {one.name: one.array() for one in verified.program.constants if one.name in plan.arrays}
+    needed = {*plan.arrays, *(one.update for one in verified.program.state)}
+    known = {one.name: one.array() for one in verified.program.constants if one.name in needed}
     for feed in _feeds(verified, quick):
         state = {name: feed[name] for name in states}
         inputs = {name: array for name, array in feed.items() if name not in state}
         with np.errstate(all="ignore"), one_thread():
-            expected = tensors(inputs, state) | feed | known
+            expected = {**tensors(inputs, state), **feed, **known}
         trial = _Trial(verified, plan, loaded, constants, expected)
         trial.calls()
         trial.whole(run)
@@ -159,16 +162,22 @@ class _Trial:
                 self._compare(claim, memory)
         self._require_spared([*map(_fences, arrays), arena[self.plan.arena :]])
 
-    def _arrays(self) -> list[Int32Array]:
+    def _arrays(self) -> list[npt.NDArray[Any]]:
         """The caller's arrays, each between two fences: first those that the network reads, then those it writes."""
-        arrays = []
+        arrays: list[npt.NDArray[Any]] = []
         for index, name in enumerate(self.plan.arrays):
-            shape = self.verified.shapes[name]
-            room = np.full(math.prod(shape) + 2 * FENCE, PATTERN, np.int32)
+            shape, format_ = self.verified.shapes[name], self._format(index)
+            room = np.full(math.prod(shape) + 2 * FENCE, PATTERN, format_.dtype)
             arrays.append(room[FENCE:-FENCE].reshape(shape))
             if index < self.plan.written:
-                arrays[-1][...] = self.expected[name]
+                arrays[-1][...] = format_.stored(self.expected[name])
         return arrays
+
+    def _format(self, index: int) -> Format:
+        """The format of an array of the caller."""
+        values = _fed(self.verified.program)
+        kept = index < len(values) and values[index].name in self.plan.kept
+        return state_format(values[index]) if kept else INT32
 
     def _require_spared(self, areas: Sequence[npt.NDArray[Any]]) -> None:
         """Raise `Distrusted` if a kernel has written to memory that no kernel may write."""
@@ -193,16 +202,20 @@ class _Trial:
 
     def whole(self, run: Runs) -> None:
         """Run the whole network twice, since a run must not disturb the next one."""
+        updates = {one.value.name: one.update for one in self.verified.program.state if self.plan.kept}
         for _ in range(2):
             arrays = self._arrays()
             self._require(run(arrays), "what is within its interval")
-            for name, array in zip(self.plan.arrays, arrays, strict=True):
-                self._require(np.array_equal(array, self.expected[name]), name)
+            for index, (name, array) in enumerate(zip(self.plan.arrays, arrays, strict=True)):
+                after = updates.get(name, name) if index < self.plan.written else name
+                found = array.astype(np.int64) - self._format(index).bias
+                self._require(np.array_equal(found, self.expected[after]), after)
             self._require_spared([*map(_fences, arrays)])
 
     def refuses(self, run: Runs) -> None:
         """Require that the network refuses elements beyond their interval, at the ends and in the middle of inputs."""
-        arrays, values = self._arrays(), _fed(self.verified.program)
+        arrays, program = self._arrays(), self.verified.program
+        values = [one.value for one in program.inputs] if self.plan.kept else _fed(program)
         edge = EDGE if len(values) <= FEW else 1
         for value, array in zip(values, arrays, strict=False):
             elements, size = array.reshape(-1), array.size
@@ -215,7 +228,7 @@ class _Trial:
                 elements[position] = within
 
 
-def _fences(array: Int32Array) -> npt.NDArray[Any]:
+def _fences(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The elements before and behind an array that `_Trial._arrays` made."""
     room = array.base
     assert room is not None

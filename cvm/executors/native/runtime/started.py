@@ -84,10 +84,9 @@ def recall(file_hash: str, threads: int) -> Started | None:
     shapes = {name: tuple(shape) for name, shape in document["shapes"].items()}
     fed = [*(one.value for one in parts.inputs), *(one.value for one in parts.state)]
     shapes |= {value.name: value.shape for value in fed}
+    bounds = read_bounds(parts)[: len(parts.inputs) if parts.state else None]  # the state stays in its arrays
     try:
-        network = Network(
-            _missing, found.machine, threads, document["network"], read_bounds(parts), shapes, lambda *_: None
-        )
+        network = Network(_missing, found.machine, threads, document["network"], bounds, shapes, lambda *_: None)
     except LookupError:
         return None
     ends = {name: (lo, hi) for name, (lo, hi) in document["ends"].items()}

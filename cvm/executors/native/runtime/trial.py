@@ -28,6 +28,7 @@ from cvm.program.verifier import VerifiedProgram, verify
 __all__ = ["CLASSES", "Class", "failure", "programs"]
 
 Array = npt.NDArray[np.int64]
+Shape = tuple[int, ...]
 PASSED = b"passed"
 
 
@@ -139,34 +140,35 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
     """The classes of kernels that sum products: the name, the kind of products, and the program for each epilogue."""
 
     def convolution(*arguments: Any, **attributes: Any) -> Callable[[str], VerifiedProgram]:
-        return lambda epilogue: _convolution(*arguments, epilogue=epilogue, **attributes)
+        return lambda epilogue: _convolution(epilogue, *arguments, **attributes)
 
     bytes_ = (0, 255)
-    yield "8-bit convolution", "bytes", convolution((1, 7, 9, 9), (37, 7, 3, 3), *bytes_, 128, padding=(1, 1))
+    small = (1, 7, 9, 9), (37, 7, 3, 3)
+    yield "8-bit convolution", "bytes", convolution(small, bytes_, 128, padding=(1, 1))
     wide = (1, 72, 9, 9), (147, 72, 3, 3)
-    yield "convolution of many channels", "bytes", convolution(*wide, *bytes_, 128, padding=(1, 1))
+    yield "convolution of many channels", "bytes", convolution(wide, bytes_, 128, padding=(1, 1))
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
-    yield "8-bit convolution of signed codes", "bytes", convolution(*signed, -128, 127, 128)
+    yield "8-bit convolution of signed codes", "bytes", convolution(signed, (-128, 127), 128)
     grouped = (1, 12, 9, 9), (24, 6, 3, 3)
-    yield "grouped convolution", "bytes", convolution(*grouped, -128, 127, 127, groups=2, stride=(2, 2))
+    yield "grouped convolution", "bytes", convolution(grouped, (-128, 127), 127, groups=2, stride=(2, 2))
     large = (1, 5, 7, 7), (18, 5, 3, 3)
-    yield "convolution of wide weights", "digits", convolution(*large, *bytes_, 30_000, dilation=(2, 2))
+    yield "convolution of wide weights", "digits", convolution(large, bytes_, 30_000, dilation=(2, 2))
     offset = (2, 70, 7, 7), (37, 70, 3, 3)
-    made = convolution(*offset, -128, 127, 55, least=-200, padding=(1, 1))
+    made = convolution(offset, (-128, 127), 55, least=-200, padding=(1, 1))
     yield "convolution of weights with an offset", "window sums", made
     words = (1, 5, 6, 6), (17, 5, 3, 3)
-    yield "16-bit convolution", "words", convolution(*words, -3000, 3000, 3000, padding=(1, 1))
+    yield "16-bit convolution", "words", convolution(words, (-3000, 3000), 3000, padding=(1, 1))
     integers = (1, 3, 6, 6), (9, 3, 3, 3)
-    yield "32-bit convolution", "integers", convolution(*integers, -(2**20), 2**20, 60, padding=(1, 1))
+    yield "32-bit convolution", "integers", convolution(integers, (-(2**20), 2**20), 60, padding=(1, 1))
     for channels, size in ((150, 3), (16, 5), (33, 1)):
         shapes = (1, channels, 11, 11), (channels, 1, size, size)
         pad = (size // 2, size // 2)
-        made = convolution(*shapes, *bytes_, 128, padding=pad, groups=channels)
+        made = convolution(shapes, bytes_, 128, padding=pad, groups=channels)
         yield f"depthwise convolution, {size} by {size}", f"depthwise {size}", made
     nine_bits = (1, 70, 9, 9), (70, 1, 3, 3)
-    made = convolution(*nine_bits, *bytes_, 256, least=-20, padding=(1, 1), groups=70)
+    made = convolution(nine_bits, bytes_, 256, least=-20, padding=(1, 1), groups=70)
     yield "depthwise convolution of weights with an offset", "depthwise digits", made
-    made = convolution(*nine_bits, *bytes_, 128, least=-255, row=1, padding=(1, 1), groups=70)
+    made = convolution(nine_bits, bytes_, 128, least=-255, row=1, padding=(1, 1), groups=70)
     yield "depthwise convolution with a row of weights beyond a byte", "depthwise digits", made
     yield "matrix product of weights with an offset", "window sums", partial(_product, 6, 150, 37, least=0, largest=255)
     yield "matrix product", "bytes", partial(_product, 3, 50, 37)
@@ -174,13 +176,10 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
 
 
 def _convolution(
-    shape: tuple[int, ...],
-    kernel: tuple[int, ...],
-    lo: int,
-    hi: int,
-    magnitude: int,
-    *,
     epilogue: str,
+    shapes: tuple[Shape, Shape],
+    interval: tuple[int, int],
+    magnitude: int,
     least: int | None = None,
     row: int | None = None,
     **attributes: Any,
@@ -191,7 +190,8 @@ def _convolution(
     ``row``, if it is given, fit in a byte.
     """
     builder = ProgramBuilder()
-    x = builder.input("x", shape, lo, hi)
+    shape, kernel = shapes
+    x = builder.input("x", shape, *interval)
     weights = _weights(*kernel, least=-magnitude if least is None else least, largest=magnitude - 1)
     if row is not None:
         weights = np.where(np.arange(kernel[2])[:, None] == row, weights, weights.clip(-128, 127))
@@ -292,14 +292,15 @@ def _elementwise() -> VerifiedProgram:
     x = builder.input("x", (3, 21), -most, most)
     y = builder.input("y", (1, 21), -(2**15), 2**15)
     z = builder.input("z", (3, 1), -(2**15), 2**15)
-    table = builder.constant(_weights(200, least=-most, largest=most))
+    codes = builder.input("codes", (1, 130), -9, 300)
+    table, longer = (builder.constant(_weights(n, least=-most, largest=most)) for n in (200, 257))
     applied: list[tuple[str, list[str], dict[str, Any]]] = [
         ("broadcast_div", [x, z], {}), ("broadcast_max", [x, y], {}), ("broadcast_greater", [x, y], {}),
         ("broadcast_mul", [y, z], {}), ("broadcast_sub", [y, z], {}), ("abs", [x], {}), ("negative", [x], {}),
         ("cvm_precision", [x], {}), ("cvm_clip", [x], {"precision": 9}), ("relu", [x], {}),
         ("cvm_right_shift", [x], {"precision": 31, "shift_bit": 3}),
         ("cvm_left_shift", [x], {"precision": 31, "shift_bit": 30}), ("cvm_lut", [table, y], {}),
-        ("take", [y, z], {"axis": 1}),
+        ("take", [y, z], {"axis": 1}), ("cvm_lut", [longer, codes], {}), ("cvm_lut", [table, codes], {}),
     ]  # fmt: skip
     return _each(builder, applied)
 

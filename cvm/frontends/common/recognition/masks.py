@@ -29,9 +29,10 @@ def recognize_masks(builder: GraphBuilder, outputs: Collection[str]) -> None:
 
     Operations that nothing reads any more are left out.
     """
+    before = len(builder.operations)
     masks = _Masks(builder, outputs)
     builder.rewrite(masks.of)
-    if masks.found:
+    if masks.found or len(builder.operations) != before:
         builder.keep(outputs)
 
 

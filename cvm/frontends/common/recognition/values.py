@@ -14,7 +14,7 @@ __all__ = ["Values"]
 
 _MOST = 16
 """The most numbers that are followed."""
-_DEPTH = 200
+_DEPTH = 50
 """The most operations in a row that are followed."""
 _TRUTH = frozenset({"lt", "gt", "le", "ge", "eq", "ne", "and", "or", "not"})
 _UNARY: Mapping[str, Callable[[Fraction], Fraction]] = {"neg": lambda x: -x, "abs": abs, "wrap": lambda x: x}

@@ -20,6 +20,7 @@ from cvm.frontends.onnx.expansions.registry import expansion
 from cvm.frontends.onnx.expansions.rotary import Heads, heads, joined, part_of, rotated, rotation
 from cvm.frontends.onnx.model import MICROSOFT
 from cvm.frontends.onnx.writing import Writer
+from cvm.limits import INT32_MAX
 
 __all__: list[str] = []
 
@@ -142,6 +143,14 @@ def _where_seen(w: Writer, found: _Attention, name: str) -> str:
     return w.add("Where", [w.add("Cast", [some], to=9), name, w.number(0.0, like)])
 
 
+def _window(w: Writer, attribute: str) -> int:
+    """The size of a window, at most that of the machine; -1 for none."""
+    found = w.call.integer(attribute, -1)
+    if found < -1:
+        raise w.call.invalid("attribute", f"{attribute} must be -1 or more, found {found}")
+    return min(found, INT32_MAX)
+
+
 def _band(queries: int, keys: int, offset: int, before: int, after: int) -> Array | None:
     """Which keys are at most ``before`` in front of a query and ``after`` behind it (-1: all of these)."""
     distance = np.arange(keys)[None, :] - np.arange(queries)[:, None] - offset
@@ -169,7 +178,7 @@ def attention(w: Writer) -> None:
     k, v = _with_past(w, k, 4, 1), _with_past(w, v, 5, 2)
     past = k.items - past
     found = _Attention(q, k, v, _scale(w, q), float(call.number("softcap", None)) if call.has("softcap") else 0.0)
-    before, after = (call.integer(f"{side}_window_size", -1) for side in ("left", "right"))
+    before, after = (_window(w, f"{side}_window_size") for side in ("left", "right"))
     after = 0 if call.flag("is_causal", False) else after
     if call.optional(6) is None:
         found.allowed = _band(q.items, k.items, past, before, after)
@@ -267,7 +276,7 @@ def group_query_attention(w: Writer) -> None:
         q, k = rotated(w, q, by), rotated(w, k, by)
     k, v = _with_past(w, k, 3, 1), _with_past(w, v, 4, 2)
     softcap = float(call.number("softcap", None)) if call.has("softcap") else 0.0
-    window = call.integer("local_window_size", -1)
+    window = _window(w, "local_window_size")
     found = _Attention(q, k, v, _scale(w, q), softcap)
     found.allowed = _band(q.items, k.items, start, window - 1 if window > 0 else -1, 0)
     if call.optional(10) is not None:

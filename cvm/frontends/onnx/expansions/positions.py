@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import magnitude
 from cvm.frontends.onnx.call import OnnxCall
 from cvm.frontends.onnx.writing import Scope
+from cvm.limits import INT32_MAX
 
 __all__ = ["Places", "interval_of", "places_of"]
 
@@ -61,8 +63,9 @@ def _moved(scope: Scope, call: OnnxCall, depth: int) -> Places | None:
         if operand is None or other is None or other.values is None or (op == "Sub" and index):
             continue
         found = places_of(scope, operand.name, depth)
-        if found is not None:
-            return Places(found.start, found.offsets + (1 if op == "Add" else -1) * other.values.astype(np.int64))
+        numbers = other.values.astype(np.int64)
+        if found is not None and magnitude(numbers) <= INT32_MAX:  # so that sums of `_DEPTH` of them fit 64 bits
+            return Places(found.start, found.offsets + (numbers if op == "Add" else -numbers))
     return None
 
 

@@ -1,0 +1,56 @@
+"""Tables that are permuted in registers: lengths around what a byte numbers, all widths of entries, all indices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cvm.executors.native.descriptions.loops import Nest
+from cvm.executors.native.emit.machine import MACHINES
+from cvm.executors.native.kernels.registry import plan
+from cvm.program import Output, Program, ProgramBuilder, verify
+from tests.executors.native.comparison import compare
+
+pytestmark = pytest.mark.usefixtures("ways")
+
+ENDS = ((0, 255), (-128, 127), (-300, 300), (0, 65535), (1 - 2**31, 2**31 - 1))
+
+
+def looked_up(lengths: tuple[int, ...], columns: int) -> Program:
+    random = np.random.default_rng(columns)
+    builder = ProgramBuilder()
+    x = builder.input("x", (2, columns), -400, 400)
+    codes = builder.input("codes", (2, 20), 0, 255)
+    weights = builder.constant(random.integers(-128, 128, (columns, 20)))
+    numbers = [builder.parameter(np.array([number], np.int64)) for number in (2**20 + 77, 2**27, 31)]
+    outputs: list[Output] = []
+    for length in lengths:
+        for lo, hi in ENDS:
+            entries = builder.constant(random.choice([lo, hi, *random.integers(lo, hi, 9)], length))
+            (direct,) = builder.add("cvm_lut", [entries, x])
+            attributes = {"rounding": "half_up", "lo": 0, "hi": 255}
+            (index,) = builder.add("requantize", [*builder.add("dense", [codes, weights]), *numbers], attributes)
+            (behind,) = builder.add("take", [entries, index], {"axis": 0})
+            outputs += [Output(f"y{len(outputs)}", direct), Output(f"z{len(outputs)}", behind)]
+    return builder.build(outputs)
+
+
+@pytest.mark.parametrize("lengths", [(1, 128, 257), (129, 256, 258)])
+@pytest.mark.parametrize("columns", [1, 64, 79])
+def test_entries_of_tables(lengths: tuple[int, ...], columns: int) -> None:
+    every = np.arange(2 * columns, dtype=np.int32).reshape(2, columns) * 400 // columns - 400
+    random = np.random.default_rng(0)
+    feeds = [{"x": x, "codes": random.integers(0, 256, (2, 20), np.int32)} for x in (every, -every)]
+    compare(looked_up(lengths, columns), feeds)
+
+
+@pytest.mark.parametrize(("length", "permuted"), [(1, True), (256, True), (257, True), (258, False)])
+def test_tables_of_up_to_257_entries_are_permuted(length: int, permuted: bool) -> None:
+    builder = ProgramBuilder()
+    x = builder.input("x", (64,), -9, 300)
+    (y,) = builder.add("cvm_lut", [builder.constant(np.arange(length)), x])
+    verified = verify(builder.build([Output("y", y)]))
+    for machine in MACHINES:
+        kernels = plan(verified, machine, frozenset({y})).functions.values()
+        steps = [step.op for kernel in kernels if isinstance(kernel, Nest) for step in kernel.formula.steps]
+        assert ("permute" in steps) == (permuted and machine.permutes)
