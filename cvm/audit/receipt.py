@@ -27,8 +27,8 @@ from cvm.errors import CvmError, Invalid
 from cvm.formats import diagnosed, refuse_folder
 from cvm.limits import DEFAULT, Limits
 from cvm.program.commitments import list_root
-from cvm.program.files import read_bytes
 from cvm.program.preimage import listed, text, u8, u32, u64
+from cvm.program.reading import read_bytes
 from cvm.program.wire import Reader, Tree, pack
 from cvm.writing import write_file
 

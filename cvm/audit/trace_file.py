@@ -10,7 +10,7 @@ from cvm.audit.trace import Trace
 from cvm.errors import CvmError, Invalid, Location
 from cvm.formats import diagnosed, refuse_folder
 from cvm.limits import DEFAULT, Limits, require
-from cvm.program.files import read_bytes
+from cvm.program.reading import read_bytes
 from cvm.writing import write_file
 
 __all__ = ["read_trace", "write_trace"]

@@ -433,7 +433,7 @@ def verify_step(
     from cvm.cli.models import open_program
     from cvm.errors import CvmError
     from cvm.formats import diagnosed, refuse_folder
-    from cvm.program.files import read_bytes
+    from cvm.program.reading import read_bytes
 
     refuse_folder(proof, "a proof of one step")
     try:

@@ -173,7 +173,7 @@ def _from_tensor_file(path: Path, item: Input | None, bit_order: BitOrder) -> Ar
     """The array in an NNEF tensor file: codes if its items are codes of the input's quantiser, else real numbers."""
     from cvm.frontends.nnef.tensor_file import ItemType, read_tensor
     from cvm.limits import DEFAULT
-    from cvm.program.files import read_bytes
+    from cvm.program.reading import read_bytes
 
     try:
         data = read_bytes(path, DEFAULT.archive_bytes, "tensor")

@@ -144,7 +144,7 @@ def sign(
     from cvm.audit import encode_receipt
     from cvm.audit import sign as signed_with
     from cvm.cli.feeds import read_receipt
-    from cvm.program.files import read_bytes
+    from cvm.program.reading import read_bytes
 
     try:
         pem = read_bytes(key, 2**16, "key")

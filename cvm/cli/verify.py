@@ -156,7 +156,7 @@ def _key(words: str) -> bytes:
     """The public key of an option, which gives the key itself or its file. Raises `Invalid`."""
     from cvm.audit.signatures import public_key
     from cvm.errors import Invalid, Location
-    from cvm.program.files import read_bytes
+    from cvm.program.reading import read_bytes
 
     if re.fullmatch("[0-9a-fA-F]{64}", words):
         return public_key(words)

@@ -26,8 +26,8 @@ from cvm.formats import diagnosed, refuse_folder
 from cvm.limits import DEFAULT, MAX_RANK, Limits, require
 from cvm.program import Program
 from cvm.program.codec import decode
-from cvm.program.files import read_bytes
 from cvm.program.model import Constant
+from cvm.program.reading import read_bytes
 from cvm.program.verifier import VerifiedProgram, verify
 from cvm.program.wire import Reader, Tree, packs_to, pieces
 from cvm.writing import write_file

@@ -15,7 +15,7 @@ from pathlib import Path
 from cvm.arguments import checked_path, expected
 from cvm.errors import CvmError, Invalid, LimitExceeded, Location, Malformed
 from cvm.limits import DEFAULT
-from cvm.program.files import read_bytes
+from cvm.program.reading import read_bytes
 
 __all__ = ["SUFFIX", "Vocabulary", "beside"]
 

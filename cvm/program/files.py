@@ -14,7 +14,7 @@ from cvm.program.program import Program
 from cvm.program.reading import read_bytes
 from cvm.program.verifier import VerifiedProgram, remember, verify
 
-__all__ = ["load", "load_hashed", "load_verified", "read_bytes", "require_digest"]
+__all__ = ["load", "load_hashed", "load_verified", "require_digest"]
 
 
 def load_verified(path: str | PathLike[str], limits: Limits = DEFAULT) -> VerifiedProgram:

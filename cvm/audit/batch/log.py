@@ -22,7 +22,7 @@ from cvm.audit.spot_check import Judged
 from cvm.audit.verify import LEVELS, Answer, Level
 from cvm.errors import CvmError, Invalid, Location, Malformed
 from cvm.limits import DEFAULT
-from cvm.program.files import read_bytes
+from cvm.program.reading import read_bytes
 
 __all__ = ["Log"]
 

@@ -17,7 +17,7 @@ from cvm.errors import CvmError
 from cvm.executors import Executor, create
 from cvm.limits import DEFAULT
 from cvm.program.codec import decode
-from cvm.program.files import read_bytes
+from cvm.program.reading import read_bytes
 from cvm.program.verifier import verify as verify_program
 
 if TYPE_CHECKING:

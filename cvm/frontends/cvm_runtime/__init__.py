@@ -25,7 +25,7 @@ from cvm.frontends.cvm_runtime.parameters import Parameters, read_parameters, wr
 from cvm.frontends.cvm_runtime.storage import check_storage
 from cvm.limits import DEFAULT, Limits
 from cvm.program import Program, Provenance
-from cvm.program.files import read_bytes
+from cvm.program.reading import read_bytes
 
 __all__ = [
     "ByteOrder",
