@@ -44,7 +44,7 @@ def test_logits_are_compared_with_the_last_rows():
 
 
 def test_memory_is_read_at_a_rate(monkeypatch):
-    monkeypatch.setattr(peak, "_STREAMED", 1 << 25)
+    monkeypatch.setattr(peak, "_READ", 1 << 25)
     for machine in available():
         assert 1e7 < peak.read_peak(machine, 0.0) < 1e13
     assert 1e7 < peak.read_peak(available()[0], 0.0, 2) < 1e13
