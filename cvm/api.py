@@ -62,10 +62,10 @@ def compile(
 
     ``input_shapes`` give the shapes of inputs whose extents a model of ONNX leaves open; an open first extent is 1
     without it. ``input_ranges`` promise that integer inputs of such a model stay within (lo, hi); every run checks it.
-    ``states`` name inputs of such a model that the program keeps as state, each with the output that it becomes;
-    ``outputs`` are those that it has, by default all. ``op_set`` is the latest version of the op-set whose ops it may
-    use: transformers take far fewer ops with 2. Exact codes stay the same, those of a softmax come nearer; op-set 1
-    gives the digests that it always gave. Raises `CvmError` with the file, line and column of the error.
+    ``states`` maps inputs of such a model to outputs: the program keeps each of these inputs as state, and its output
+    is the next state. ``outputs`` names the outputs of the program, by default all. ``op_set`` is the latest version of
+    the op-set whose ops it may use: transformers take far fewer ops with 2. Exact codes stay the same, those of a
+    softmax come nearer; op-set 1 keeps its digests. Raises `CvmError` with the file, line and column of the error.
     """
     at = Location(checked_path(path, "a model"))
     kind = "cvm_runtime" if params is not None else model_format(path)

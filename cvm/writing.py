@@ -12,12 +12,34 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
-__all__ = ["write_atomically", "write_file"]
+from cvm.errors import CvmError, Invalid, Location
+
+__all__ = ["make_folder", "unwritable", "write_atomically", "write_file"]
 
 _REFUSED = ((stat.S_ISSOCK, "a socket"), (stat.S_ISBLK, "a block device"))
+
+
+@contextlib.contextmanager
+def unwritable(path: Path, what: str = "written") -> Iterator[None]:
+    """Turn an error that keeps the block from writing ``path`` into `Invalid` (``output.unwritable``)."""
+    try:
+        yield
+    except CvmError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a path without a last part
+        message = f"cannot be {what}: {getattr(error, 'strerror', None) or error}"
+        raise Invalid("output.unwritable", message, Location(str(path))) from None
+
+
+def make_folder(folder: Path, parents: bool = False) -> Path:
+    """A folder for results, made if it is not there. Raises `Invalid` (``output.unwritable``)."""
+    with unwritable(folder, "made a folder"):
+        folder.mkdir(parents=parents, exist_ok=True)
+    return folder
 
 
 def write_atomically(

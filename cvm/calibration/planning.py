@@ -193,7 +193,7 @@ class Planner:
         coordinates = any(parameter == "rois" for _, parameter in readers)
         nonzero = any(divides_by(*reader) for reader in readers)
         normalising = NORMALISATIONS.intersection(operation.name for operation in self._readers_of_moved(members))
-        # The mean square of integers is that of the numbers if zero is one of them.
+        # If zero has a code, the numbers are a scale times integers, and one op computes the mean square of integers.
         squared = "rms_normalization" in normalising
         zeros = padded or coordinates or squared
         return Group(tuple(members), tuple(observed), tuple(known), zeros, coordinates, nonzero, bool(normalising))

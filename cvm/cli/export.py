@@ -13,7 +13,7 @@ from cvm.cli.failures import Usage
 from cvm.cli.foreign import costs
 from cvm.cli.options import BitOrder, Json, Model, NoOptimize, one_of
 from cvm.cli.output import say, show, working, write_file
-from cvm.errors import Invalid, Location
+from cvm.writing import make_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,11 +60,7 @@ def command(
     verified = open_program(program, no_optimize, bit_order)
     with working("exporting"):
         files, facts, render = _as_c(verified, name, trace) if form == "c" else _as_cvm_runtime(verified)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"cannot be made a folder: {error.strerror or error}"
-        raise Invalid("output.unwritable", message, Location(str(output))) from None
+    make_folder(output, parents=True)
     for file, data in files.items():
         write_file(output / file, data)
     document = {

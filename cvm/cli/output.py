@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Literal
 
-from cvm.errors import Invalid, Location
+from cvm import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,6 @@ __all__ = [
     "say",
     "show",
     "table",
-    "unwritable",
     "working",
     "write_file",
 ]
@@ -172,17 +171,5 @@ def headroom(interval: Sequence[int], width: int) -> int:
 
 def write_file(path: Path, *data: bytes) -> None:
     """Write a result, one piece after the other (see `cvm.writing`). Raises `Invalid` (``output.unwritable``)."""
-    from cvm import writing
-
-    with unwritable(path):
+    with writing.unwritable(path):
         writing.write_file(path, *data)
-
-
-@contextmanager
-def unwritable(path: Path) -> Iterator[None]:
-    """Turn an error that keeps the block from writing ``path`` into `Invalid` (``output.unwritable``)."""
-    try:
-        yield
-    except (OSError, ValueError) as error:  # ValueError: a path without a last part
-        message = f"cannot be written: {getattr(error, 'strerror', None) or error}"
-        raise Invalid("output.unwritable", message, Location(str(path))) from None

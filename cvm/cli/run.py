@@ -23,7 +23,8 @@ from cvm.cli.options import (
     OutOfRangeRule,
     Threads,
 )
-from cvm.cli.output import say, show, table, unwritable, working, write_file
+from cvm.cli.output import say, show, table, working, write_file
+from cvm.writing import unwritable
 
 if TYPE_CHECKING:
     from rich.console import Console

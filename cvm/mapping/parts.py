@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from cvm.arrays import Array, npz_bytes, npz_members, read_npz
-from cvm.errors import Invalid, Location
 from cvm.limits import LARGE
 from cvm.mapping.datasets import Chunk
-from cvm.writing import write_atomically
+from cvm.writing import make_folder, unwritable, write_atomically
 
 __all__ = ["Parts", "Receipts"]
 
@@ -34,7 +33,7 @@ class Parts:
     @staticmethod
     def beside(output: Path) -> Parts:
         """The folder ``OUTPUT.parts``, made if it is not there. Raises `Invalid` (``output.unwritable``)."""
-        return Parts(_made(output.with_name(f"{output.name}.parts")))
+        return Parts(make_folder(output.with_name(f"{output.name}.parts")))
 
     def expect(self, chunk: Chunk, identity: str) -> str:
         """Take the next chunk of the data set into account; returns the name of its file."""
@@ -80,7 +79,7 @@ class Receipts:
     @staticmethod
     def beside(output: Path) -> Receipts:
         """The folder ``OUTPUT.receipts``, made if it is not there. Raises `Invalid` (``output.unwritable``)."""
-        return Receipts(_made(output.with_name(f"{output.name}.receipts")))
+        return Receipts(make_folder(output.with_name(f"{output.name}.receipts")))
 
     def have(self, names: Sequence[str]) -> bool:
         """Whether all these items have a receipt."""
@@ -93,19 +92,6 @@ class Receipts:
             _write(self.folder / f"{name}.receipt", receipt)
 
 
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        message = f"the folder cannot be made: {error.strerror or error}"
-        raise Invalid("output.unwritable", message, Location(str(folder))) from None
-    return folder
-
-
 def _write(path: Path, data: bytes) -> None:
-    try:
+    with unwritable(path):
         write_atomically(path, data, lasting=False)
-    except OSError as error:
-        raise Invalid(
-            "output.unwritable", f"cannot be written: {error.strerror or error}", Location(str(path))
-        ) from None

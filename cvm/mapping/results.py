@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from cvm.arrays import npz_bytes
 from cvm.errors import Invalid, Location
 from cvm.mapping.parts import Parts
-from cvm.writing import write_atomically
+from cvm.writing import make_folder, unwritable, write_atomically
 
 __all__ = ["assemble", "require_form"]
 
@@ -42,7 +41,7 @@ def require_form(output: Path) -> None:
 
 def assemble(parts: Parts, names: Sequence[str], output: Path) -> None:
     """Write the output from all parts. A file appears whole. Raises `Invalid` (``output.unwritable``)."""
-    with _unwritable(output):
+    with unwritable(output):
         if not output.suffix:
             _write_folder(parts, names, output)
             return
@@ -57,7 +56,7 @@ def assemble(parts: Parts, names: Sequence[str], output: Path) -> None:
 
 
 def _write_folder(parts: Parts, names: Sequence[str], folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     waiting = iter(names)
     for arrays in parts.chunks():
         for number in range(len(next(iter(arrays.values())))):
@@ -80,12 +79,3 @@ def _write_archive(parts: Parts, items: int, path: Path) -> None:
                 np.lib.format.write_array_header_1_0(stream, header)
                 for array in parts.arrays(name):
                     stream.write(np.ascontiguousarray(array, dtype).data)
-
-
-@contextmanager
-def _unwritable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        message = f"cannot be written: {error.strerror or error}"
-        raise Invalid("output.unwritable", message, Location(str(path))) from None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cvm.export.c.indices import Affine, Index, Nest, flat, sliced
 from cvm.export.c.plan import FOLDS, VIEWS, Plan
 from cvm.export.c.storage import Place, integer
+from cvm.ops.axes import normal
 from cvm.program.model import Node, Shape
 from cvm.program.verifier import VerifiedProgram
 
@@ -35,6 +37,10 @@ class Source:
     def shape(self, name: str) -> Shape:
         """The shape of a value."""
         return self.verified.shapes[name]
+
+    def attributes(self, node: Node) -> Any:
+        """The attributes of a node, by the declaration of its op."""
+        return self.verified.calls[self.producers[node.outputs[0].name]].attributes
 
     def place(self, name: str) -> Place:
         """Where the elements of a value are."""
@@ -71,12 +77,7 @@ class Body:
             computed = self._viewed(node, index) if node.op in VIEWS else self.computed(node, index)
             return f"(int64_t){computed}" if wide else computed
         place = source.place(name)
-        if place.only is not None:
-            return integer(place.only, wide)
-        found = place.element(self.position(flat(index, source.shape(name))))
-        if wide:
-            return found if place.type.size == 8 else f"(int64_t){found}"
-        return found if place.type.size == 4 else f"(int32_t){found}"
+        return place.load("" if place.only is not None else self.position(flat(index, source.shape(name))), wide)
 
     def position(self, affine: Affine) -> str:
         """A flat index as C; it is noted as an access."""
@@ -101,14 +102,12 @@ class Body:
 
     def seen_through(self, node: Node, index: Index) -> Index:
         """The index of a view's operand at an index of its result."""
-        attributes, shape = node.attributes, self.source.shape(node.inputs[0])
+        attributes, shape = self.source.attributes(node), self.source.shape(node.inputs[0])
         if node.op == "slice_like":
             return index
         if node.op == "transpose":
-            axes = attributes["axes"]
-            assert isinstance(axes, tuple)
             rank = len(shape)
-            order = [axis % rank for axis in axes] if axes else list(range(rank - 1, -1, -1))
+            order = normal(attributes.axes, rank) or tuple(range(rank - 1, -1, -1))
             return tuple(index[order.index(axis)] for axis in range(rank))
         begins, steps = sliced(shape, attributes)
         return tuple(axis.scaled(step, begin) for axis, step, begin in zip(index, steps, begins, strict=True))
@@ -166,28 +165,29 @@ def _clipped(body: Body, words: str, lo: int, hi: int) -> str:
 
 
 def _clip(body: Body, node: Node, index: Index) -> str:
-    lo, hi = (int(str(node.attributes[name])) for name in ("a_min", "a_max"))
+    lo, hi = body.source.attributes(node).a_min, body.source.attributes(node).a_max
     x = _named(body, body.operand(node, 0, index))
     return f"{x} < {integer(lo)} ? {integer(lo)} : {x} > {integer(hi)} ? {integer(hi)} : {x}"
 
 
-def _alpha(node: Node) -> int:
-    return int(2 ** (int(str(node.attributes["precision"])) - 1) - 1)
+def _clipped_to_precision(body: Body, node: Node, words: str) -> str:
+    alpha: int = 2 ** (body.source.attributes(node).precision - 1) - 1
+    return _clipped(body, words, -alpha, alpha)
 
 
 def _cvm_clip(body: Body, node: Node, index: Index) -> str:
-    return _clipped(body, body.operand(node, 0, index, wide=True), -_alpha(node), _alpha(node))
+    return _clipped_to_precision(body, node, body.operand(node, 0, index, wide=True))
 
 
 def _left_shift(body: Body, node: Node, index: Index) -> str:
-    power = integer(2 ** int(str(node.attributes["shift_bit"])), wide=True)
-    return _clipped(body, f"{body.operand(node, 0, index, wide=True)} * {power}", -_alpha(node), _alpha(node))
+    power = integer(2 ** body.source.attributes(node).shift_bit, wide=True)
+    return _clipped_to_precision(body, node, f"{body.operand(node, 0, index, wide=True)} * {power}")
 
 
 def _right_shift(body: Body, node: Node, index: Index) -> str:
-    shift = int(str(node.attributes["shift_bit"]))
+    shift = body.source.attributes(node).shift_bit
     words = f"floor_shift(floor_shift({body.operand(node, 0, index, wide=True)}, {shift - 1}) + 1, 1)"
-    return _clipped(body, words, -_alpha(node), _alpha(node))
+    return _clipped_to_precision(body, node, words)
 
 
 def _where(body: Body, node: Node, index: Index) -> str:
@@ -228,25 +228,25 @@ def _requantize(body: Body, node: Node, index: Index) -> str:
     words = _linear(body, node, index, {i: count + i for i in range(count)}, 2 * count)
     place = body.source.place(node.inputs[-1])
     shift = body.operand(node, len(node.inputs) - 1, index)
-    rounding = node.attributes["rounding"]
+    attributes = body.source.attributes(node)
     if place.only != 0:
-        if rounding == "half_up":
+        if attributes.rounding == "half_up":
             half = f"half_of({shift})"
             if place.only is not None:
                 half = integer(2 ** (place.only - 1), wide=True)
             words = f"floor_shift({words} + {half}, {shift})"
         else:
-            words = f"{rounding}({words}, {shift})"
-    return _clipped(body, words, int(str(node.attributes["lo"])), int(str(node.attributes["hi"])))
+            words = f"{attributes.rounding}({words}, {shift})"
+    return _clipped(body, words, attributes.lo, attributes.hi)
 
 
 def _quotient(body: Body, node: Node, index: Index) -> str:
-    source, attributes = body.source, node.attributes
-    count, terms = (len(node.inputs) - 2) // 2, int(str(attributes["terms"]))
+    source, attributes = body.source, body.source.attributes(node)
+    count, terms = (len(node.inputs) - 2) // 2, attributes.terms
     above = {i: count + i for i in range(terms)}
     below = {i: count + i for i in range(terms, count)}
-    rounding = ("half_up", "half_even", "toward_zero").index(str(attributes["rounding"]))
-    lo, hi = int(str(attributes["lo"])), int(str(attributes["hi"]))
+    rounding = ("half_up", "half_even", "toward_zero").index(attributes.rounding)
+    lo, hi = attributes.lo, attributes.hi
     n, d = (
         sum(source.magnitude(node.inputs[t]) * source.magnitude(node.inputs[f]) for t, f in part.items())
         + source.magnitude(node.inputs[offset])

@@ -10,14 +10,15 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cvm.export.c.elements import Body, Source
-from cvm.export.c.indices import Nest, counters, flat
-from cvm.export.c.storage import Place, integer
+from cvm.export.c.indices import Nest, counters, flat, row_major
 from cvm.export.c.text import Text
+from cvm.ops.axes import normal
 from cvm.program.model import Node, Shape
 
-__all__ = ["fold", "pairs", "stored"]
+__all__ = ["fold", "stored"]
 
 ROW = 1024
 """The most sums of a row that are formed at the same time; they take 4 bytes each on the stack."""
@@ -37,7 +38,10 @@ def fold(source: Source, text: Text, head: Node, root: Node) -> None:
 
 
 def stored(source: Source, root: Node, nest: Nest, element: str = "") -> list[str]:
-    """The statements that compute one element of ``root`` and store it; ``element`` is that of the fold before."""
+    """The statements that compute one element of ``root`` and store it.
+
+    ``element`` is the expression of the sum or maximum that the chain begins with, if it begins with one.
+    """
     name = root.outputs[0].name
     shape, place = source.shape(name), source.place(name)
     body = Body(source, nest, element)
@@ -61,13 +65,6 @@ def nest_of(names: Sequence[str], shape: Shape) -> Nest:
     """Loops over the axes of a shape with these counters; those of axes of extent 1 are 0 and appear in no index."""
     axes = [axis for axis, extent in enumerate(shape) if extent > 1]
     return Nest(tuple(names[axis] for axis in axes), tuple(shape[axis] for axis in axes), tuple((a,) for a in axes))
-
-
-def pairs(value: object) -> tuple[int, int]:
-    """An attribute of two integers."""
-    assert isinstance(value, tuple)
-    first, second = value
-    return int(first), int(second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +91,6 @@ class _Sum:
         return words if self.signed else f"wrapped({words})"
 
 
-def _load(place: Place, index: str) -> str:
-    """An element as int32_t."""
-    if place.only is not None:
-        return integer(place.only)
-    found = place.element(index)
-    return found if place.type.size == 4 else f"(int32_t){found}"
-
-
 def _product_bound(source: Source, node: Node, count: int) -> int:
     """A bound on the absolute values of the products of one element, and of its bias, added up."""
     bound = count * source.magnitude(node.inputs[0]) * source.magnitude(node.inputs[1])
@@ -111,7 +100,7 @@ def _product_bound(source: Source, node: Node, count: int) -> int:
 def _bias(source: Source, node: Node, channel: str, kind: _Sum) -> str:
     if len(node.inputs) < 3:
         return "0"
-    return kind.part(_load(source.place(node.inputs[2]), channel))
+    return kind.part(source.place(node.inputs[2]).load(channel))
 
 
 def _dense(source: Source, text: Text, node: Node, ending: Ending) -> None:
@@ -122,7 +111,7 @@ def _dense(source: Source, text: Text, node: Node, ending: Ending) -> None:
     with text.loops(("m", "n"), shape):
         text.line(f"{kind.type} sum = {_bias(source, node, 'n', kind)};")
         with text.loop("k", inner):
-            a, b = (_load(place, f"{row} * {inner} + k") for place, row in ((x, "m"), (w, "n")))
+            a, b = (place.load(f"{row} * {inner} + k") for place, row in ((x, "m"), (w, "n")))
             text.line(f"sum += {kind.part(a)} * {kind.part(b)};")
         text.all(ending(nest_of(("m", "n"), shape), kind.whole(source, "sum")))
 
@@ -131,7 +120,7 @@ def _matmul(source: Source, text: Text, node: Node, ending: Ending) -> None:
     a, b = (source.place(name) for name in node.inputs)
     (*p, _, _), (*q, rows, columns) = (source.shape(name) for name in node.inputs)
     shape = source.shape(node.outputs[0].name)
-    left, right = (bool(node.attributes[name]) for name in ("transpose_a", "transpose_b"))
+    left, right = source.attributes(node).transpose_a, source.attributes(node).transpose_b
     inner = columns if right else rows
     kind = _Sum.of(_product_bound(source, node, inner))
     batch = [f"b{axis}" for axis in range(len(p))]
@@ -146,7 +135,7 @@ def _matmul(source: Source, text: Text, node: Node, ending: Ending) -> None:
     with text.loops(names, shape):
         text.line(f"{kind.type} sum = 0;")
         with text.loop("k", inner):
-            text.line(f"sum += {kind.part(_load(a, at_a))} * {kind.part(_load(b, at_b))};")
+            text.line(f"sum += {kind.part(a.load(at_a))} * {kind.part(b.load(at_b))};")
         text.all(ending(nest_of(names, shape), kind.whole(source, "sum")))
 
 
@@ -154,7 +143,8 @@ def _max_pool2d(source: Source, text: Text, node: Node, ending: Ending) -> None:
     x = source.place(node.inputs[0])
     _, channels, *extents = source.shape(node.inputs[0])
     shape = source.shape(node.outputs[0].name)
-    sizes, paddings, strides = (pairs(node.attributes[name]) for name in ("pool_size", "padding", "strides"))
+    a = source.attributes(node)
+    sizes, paddings, strides = a.pool_size, a.padding, a.strides
     with text.loops(("n", "c", "p", "q"), shape):
         text.line(f"int32_t most = {_LEAST};")
         for counter, first, last, axis in (("p", "top", "bottom", 0), ("q", "left", "right", 1)):
@@ -163,7 +153,7 @@ def _max_pool2d(source: Source, text: Text, node: Node, ending: Ending) -> None:
             end = f"{begin} + {sizes[axis]}"
             text.line(f"const int32_t {last} = {end} > {extents[axis]} ? {extents[axis]} : {end};")
         with text.loop("r", "bottom", "top"), text.loop("s", "right", "left"):
-            text.line(f"const int32_t x = {_load(x, f'((n * {channels} + c) * {extents[0]} + r) * {extents[1]} + s')};")
+            text.line(f"const int32_t x = {x.load(f'((n * {channels} + c) * {extents[0]} + r) * {extents[1]} + s')};")
             text.line("most = x > most ? x : most;")
         text.all(ending(nest_of(("n", "c", "p", "q"), shape), "most"))
 
@@ -172,39 +162,36 @@ def _reduction(source: Source, text: Text, node: Node, ending: Ending) -> None:
     """`sum` and `max` over axes; the kept axes are those of the result, but for those of extent 1."""
     x, shape = source.place(node.inputs[0]), source.shape(node.inputs[0])
     result = source.shape(node.outputs[0].name)
-    reduced = _reduced(node, len(shape))
+    attributes = source.attributes(node)
+    reduced = _reduced(attributes, len(shape))
     names = [f"r{axis}" if axis in reduced else f"k{axis}" for axis in range(len(shape))]
     kept = [axis for axis in range(len(shape)) if axis not in reduced]
-    of_result = _result_counters(node, kept, reduced, len(shape), len(result))
-    at = "0"
-    for name, extent in zip(names, shape, strict=True):
-        at = name if at == "0" else f"({at}) * {extent} + {name}"
+    of_result = _result_counters(attributes, kept, len(shape), len(result))
+    at = row_major(names, shape)
     kind = _Sum.of(math.prod(shape[axis] for axis in reduced) * source.magnitude(node.inputs[0]))
     with text.loops([names[axis] for axis in kept], [shape[axis] for axis in kept]):
         text.line(f"{kind.type} sum = 0;" if node.op == "sum" else f"int32_t most = {_LEAST};")
         with text.loops([names[axis] for axis in reduced], [shape[axis] for axis in reduced]):
             if node.op == "sum":
-                text.line(f"sum += {kind.part(_load(x, at))};")
+                text.line(f"sum += {kind.part(x.load(at))};")
             else:
-                text.line(f"const int32_t x = {_load(x, at)};")
+                text.line(f"const int32_t x = {x.load(at)};")
                 text.line("most = x > most ? x : most;")
         element = kind.whole(source, "sum") if node.op == "sum" else "most"
         text.all(ending(nest_of(of_result, result), element))
 
 
-def _reduced(node: Node, rank: int) -> list[int]:
+def _reduced(attributes: Any, rank: int) -> list[int]:
     """The axes that are reduced (R of the document)."""
-    given = node.attributes["axes"]
-    assert isinstance(given, tuple)
-    axes = {axis % rank for axis in given}
-    if node.attributes["exclude"]:
+    axes = normal(attributes.axes, rank)
+    if attributes.exclude:
         return [axis for axis in range(rank) if axis not in axes]
     return [axis for axis in range(rank) if axis in axes or not axes]
 
 
-def _result_counters(node: Node, kept: list[int], reduced: list[int], rank: int, result: int) -> list[str]:
+def _result_counters(attributes: Any, kept: list[int], rank: int, result: int) -> list[str]:
     """The counters of the axes of the result; an axis that was reduced has extent 1 and no counter."""
-    if node.attributes["keepdims"] and result == rank:
+    if attributes.keepdims and result == rank:
         return [f"k{axis}" if axis in kept else "" for axis in range(rank)]
     return [f"k{axis}" for axis in kept] or [""] * result
 
@@ -230,17 +217,11 @@ class _Convolution:
         _, channels, height, width = source.shape(node.inputs[0])
         _, inner, kernel_height, kernel_width = source.shape(node.inputs[1])
         shape = source.shape(node.outputs[0].name)
-        groups = int(str(node.attributes["groups"]))
-        padding, stride, dilation = (pairs(node.attributes[name]) for name in ("padding", "stride", "dilation"))
+        a = source.attributes(node)
         return _Convolution(
-            height, width, inner, kernel_height, kernel_width, channels, shape[1] // groups, padding, stride, dilation,
-            shape,
+            height, width, inner, kernel_height, kernel_width, channels, shape[1] // a.groups,
+            a.padding, a.stride, a.dilation, shape,
         )  # fmt: skip
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether each position is a product of its own channels alone, so that rows go on in one another."""
-        return self.KH == self.KW == 1 and self.stride == (1, 1) and self.padding == (0, 0)
 
     def column(self, counter: str) -> str:
         """The first channel of X that the output channel ``counter`` reads."""
@@ -275,10 +256,10 @@ def _conv2d_rows(source: Source, text: Text, node: Node, ending: Ending, kind: _
                 with text.loop("k", c.IC):
                     channel = f"n * {c.channels} + {c.column('c')} + k"
                     text.line(f"const int32_t from = (({channel}) * {c.H} + row) * {c.WD} + left;")
-                    weight = _load(w, f"((c * {c.IC} + k) * {c.KH} + i) * {c.KW} + j")
+                    weight = w.load(f"((c * {c.IC} + k) * {c.KH} + i) * {c.KW} + j")
                     text.line(f"const {kind.type} weight = {kind.part(weight)};")
                     with text.loop("q", end, begin):
-                        text.line(f"sums[q] += weight * {kind.part(_load(x, f'from + {step}'))};")
+                        text.line(f"sums[q] += weight * {kind.part(x.load(f'from + {step}'))};")
         with text.loop("q", columns):
             text.all(ending(nest_of(names, c.shape), kind.whole(source, "sums[q]")))
 
@@ -312,8 +293,8 @@ def _conv2d_elements(source: Source, text: Text, node: Node, ending: Ending, kin
             text.line(f"const int32_t column = q * {c.stride[1]} - {c.padding[1]} + j * {c.dilation[1]};")
             with text.block(f"if (row >= 0 && row < {c.H} && column >= 0 && column < {c.WD})"):
                 at = f"((n * {c.channels} + {c.column('c')} + k) * {c.H} + row) * {c.WD} + column"
-                weight = _load(w, f"((c * {c.IC} + k) * {c.KH} + i) * {c.KW} + j")
-                text.line(f"sum += {kind.part(weight)} * {kind.part(_load(x, at))};")
+                weight = w.load(f"((c * {c.IC} + k) * {c.KH} + i) * {c.KW} + j")
+                text.line(f"sum += {kind.part(weight)} * {kind.part(x.load(at))};")
         text.all(ending(nest_of(names, c.shape), kind.whole(source, "sum")))
 
 

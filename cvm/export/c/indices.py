@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cvm.export.c.storage import integer
-from cvm.program.model import AttributeValue, Shape
+from cvm.program.model import Shape
 
-__all__ = ["Affine", "Index", "Nest", "counters", "flat", "joined", "sliced"]
+__all__ = ["Affine", "Index", "Nest", "counters", "flat", "joined", "row_major", "sliced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,14 @@ def flat(index: Index, shape: Shape) -> Affine:
     for axis, extent in zip(index, shape, strict=True):
         total = total.scaled(extent).plus(axis)
     return total
+
+
+def row_major(names: Sequence[str], extents: Sequence[int]) -> str:
+    """The position of the element at these counters in a tensor of these extents, as C."""
+    at = ""
+    for name, extent in zip(names, extents, strict=True):
+        at = f"({at}) * {extent} + {name}" if at else name
+    return at or "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +99,10 @@ def joined(shape: Shape, accesses: Sequence[Affine]) -> Nest:
     return Nest(names, tuple(extents), tuple(groups))
 
 
-def sliced(shape: Shape, attributes: Mapping[str, AttributeValue]) -> tuple[list[int], list[int]]:
+def sliced(shape: Shape, attributes: Any) -> tuple[list[int], list[int]]:
     """The first index and the step of the op `slice` along each axis (b_vec and s_arr of the document)."""
     begins, steps = [], []
-    given = [attributes.get(name, ()) for name in ("begin", "strides")]
-    first, strides = (value if isinstance(value, tuple) else () for value in given)
+    first, strides = attributes.begin, attributes.strides
     for axis, extent in enumerate(shape):
         step = strides[axis] if axis < len(strides) else 1
         begin = first[axis] if axis < len(first) else 0

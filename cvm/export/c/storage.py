@@ -76,6 +76,18 @@ class Place:
             return f"{self.array}[{index}]"
         return f"{self.array}[{self.start}]" if index == "0" else f"{self.array}[{self.start} + {index}]"
 
+    def read(self, index: str) -> str:
+        """The element at a flat index, or the number that is the only one, as C."""
+        return self.element(index) if self.only is None else integer(self.only)
+
+    def load(self, index: str, wide: bool = False) -> str:
+        """`read`, as an expression of type int32_t, or int64_t if ``wide``."""
+        if self.only is not None:
+            return integer(self.only, wide)
+        if self.type.size == (8 if wide else 4):
+            return self.element(index)
+        return f"({'int64_t' if wide else 'int32_t'}){self.element(index)}"
+
     @staticmethod
     def constant(constant: Constant, array: str) -> Place:
         """The place of a constant: an array of its own, or a number."""

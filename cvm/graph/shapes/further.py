@@ -60,7 +60,7 @@ def masked_softmax(call: ShapeCall) -> Results:
 
 @rule("ONNX", "update_slice")
 def update_slice(call: ShapeCall) -> Results:
-    """The shape of the input. The update has the same extents, but at most that of the input along the axis."""
+    """The shape of the input. The update has the same extents; only along the axis it may be shorter."""
     shape, update = call.shape("input"), call.shape("update")
     axis = call.axis(len(shape))
     fits = len(update) == len(shape) and all(

@@ -113,8 +113,7 @@ def normalized_codes(
     """Emit the codes of offset + weight * (x - mean) / sqrt(variance + epsilon) as one `normalize`.
 
     x are the rows; mean and variance are those of each row. With the statistic "mean_square" the mean counts as 0.
-    Returns None where the op does not take it: rows that are
-    too long for its squares, or parameters that are too wide.
+    Returns None where the op does not take them: its squares do not fit such long rows, or parameters are too wide.
     """
     value, lowering = rows.value, rows.value.emission
     count = math.prod(value.shape[axis] for axis in rows.axes)

@@ -71,8 +71,8 @@ class Normalization:
 class Update:
     """One kernel of `update_slice`: loops over X and over U, with the strides of the tensor and of the result.
 
-    ``last`` is the greatest index at which U fits, ``stride`` that of the result along the axis. No loops over X mean
-    that the result lies where X lay.
+    U fits where it begins at an index of at most ``last`` along the axis; ``stride`` is the stride of the result there.
+    Without loops over X, the result is stored in the place of X.
     """
 
     kept: tuple[Loop, ...]

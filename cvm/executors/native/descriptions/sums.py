@@ -213,7 +213,7 @@ class Depthwise:
         return -(-self.columns // count)
 
     def row(self, number: int) -> int:
-        """The row of the map, counted from that of the window's first row, that a row of the window reads."""
+        """Which row of the map the kernel reads for row ``number`` of a window, counted from the window's first row."""
         own = self.window[0] - len(self.repeats)
         return number if number < own else self.repeats[number - own]
 

@@ -105,13 +105,12 @@ class _Masks:
         return x.joined(y, self._builder.emit("add", x.rest, y.rest))
 
     def _of_choice(self, maker: GraphOperation, operand: Operand, depth: int) -> _Separated:
-        condition = maker.inputs["condition"]
-        for parameter, other, held in (("false_value", "true_value", True), ("true_value", "false_value", False)):
-            number = self._regions.number(maker.inputs[parameter])
-            if number is not None and number <= _FAR_BELOW and isinstance(condition, str):
-                found = self._separated(maker.inputs[other], depth)
-                return found.joined(_Separated(None, (self._held(condition, held),), (number,), True), found.rest)
-        return _Separated(operand)
+        hiding = self._hiding(maker)
+        if hiding is None:
+            return _Separated(operand)
+        number, other, condition, held = hiding
+        found = self._separated(other, depth)
+        return found.joined(_Separated(None, (self._held(condition, held),), (number,), True), found.rest)
 
     # Masks
 
@@ -141,15 +140,24 @@ class _Masks:
 
     def _of_arms(self, choice: GraphOperation, bound: Fraction) -> str | None:
         """The truth values for a choice of which one arm is a number far below, and the other is 0 or a mask."""
+        hiding = self._hiding(choice)
+        if hiding is None:
+            return None
+        _, rest, condition, held = hiding
+        seen = self._held(condition, held)
+        if self._regions.number(rest) == 0:
+            return seen
+        return self._builder.emit("and", seen, self._condition(rest, bound)) if isinstance(rest, str) else None
+
+    def _hiding(self, choice: GraphOperation) -> tuple[Fraction, Operand, str, bool] | None:
+        """For a choice of which one arm is a number far below: the number, the other arm, the condition, and the value
+        of the condition for which the other arm is chosen.
+        """
         condition = choice.inputs["condition"]
         for name, other, held in (("false_value", "true_value", True), ("true_value", "false_value", False)):
-            number, rest = self._regions.number(choice.inputs[name]), choice.inputs[other]
-            if number is None or number > _FAR_BELOW or not isinstance(condition, str):
-                continue
-            seen = self._held(condition, held)
-            if self._regions.number(rest) == 0:
-                return seen
-            return self._builder.emit("and", seen, self._condition(rest, bound)) if isinstance(rest, str) else None
+            number = self._regions.number(choice.inputs[name])
+            if number is not None and number <= _FAR_BELOW and isinstance(condition, str):
+                return number, choice.inputs[other], condition, held
         return None
 
     def _held(self, condition: str, held: bool) -> str:

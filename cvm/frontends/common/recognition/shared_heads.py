@@ -1,7 +1,8 @@
 """Recognition of matrices that are repeated for a product: grouped queries of attention share keys and values.
 
 Exporters repeat each head of keys and values for all queries that share it: they expand a new axis, and merge it with
-that of the heads. The product of the queries in groups with the matrices as they were is the same numbers.
+that of the heads. If the queries are divided into groups instead, each group can be multiplied with the one matrix that
+it shares: the numbers are the same.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def _where_seen(w: Writer, found: _Attention, name: str) -> str:
 
 
 def _window(w: Writer, attribute: str) -> int:
-    """The size of a window, at most that of the machine; -1 for none."""
+    """How many keys a query sees on one side, from an attribute, clipped to 32 bits; -1: all of them."""
     found = w.call.integer(attribute, -1)
     if found < -1:
         raise w.call.invalid("attribute", f"{attribute} must be -1 or more, found {found}")

@@ -1,4 +1,6 @@
-"""Heads of attention, and rotary embeddings: pairs of items of a head are turned by an angle of their position.
+"""Heads of attention, and rotary embeddings, which rotate pairs of numbers of each head by an angle.
+
+The angle depends on the position of the token and on the pair.
 
 Sources: ONNX, RotaryEmbedding; ONNX Runtime, "Contrib operators" (com.microsoft).
 """
@@ -115,7 +117,7 @@ def rotation(w: Writer, cos: int, sin: int, positions: str, interleaved: bool) -
 
 @expansion("RotaryEmbedding")
 def rotary_embedding(w: Writer) -> None:
-    """RotaryEmbedding: pairs of items of each head are turned by an angle that depends on the position."""
+    """RotaryEmbedding: each pair of numbers of a head is rotated by the angle of its position."""
     positions = w.input(3)
     _rotate(w, rotation(w, 1, 2, positions, w.call.flag("interleaved", False)))
 
