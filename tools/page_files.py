@@ -24,7 +24,8 @@ import cvm
 from cvm.arrays import npz_bytes
 from cvm.demo import IMAGES, MODEL
 from cvm.program import Output, ProgramBuilder
-from tools.decode_step import CHARACTERS, decode_step
+from tools.cached_model import cached
+from tools.decode_step import CHARACTERS
 from tools.tflite_writer import Graph, Operator, Tensor, written
 
 __all__ = ["SETS", "make"]
@@ -161,8 +162,9 @@ def dispute(folder: Path) -> None:
 
 
 def generate(folder: Path) -> None:
-    """``gpt.cvm``, a program of one decode step with random weights, and ``gpt.vocabulary.json``."""
-    decode_step().save(folder / "gpt.cvm")
+    """``gpt.cvm``, a decode step with random weights, ``gpt_8.cvm`` to read 8 tokens, ``gpt.vocabulary.json``."""
+    for name, tokens in (("gpt", 1), ("gpt_8", 8)):
+        cached(tokens, size=len(CHARACTERS), width=8).save(folder / f"{name}.cvm")
     (folder / "gpt.vocabulary.json").write_text(json.dumps(list(CHARACTERS)), "utf-8")
 
 

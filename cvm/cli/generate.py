@@ -275,7 +275,7 @@ COMMAND = Command(
     (
         'cvm generate gpt.cvm --prompt "Once upon" --tokens 40',
         'cvm generate gpt.cvm --prompt "Once upon" --tokens 40 --top-k 5 --temperature 0.8 --seed 7',
-        'cvm generate gpt.cvm --prompt "Once upon" --tokens 40 --prefill gpt_64.cvm --save-model gpt.model',
+        'cvm generate gpt.cvm --prompt "Once upon" --tokens 40 --prefill gpt_8.cvm --save-model gpt.model',
         'cvm generate gpt.cvm --prompt "Once upon" --tokens 40 --receipt a.receipt -o a.cvm --save-inputs a.npz',
     ),
 )

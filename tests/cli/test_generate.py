@@ -13,7 +13,7 @@ import pytest
 from cvm.arrays import npz_bytes, npz_members, read_npz
 from cvm.audit import load_receipt
 from cvm.standalone import verify_step
-from tests.generation.cached import SIZE, cached
+from tools.cached_model import SIZE, cached
 from tools.decode_step import CHARACTERS, decode_step
 
 WRITTEN = ("--receipt", "a.receipt", "-o", "a.cvm", "--save-inputs", "a.npz")

@@ -17,9 +17,9 @@ from cvm.generation import Generator, LanguageModel, load_model
 from cvm.generation.archive import MOST_PREFILL, read_model
 from cvm.program import Program
 from cvm.program.verifier import verify
-from tests.generation.cached import cached
 from tests.generation.test_prefill import PROMPT, TOKENS, made
 from tests.selection import examples
+from tools.cached_model import cached
 
 
 def model() -> LanguageModel:

@@ -12,7 +12,7 @@ from cvm.executors import EXECUTORS
 from cvm.generation import Generator, prefill
 from cvm.generation.decoding import decoder_of
 from cvm.program.verifier import verify
-from tests.generation.cached import CONTEXT, SIZE, cached
+from tools.cached_model import CONTEXT, SIZE, cached
 
 PROMPT = [int(token) for token in np.random.default_rng(1).integers(0, SIZE, 76)]
 TOKENS = 12
