@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 
-__all__ = ["HIGHEST_BITS", "MACHINES", "Machine", "multiply_add"]
+__all__ = ["HIGHEST_BITS", "MACHINES", "WASM", "Machine", "multiply_add"]
 
 Dot = Callable[[Code, V, V, V], V]
 HIGHEST_BITS = 0x80808080 - 2**32
@@ -157,6 +157,33 @@ MACHINES: tuple[Machine, ...] = (
     Machine("generic", 4, 16, _generic4, _generic2, frozenset()),
 )  # fmt: skip
 """All machines, the fastest first; the last one runs on every processor that LLVM knows."""
+
+
+def _wasm4(code: Code, total: V, a: V, w: V) -> V:
+    """Two dot products of 16-bit pairs: of the even bytes, and of the odd ones.
+
+    The halves of a word are spread once for every product that uses it, so that a product takes two multiplications and
+    two additions.
+    """
+    short = vector(16, 2 * lanes(total.type))
+    bytes_, weights = code.bitcast(a, short), code.bitcast(w, short)
+    even = code.binary("ashr", code.binary("shl", weights, 8), 8)
+    pairs = (code.binary("and", bytes_, 255), even), (code.binary("lshr", bytes_, 8), code.binary("ashr", weights, 8))
+    for x, y in pairs:
+        total = code.binary("add", total, code.call(total.type, "llvm.wasm.dot", x, y))
+    return total
+
+
+def _wasm2(code: Code, total: V, a: V, w: V) -> V:
+    short = vector(16, 2 * lanes(total.type))
+    product = code.call(total.type, "llvm.wasm.dot", code.bitcast(a, short), code.bitcast(w, short))
+    return code.binary("add", total, product)
+
+
+WASM = Machine(
+    "wasm", 4, 16, _wasm4, _wasm2, frozenset({"wasm"}), "generic", "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint"
+)
+"""WebAssembly with its vectors of 128 bits, for exported programs; no processor is one."""
 
 
 def multiply_add(code: Code, total: V, a: V, w: V) -> V:
