@@ -1,4 +1,4 @@
-"""``cvm export``: write a program as C, or as a model of another runtime."""
+"""``cvm export``: write a program as C, as WebAssembly, or as a model of another runtime."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-FORMATS = ("c", "cvm-runtime")
+FORMATS = ("c", "wasm", "cvm-runtime")
 
 _Name = Annotated[
     str,
-    typer.Option("--name", metavar="NAME", help="Format c: what the names of files, types and functions begin with."),
+    typer.Option("--name", metavar="NAME", help="Formats c and wasm: what the names of files, types and functions begin with."),
 ]
 _Trace = Annotated[
-    bool, typer.Option("--trace", help="Format c: call a hook with every tensor, each of which is stored for it.")
+    bool, typer.Option("--trace", help="Formats c and wasm: also give every tensor, each of which is stored for it.")
 ]
 
 
@@ -46,20 +46,21 @@ def command(
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
-    """Write a program as C99, or as a model of another runtime, that gives exactly the program's outputs.
+    """Write a program as C99, as WebAssembly, or as a model of another runtime, that gives exactly the program's outputs.
 
     c: NAME.h and NAME.c need no library and no heap, use no floats, and give the same bytes on every machine with a
-    C compiler. cvm-runtime: model.json and model.params are for that library; interface.json says what the codes stand
+    C compiler. wasm: a package of npm for browsers, Node and Deno: NAME.wasm, which imports nothing, and index.js, which
+    loads it. cvm-runtime: model.json and model.params are for that library; interface.json says what the codes stand
     for. Every op obeys the library's rules, and avoids what its backends compute differently. A program that the
     library cannot express (several inputs, state, integers or tensors beyond its limits) is refused with the reason.
     """
     from cvm.cli.models import open_program
 
-    if form != "c" and (trace or name != "model"):
-        raise Usage("--name and --trace are for --format c")
+    if form == "cvm-runtime" and (trace or name != "model"):
+        raise Usage("--name and --trace are for --format c and --format wasm")
     verified = open_program(program, no_optimize, bit_order)
     with working("exporting"):
-        files, facts, render = _as_c(verified, name, trace) if form == "c" else _as_cvm_runtime(verified)
+        files, facts, render = _written(form, verified, name, trace)
     make_folder(output, parents=True)
     for file, data in files.items():
         write_file(output / file, data)
@@ -83,6 +84,25 @@ def command(
 
 _Result: TypeAlias = "tuple[Mapping[str, bytes], dict[str, Any], Callable[[Console, dict[str, Any]], None]]"
 """Files, facts for the document, and a function that prints these facts."""
+
+
+def _written(form: str, verified: VerifiedProgram, name: str, trace: bool) -> _Result:
+    if form == "cvm-runtime":
+        return _as_cvm_runtime(verified)
+    return (_as_c if form == "c" else _as_wasm)(verified, name, trace)
+
+
+def _as_wasm(verified: VerifiedProgram, name: str, trace: bool) -> _Result:
+    from cvm.export.wasm import exported
+
+    made = exported(verified, name, trace)
+    sizes = {"module": len(made.module.code), "memory": made.module.memory_bytes, "arena": made.module.arena_bytes}
+    return made.files, {"wasm": {"name": name, "traced": trace, "bytes": sizes}}, _render_wasm
+
+
+def _render_wasm(console: Console, document: dict[str, Any]) -> None:
+    sizes = document["wasm"]["bytes"]
+    say(console, f"memory  {sizes['memory']} bytes, of which a run works in {sizes['arena']}")
 
 
 def _as_c(verified: VerifiedProgram, name: str, trace: bool) -> _Result:
@@ -121,6 +141,7 @@ COMMAND = Command(
     command,
     (
         "cvm export model.cvm --format c -o exported/",
+        "cvm export model.cvm --format wasm -o exported/",
         "cvm export model.cvm --format cvm-runtime -o exported/",
     ),
 )

@@ -68,6 +68,10 @@ class Cursor:
         self._at += count
         return self._content[self._at - count : self._at]
 
+    def rest(self) -> bytes:
+        """All bytes that are left."""
+        return self.bytes(len(self._content) - self._at)
+
     def text(self) -> str:
         """A name."""
         return self.bytes(self.unsigned()).decode()

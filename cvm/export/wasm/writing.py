@@ -155,7 +155,12 @@ def _description(verified: VerifiedProgram, plan: Plan, memory: _Memory, traced:
             for item in program.inputs
         ],
         "outputs": [
-            {**tensor(item.value, left[item.value], *intervals[item.value]), "name": item.name, **_meant(item.quantizer)}
+            {
+                **tensor(item.value, left[item.value], *intervals[item.value]),
+                "name": item.name,
+                "value": item.value,
+                **_meant(item.quantizer),
+            }
             for item in program.outputs
         ],
         "state": [

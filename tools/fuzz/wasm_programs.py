@@ -1,0 +1,76 @@
+"""Random programs as exported WebAssembly against NumPy: outputs, and with every tensor given, every tensor.
+
+    python -m tools.fuzz.wasm_programs --seed 1 --begin 0 --count 100 [--engines node,wasmtime]
+
+The programs are those of `tools.fuzz.c_programs`: packs at the edges of machine integers, and programs of any ops with
+state. Each is exported once as it is and once with every tensor. Prints a line for each difference, and exits with 1 if
+there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cvm.errors import CvmError
+from cvm.executors import create, initial_state
+from cvm.export.wasm import module
+from cvm.program import Program, decode, verify
+from tools.fuzz.c_programs import Feeds, case
+from tools.wasm_driver import Engine, Node, Wasmtime, engines
+
+__all__ = ["differences", "main"]
+
+
+def differences(program: Program, feeds: Feeds, running: Mapping[str, Engine]) -> list[str]:
+    """What modules compute otherwise than NumPy, in words."""
+    verified = verify(decode(program.to_bytes()))
+    numpy = create("numpy", verified)
+    state = initial_state(verified.program)
+    expected = []
+    for feed in feeds:
+        result = numpy.run(dict(feed), state, capture="all")
+        expected.append({**feed, **state, **result.values})
+        state = result.state
+    found = []
+    values = {item.name: item.value for item in verified.program.outputs}
+    for traced in (False, True):
+        code = module(verified, traced).code
+        for engine, runner in running.items():
+            for number, (outputs, tensors) in enumerate(runner.run(code, feeds)):
+                given = {**{values[name]: array for name, array in outputs.items()}, **tensors}
+                wrong = [name for name, array in given.items() if not np.array_equal(array, expected[number][name])]
+                found += [f"{engine}, run {number}, {'traced, ' if traced else ''}{name!r}" for name in wrong]
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--begin", type=int, default=0)
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--engines", default=",".join(engines()))
+    options = parser.parse_args(arguments)
+    makers = {"node": Node, "wasmtime": Wasmtime}
+    running: dict[str, Engine] = {name: makers[name]() for name in options.engines.split(",")}
+    programs = failures = 0
+    for number in range(options.begin, options.begin + options.count):
+        program, feeds, members = case(options.seed, number)
+        try:
+            wrong = differences(program, feeds, running)
+        except (CvmError, RuntimeError) as error:
+            wrong = [str(error)]
+        programs += members
+        failures += bool(wrong)
+        for words in wrong[:3]:
+            print(f"case {number}: {words}", flush=True)
+    print(f"{programs} programs, {failures} cases with a difference")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
