@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cvm.agreement import Difference
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["LEVELS", "Answer", "Level", "Verdict", "strongest_level", "verify"]
+__all__ = ["LEVELS", "Answer", "Level", "Verdict", "codes_of_state", "strongest_level", "verify"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -122,7 +122,7 @@ def verify(
     if receipt.claim.program.hex() != verified.program.digest:
         inputs = state = None  # they are for another program; the answer will be that this program is not at hand
     samples = None if inputs is None else arrange(verified.program, inputs, cycles, Intake(codes))[1]
-    begin, traced = _codes_of_state(verified, state), (receipt.traced or bool(traces)) and deep
+    begin, traced = codes_of_state(verified, state), (receipt.traced or bool(traces)) and deep
     asked = Judging() if judging is None else judging
     work = (executor, threads, sample, traces, traced, progress, asked, signers)
     task = _Task(receipt, verified, samples, outputs, begin, *work)
@@ -148,7 +148,7 @@ def _said(task: _Task, goal: Level) -> str:
     return runs
 
 
-def _codes_of_state(verified: VerifiedProgram, state: Arrays | None) -> Mapping[str, Int32Array]:
+def codes_of_state(verified: VerifiedProgram, state: Arrays | None) -> Mapping[str, Int32Array]:
     """The codes of the state before the first run. Raises `Invalid` (``state.names``, ``state.type``)."""
     if state is None:
         return initial_state(verified.program)

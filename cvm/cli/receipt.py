@@ -1,4 +1,4 @@
-"""``cvm receipt``: show, verify, compare and sign receipts."""
+"""``cvm receipt``: show, verify, compare and sign receipts, and make pages of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cvm.cli import verify
+from cvm.cli import receipt_page, verify
 from cvm.cli.declaration import Command, Group
 from cvm.cli.options import Json
 from cvm.cli.output import say, show, table, write_file
@@ -169,7 +169,7 @@ def sign(
 
 
 GROUP = Group(
-    "Show, verify, compare and sign receipts of runs.",
+    "Show, verify, compare and sign receipts of runs, and make pages that verify them.",
     {
         "show": Command(show_receipt, ("cvm receipt show result.receipt",)),
         "verify": Command(
@@ -181,6 +181,10 @@ GROUP = Group(
                 "cvm receipt verify receipts/ --program model.cvm --resume audit.log",
                 "cvm receipt verify receipts/ --program model.cvm --resume audit.log --ray 10.0.0.1:6379",
             ),
+        ),
+        "page": Command(
+            receipt_page.command,
+            ("cvm receipt page result.receipt --program model.cvm -i photo.npy -o page.html",),
         ),
         "diff": Command(diff, ("cvm receipt diff mine.receipt theirs.receipt",)),
         "sign": Command(sign, ("cvm receipt sign result.receipt --key key.pem",)),
