@@ -158,7 +158,7 @@ SAME: Table = {
     ("cvm/audit/dispute/evidence.py", "leaf_of"): "another byte order",
     ("cvm/audit/dispute/sides.py", "_tensor"): "dispute.tensor: 32 bits hold them",
     ("cvm/audit/hashing.py", "_pieces"): "tensors of int32",
-    ("cvm/audit/verify.py", "_codes_of_state"): "state.type: 32 bits hold them",
+    ("cvm/audit/verify.py", "codes_of_state"): "state.type: 32 bits hold them",
     ("cvm/audit/verify.py", "_split"): "refused before: 32 bits hold them",
     ("cvm/bench/engines.py", "_bound_native"): "codes that the benchmark made as int32",
     (
@@ -199,6 +199,8 @@ SAME: Table = {
     ("cvm/vectors/format.py", "VectorTensor.array"): "another byte order",
     ("cvm/webnn/tensor.py", "MLTensor._of_bytes"): "another byte order",
     ("cvm/webnn/tensor.py", "fill"): "another byte order",
+    ("cvm/export/wasm/writing.py", "_contents"): "constants of a verified program are int32",
+    ("cvm/receipt_page/page.py", "_stored"): "the type is one whose ends hold the least and the largest code",
     ("cvm/export/onnx/file.py", "_Writer._store"): "codes are clipped to the type's own range",
     (
         "cvm/export/onnx/graphs.py",

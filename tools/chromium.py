@@ -22,7 +22,7 @@ def found() -> str | None:
 
 
 class Browser:
-    """A Chromium with one page and, unless ``online``, no network. Raises RuntimeError for errors of the page."""
+    """A Chromium with one page and without a network. Raises RuntimeError for errors of the page."""
 
     def __init__(self, width: int = 1000, height: int = 1400) -> None:
         command = found()
@@ -50,15 +50,15 @@ class Browser:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "DOM", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.call(
-            "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0
-        )
+        self.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
         self.resize(width, height)
 
     def __enter__(self) -> Browser:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:

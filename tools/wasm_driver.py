@@ -41,7 +41,7 @@ def description(code: bytes) -> dict[str, Any]:
     """What a module says of itself."""
     cursor = Cursor(code, 8)
     while not cursor.done():
-        kind, body = cursor.byte(), Cursor(cursor.bytes(cursor.unsigned()))
+        kind, body = cursor.byte(), Cursor(cursor.take(cursor.unsigned()))
         if kind == 0 and body.text() == SECTION:
             found: dict[str, Any] = json.loads(body.rest())
             return found
@@ -93,7 +93,7 @@ class Wasmtime:
     """wasmtime (``pip install wasmtime``), with memory written and read from Python."""
 
     def __init__(self) -> None:
-        import wasmtime
+        import wasmtime  # type: ignore[import-not-found, unused-ignore]
 
         self._wasmtime: Any = wasmtime
         self._engine = wasmtime.Engine()

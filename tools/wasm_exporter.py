@@ -60,7 +60,9 @@ def _program(question: dict[str, Any], constant: bool) -> tuple[VerifiedProgram,
             name = builder.input(f"x{index}", array.shape, int(array.min()), int(array.max()))
             inputs[name] = [dtype, shape, data]
             names.append(name)
-    attributes = {name: tuple(value) if isinstance(value, list) else value for name, value in question["attributes"].items()}
+    attributes = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in question["attributes"].items()
+    }
     results = builder.add(question["op"], names, attributes)
     return verify(builder.build([Output(result, result) for result in results])), inputs
 

@@ -26,7 +26,9 @@ FORMATS = ("c", "wasm", "cvm-runtime")
 
 _Name = Annotated[
     str,
-    typer.Option("--name", metavar="NAME", help="Formats c and wasm: what the names of files, types and functions begin with."),
+    typer.Option(
+        "--name", metavar="NAME", help="Formats c and wasm: what the names of files, types and functions begin with."
+    ),
 ]
 _Trace = Annotated[
     bool, typer.Option("--trace", help="Formats c and wasm: also give every tensor, each of which is stored for it.")
@@ -46,12 +48,12 @@ def command(
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
-    """Write a program as C99, as WebAssembly, or as a model of another runtime, that gives exactly the program's outputs.
+    """Write a program as C99, WebAssembly, or a model of another runtime, that gives exactly the program's outputs.
 
     c: NAME.h and NAME.c need no library and no heap, use no floats, and give the same bytes on every machine with a
-    C compiler. wasm: a package of npm for browsers, Node and Deno: NAME.wasm, which imports nothing, and index.js, which
-    loads it. cvm-runtime: model.json and model.params are for that library; interface.json says what the codes stand
-    for. Every op obeys the library's rules, and avoids what its backends compute differently. A program that the
+    C compiler. wasm: a package of npm for browsers, Node and Deno: NAME.wasm, which imports nothing, and index.js,
+    which loads it. cvm-runtime: model.json and model.params are for that library; interface.json says what the codes
+    stand for. Every op obeys the library's rules, and avoids what its backends compute differently. A program that the
     library cannot express (several inputs, state, integers or tensors beyond its limits) is refused with the reason.
     """
     from cvm.cli.models import open_program

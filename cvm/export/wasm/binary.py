@@ -61,7 +61,7 @@ class Cursor:
         self._at += 1
         return self._content[self._at - 1]
 
-    def bytes(self, count: int) -> bytes:
+    def take(self, count: int) -> bytes:
         """``count`` bytes."""
         if self._at + count > len(self._content):
             raise IndexError("the bytes end early")
@@ -70,11 +70,11 @@ class Cursor:
 
     def rest(self) -> bytes:
         """All bytes that are left."""
-        return self.bytes(len(self._content) - self._at)
+        return self.take(len(self._content) - self._at)
 
     def text(self) -> str:
         """A name."""
-        return self.bytes(self.unsigned()).decode()
+        return self.take(self.unsigned()).decode()
 
     def unsigned(self) -> int:
         """A number in LEB128."""

@@ -85,7 +85,15 @@ def _port(tensor: Mapping[str, Any]) -> str:
 
 
 _TYPES = """/** Integers; fractions and numbers outside the interval of a tensor are refused. */
-export type Codes = Int8Array | Uint8Array | Uint8ClampedArray | Int16Array | Uint16Array | Int32Array | Uint32Array | number[];
+export type Codes =
+  | Int8Array
+  | Uint8Array
+  | Uint8ClampedArray
+  | Int16Array
+  | Uint16Array
+  | Int32Array
+  | Uint32Array
+  | number[];
 
 export interface Inputs {{
 {inputs}}}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 from cvm.executors.native.emit.machine import WASM
 from cvm.executors.native.plan.steps import Plan
+from cvm.executors.native.runtime.calls import DIRECT
+from cvm.executors.native.runtime.foreign import compiled_for
 from cvm.executors.native.runtime.networks import network_text
 
 __all__ = ["RUN", "generated"]
@@ -53,39 +53,21 @@ entry:
 multiplication in digits of 32 bits, modulo 2^128."""
 
 
-@cache
-def _llvm() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    return llvm
-
-
-def _target() -> Any:
-    target = _llvm().Target.from_triple(_TRIPLE)
-    return target.create_target_machine(cpu=WASM.cpu, features=WASM.features, opt=3, reloc="static", codemodel="default")
-
-
-def generated(plan: Plan, bounds: Sequence[tuple[int, int, int]], memory: Sequence[int], arrays: Sequence[int]) -> bytes:
+def generated(
+    plan: Plan, bounds: Sequence[tuple[int, int, int]], memory: Sequence[int], arrays: Sequence[int]
+) -> bytes:
     """The object file of a plan; its function `RUN` takes no arguments.
 
     ``memory`` are the addresses of arena, constants and table of arrays, ``arrays`` those of the arrays of the plan,
     and ``bounds`` the elements, least and largest number of each array that is read.
     """
-    target = _target()
     text = network_text(plan, WASM, 1, bounds)
     # An address is below 2^32, and so is the sum of an address and an offset: said so, offsets become parts of loads.
     text = _OFFSET.sub(r"getelementptr nuw i8, \1, i64 \2", text)
-    head = f'target datalayout = "{target.target_data}"\ntarget triple = "{_TRIPLE}"\n'
-    module = _llvm().parse_assembly("\n".join((head, text, _PRODUCT, _run(plan, memory, arrays))))
-    module.verify()
-    return bytes(target.emit_object(module))
+    return compiled_for(_TRIPLE, WASM, "\n".join((text, _PRODUCT, _run(plan, memory, arrays))), "static")
 
 
 def _run(plan: Plan, memory: Sequence[int], arrays: Sequence[int]) -> str:
-    from cvm.executors.native.runtime.calls import DIRECT
-
     arena, constants, table = memory
     given = list(arrays) if len(arrays) <= DIRECT else [table]
     pointers = [f"ptr inttoptr (i32 {address} to ptr)" for address in (arena, constants, table, 0, *given)]

@@ -16,7 +16,7 @@ from cvm.export.wasm.binary import PAGE, Cursor, item, listed, signed, text, uns
 __all__ = ["Linked", "Unlinkable", "linked"]
 
 _MAGIC = b"\0asm\1\0\0\0"
-_CUSTOM, _TYPE, _IMPORT, _FUNCTION, _TABLE, _MEMORY, _GLOBAL, _EXPORT, _START, _ELEMENT, _CODE, _DATA, _COUNT = range(13)
+_CUSTOM, _TYPE, _IMPORT, _FUNCTION, _, _MEMORY, _GLOBAL, _EXPORT, _, _, _CODE, _DATA, _COUNT = range(13)
 _KEPT = frozenset({_TYPE, _FUNCTION, _CODE})
 _READ = _KEPT | {_IMPORT, _DATA, _COUNT, _CUSTOM}
 _FUNCTION_INDEX, _ADDRESS_LEB, _ADDRESS_SLEB, _ADDRESS_I32, _TYPE_INDEX, _GLOBAL_INDEX = 0, 3, 4, 5, 6, 7
@@ -83,7 +83,7 @@ def _sections(code: bytes) -> Iterator[tuple[int, bytes]]:
     cursor = Cursor(code, len(_MAGIC))
     while not cursor.done():
         kind = cursor.byte()
-        yield kind, cursor.bytes(cursor.unsigned())
+        yield kind, cursor.take(cursor.unsigned())
 
 
 def _require_no_imports(body: bytes | bytearray) -> None:
@@ -97,7 +97,7 @@ def _require_no_imports(body: bytes | bytearray) -> None:
             if flags & 1:
                 cursor.unsigned()
         elif kind == 3 and name == "__stack_pointer":
-            cursor.bytes(2)
+            cursor.take(2)
         else:
             raise Unlinkable(f"the code calls {module}.{name}")
 
@@ -108,7 +108,7 @@ def _functions(cursor: Cursor) -> dict[str, int]:
         raise Unlinkable("the linking section has another version")
     found: dict[str, int] = {}
     while not cursor.done():
-        kind, body = cursor.byte(), Cursor(cursor.bytes(cursor.unsigned()))
+        kind, body = cursor.byte(), Cursor(cursor.take(cursor.unsigned()))
         if kind != _SYMBOL_TABLE:
             continue
         for _ in range(body.unsigned()):
@@ -163,4 +163,4 @@ def _data(body: bytes | bytearray) -> Iterator[tuple[int, bytes]]:
         at = cursor.signed()
         if cursor.byte() != 0x0B:
             raise Unlinkable("data have no fixed address")
-        yield at, cursor.bytes(cursor.unsigned())
+        yield at, cursor.take(cursor.unsigned())

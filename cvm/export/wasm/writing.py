@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -130,10 +131,13 @@ def _contents(program: Program, plan: Plan, memory: _Memory) -> Iterator[tuple[i
 
 def _runs(address: int, content: bytes) -> Iterator[tuple[int, bytes]]:
     """The parts of a content that are not zero, by address."""
-    words = np.frombuffer(content + bytes(-len(content) % _GAP), np.uint8).reshape(-1, _GAP)
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], words.any(axis=1), [False]]).astype(np.int8)))
-    for first, end in edges.reshape(-1, 2).tolist():
-        yield address + _GAP * first, content[_GAP * first : _GAP * end]
+    pieces = np.frombuffer(content + bytes(-len(content) % _GAP), np.uint8).reshape(-1, _GAP)
+    at = 0
+    for some, group in groupby(map(bool, pieces.any(axis=1))):
+        end = at + _GAP * len(list(group))
+        if some:
+            yield address + at, content[at:end]
+        at = end
 
 
 def _description(verified: VerifiedProgram, plan: Plan, memory: _Memory, traced: bool) -> dict[str, Any]:

@@ -181,7 +181,14 @@ def _wasm2(code: Code, total: V, a: V, w: V) -> V:
 
 
 WASM = Machine(
-    "wasm", 4, 16, _wasm4, _wasm2, frozenset({"wasm"}), "generic", "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint"
+    "wasm",
+    4,
+    16,
+    _wasm4,
+    _wasm2,
+    frozenset({"wasm"}),
+    "generic",
+    "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint",
 )
 """WebAssembly with its vectors of 128 bits, for exported programs; no processor is one."""
 
