@@ -216,7 +216,9 @@ class _Emitter:
         """Write the products of one run; a few steps are unrolled."""
         code, kernel, block = self.code, self.kernel, self.segment.block
         step = 4 * self.segment.channels
-        unrolled = kernel.steps if kernel.steps <= 8 else next(n for n in (4, 3, 2, 1) if kernel.steps % n == 0)
+        most = self.machine.unrolls
+        fitting = (n for n in (4, 3, 2, 1) if n <= most and kernel.steps % n == 0)
+        unrolled = kernel.steps if kernel.steps <= most else next(fitting)
         move = kernel.per * kernel.input.bytes
         kind = vector(32, block.lane)
         together = 4 if self.machine.by_element and kernel.per == 4 and unrolled % 4 == 0 else 1

@@ -55,6 +55,8 @@ class Machine:
     """Whether the machine has x86's instructions that narrow lanes within 128 bits."""
     fuses: bool = False
     """Whether the machine has multiply-adds of 52 bits."""
+    unrolls: int = 8
+    """The most steps of a sum of products that are written one after the other."""
     permutes: bool = False
     """Whether one instruction picks any of 128 bytes for each byte of a vector."""
 
@@ -181,15 +183,9 @@ def _wasm2(code: Code, total: V, a: V, w: V) -> V:
 
 
 WASM = Machine(
-    "wasm",
-    4,
-    16,
-    _wasm4,
-    _wasm2,
-    frozenset({"wasm"}),
-    "generic",
-    "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint",
-)
+    "wasm", 4, 12, _wasm4, _wasm2, frozenset({"wasm"}), "generic",
+    "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint", unrolls=1,
+)  # fmt: skip
 """WebAssembly with its vectors of 128 bits, for exported programs; no processor is one."""
 
 

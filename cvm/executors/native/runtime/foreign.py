@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime.jit import own_addresses
 
 __all__ = ["compiled_for"]
 
@@ -32,4 +33,5 @@ def compiled_for(triple: str, machine: Machine, text: str, reloc: str) -> bytes:
     head = f'target datalayout = "{made.target_data}"\ntarget triple = "{triple}"\n'
     module = llvm.parse_assembly(head + text)
     module.verify()
-    return bytes(made.emit_object(module))
+    with own_addresses(machine.packs or machine.name == "wasm"):
+        return bytes(made.emit_object(module))

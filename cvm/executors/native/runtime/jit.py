@@ -15,7 +15,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.runtime import cache as store
 from cvm.executors.native.runtime.objects import placed
 
-__all__ = ["Loaded", "compiled", "kept_or_compiled", "loaded"]
+__all__ = ["Loaded", "compiled", "kept_or_compiled", "loaded", "own_addresses"]
 
 
 @cache
@@ -46,15 +46,15 @@ _without = 0
 
 
 @contextmanager
-def _own_addresses(machine: Machine) -> Iterator[None]:
-    """Let LLVM keep the addresses of loops as the emitter has written them, on machines with x86's addressing.
+def own_addresses(kept: bool) -> Iterator[None]:
+    """If they are to be ``kept``, let LLVM keep the addresses of loops as the emitter has written them.
 
-    LLVM's own search for them takes a quarter of the time of the code generator, and yields no faster kernels. The
+    That serves machines with x86's addressing: LLVM's own search for them takes a quarter of the time of the code generator, and yields no faster kernels. The
     option holds for the whole process; it is reset when the last block ends, so other users of LLVM keep theirs.
     """
     global _without
     llvm = _llvm()
-    if not machine.packs or llvm.llvm_version_info[0] not in KNOWN:
+    if not kept or llvm.llvm_version_info[0] not in KNOWN:
         yield
         return
     with _lock:
@@ -74,7 +74,7 @@ def compiled(text: str, machine: Machine) -> bytes:
     """Compile a module to an object file. ``text`` is its IR."""
     module = _llvm().parse_assembly(text)
     module.verify()
-    with _own_addresses(machine):
+    with own_addresses(machine.packs):
         return bytes(_target(machine).emit_object(module))
 
 
