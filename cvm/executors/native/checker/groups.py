@@ -337,7 +337,7 @@ def _require_same(
         least, most = sum(map(min, parts)) + C, sum(map(max, parts)) + C
         require(limits[0] <= least <= most <= limits[1], "a sum does not fit in its lane")
         require(0 <= S < 32, "a shift is as wide as the lane")
-        require(narrow or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
+        require(not rule.short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
     c = 2 * c + (1 << s if s else 0) + (bias << s + 1)  # the numerator over 2^(s + 1), rounded half up, with the bias
     C += sum(M * d for M, d in zip(Ms, more, strict=True))
     pairs = [(2 * m, M, lo, hi) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True)]

@@ -180,7 +180,8 @@ class Epilogue:
         """Store the vectors in the order of the channels."""
         code, block, format_ = self.code, self.block, self.output.format
         stride = self.output.pixels.channel
-        if self.machine.packs and format_.bits == 8 and not format_.signed and stride == 1:
+        narrows = self.machine.packs or self.machine.one_shift
+        if narrows and format_.bits == 8 and not format_.signed and stride == 1:
             self._store_pieces(self._packed(values), pointer, block.valid)
             return
         for q, value in enumerate(values):

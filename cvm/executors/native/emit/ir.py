@@ -55,9 +55,13 @@ def whole(number: Scalar) -> V:
 
 
 class Module:
-    """Functions by name, and the declarations that they need."""
+    """Functions by name, and the declarations that they need.
 
-    def __init__(self) -> None:
+    ``widens``: products of the lanes of two vectors are best written as products of lanes that are widened first.
+    """
+
+    def __init__(self, widens: bool = False) -> None:
+        self.widens = widens
         self.functions: dict[str, str] = {}
         self.declarations: set[str] = set()
 
@@ -84,6 +88,11 @@ class Code:
         parameters = ", ".join(map(str, self._parameters))
         header = f"define {self._result} @{self._name}({parameters}) nounwind {{"
         self._module.functions[self._name] = "\n".join([header, "entry:", *self._rooms, *self._lines, "}"])
+
+    @property
+    def widens(self) -> bool:
+        """See `Module`."""
+        return self._module.widens
 
     # Instructions ---------------------------------------------------------------------------------------------------
 

@@ -55,6 +55,9 @@ class Machine:
     """Whether the machine has x86's instructions that narrow lanes within 128 bits."""
     fuses: bool = False
     """Whether the machine has multiply-adds of 52 bits."""
+    one_shift: bool = False
+    """Whether one number shifts all lanes of a vector, and products widen 32-bit lanes. Then all channels of a
+    requantization have one shift where 64 bits allow that."""
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
     permutes: bool = False
@@ -183,8 +186,8 @@ def _wasm2(code: Code, total: V, a: V, w: V) -> V:
 
 
 WASM = Machine(
-    "wasm", 4, 12, _wasm4, _wasm2, frozenset({"wasm"}), "generic",
-    "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint", unrolls=1,
+    "wasm", 4, 14, _wasm4, _wasm2, frozenset({"wasm"}), "generic",
+    "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint", one_shift=True, unrolls=1,
 )  # fmt: skip
 """WebAssembly with its vectors of 128 bits, for exported programs; no processor is one."""
 

@@ -1,4 +1,4 @@
-"""Narrowing and widening of lanes by the x86 instructions that work within 128 bits."""
+"""Narrowing and widening of lanes by instructions that work within 128 bits: those of x86, and of WebAssembly."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ _PACKS = {
 """The names of the two pack instructions, by the number of 32-bit lanes of a register."""
 
 
+_NARROWED = ("llvm.wasm.narrow.signed.v8i16.v4i32", "llvm.wasm.narrow.unsigned.v16i8.v8i16")
+
+
+def _names(code: Code, lane: int) -> tuple[str, str]:
+    return _NARROWED if code.widens else _PACKS[lane]
+
+
 def to_words(code: Code, a: V, b: V) -> V:
     """Two vectors of i32 as one of i16, saturated. Each 128 bits hold four lanes of a, then four lanes of b."""
     lane = lanes(a.type)
-    return code.call(vector(16, 2 * lane), _PACKS[lane][0], a, b)
+    return code.call(vector(16, 2 * lane), _names(code, lane)[0], a, b)
 
 
 def to_bytes(code: Code, a: V, b: V) -> V:
     """Two vectors of i16 as bytes, saturated to [0, 255]. Each 128 bits hold eight lanes of a, then eight of b."""
     lane = lanes(a.type) // 2
-    return code.call(vector(8, 4 * lane), _PACKS[lane][1], a, b)
+    return code.call(vector(8, 4 * lane), _names(code, lane)[1], a, b)
 
 
 def unpacked(code: Code, a: V, b: V, per: int, half: int) -> V:

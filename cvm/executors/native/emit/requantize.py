@@ -60,8 +60,11 @@ def terms(
     lo: int,
     hi: int,
     plain: bool = False,
+    level: bool = False,
 ) -> Terms:
     """Choose the arithmetic for operands |x_i| <= magnitudes[i]. With ``plain`` it is always ``wide``.
+
+    With ``level``, all channels get one shift in ``high``, if the sums still fit.
 
     For half-up rounding, 2^(s-1) is added to c: floor(v / 2^s + 1/2) = (v + 2^(s-1)) >> s. The verifier has proven that
     the sum of all positive parts and the sum of all negative parts, with 2^(s-1), fit in int64.
@@ -73,14 +76,21 @@ def terms(
         c = c + half(s)
         bound = _bound(magnitudes, ms, c)
         if bound < 2**31 and s.hull[1] < 32 and not plain:
-            return _terms(Requantization("narrow", count, rounding, lo, hi), ms, c, s)
+            narrow: Terms | None = _terms(Requantization("narrow", count, rounding, lo, hi), ms, c, s)
+            if not level or (narrow := _in_one_shift(narrow, magnitudes)) is not None:
+                return narrow
         if bound <= LARGEST and not plain:
             narrow = _narrowed(magnitudes, ms, c, s, lo, hi)
+            if narrow is not None and level:
+                narrow = _in_one_shift(narrow, magnitudes)
             if narrow is not None:
                 return narrow
         raised = None if plain else _raised(magnitudes, ms, c, s)
         if raised is not None:
-            return _terms(Requantization("high", count, rounding, lo, hi, short=True), *raised)
+            if level:
+                raised = _levelled(magnitudes, *raised) or raised
+            short = all(m.magnitude < 2**31 for m in raised[0])
+            return _terms(Requantization("high", count, rounding, lo, hi, short=short), *raised)
     short = all(m.magnitude < 2**31 for m in ms)
     return _terms(Requantization("wide", count, rounding, lo, hi, short=short), ms, c, s)
 
@@ -113,6 +123,24 @@ def _raised(
     if any(m.magnitude >= 2**31 for m in raised) or _bound(magnitudes, raised, moved) > LARGEST:
         return None
     return raised, moved, shift + lift - 32
+
+
+def _levelled(
+    magnitudes: Sequence[int], multipliers: Sequence[Exact], offset: Exact, shift: Exact, most: int = LARGEST
+) -> tuple[list[Exact], Exact, Exact] | None:
+    """The same parameters with the largest shift everywhere; None if a sum, or a multiplier, is beyond ``most``."""
+    lift = -shift + shift.hull[1]
+    raised, moved = [m << lift for m in multipliers], offset << lift
+    if any(m.magnitude > most for m in raised) or _bound(magnitudes, raised, moved) > most:
+        return None
+    return raised, moved, shift + lift
+
+
+def _in_one_shift(narrow: Terms, magnitudes: Sequence[int]) -> Terms | None:
+    """A rule in 32 bits with one shift for all channels; None if there is none."""
+    ms, c, s = [exact(m) for m in narrow.multipliers], exact(narrow.offset), exact(narrow.shift)
+    found = _levelled(magnitudes, ms, c, s, INT32_MAX)
+    return None if found is None else _terms(narrow.rule, *found)
 
 
 TRIED = 2**20
@@ -258,11 +286,26 @@ def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequenc
     *ms, c, _ = parameters
     even, odd = c.halves()
     for x, m in zip(xs, ms, strict=True):
+        if code.widens:
+            m0, m1 = (_narrow(code, half) if rule.short else half for half in m.halves())
+            even = code.binary("add", code.binary("mul", _every_other(code, x, 0), m0), even)
+            odd = code.binary("add", code.binary("mul", _every_other(code, x, 1), m1), odd)
+            continue
         pairs = code.bitcast(x, even.type)
         m0, m1 = (_lower(code, half) if rule.short else half for half in m.halves())
         even = code.binary("add", code.binary("mul", _lower(code, pairs), m0), even)
         odd = code.binary("add", code.binary("mul", code.binary("ashr", pairs, 32), m1), odd)
     return even, odd
+
+
+def _every_other(code: Code, x: V, first: int) -> V:
+    """Every other lane from the first one on, as a signed number of 64 bits."""
+    return code.cast("sext", code.shuffle(x, x, range(first, lanes(x.type), 2)), 64)
+
+
+def _narrow(code: Code, wide: V) -> V:
+    """`_lower`, written so that it is seen to be a widened number of 32 bits."""
+    return _every_other(code, code.bitcast(wide, vector(32, 2 * lanes(wide.type))), 0)
 
 
 def _lower(code: Code, wide: V) -> V:

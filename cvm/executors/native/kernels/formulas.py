@@ -234,13 +234,14 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     rounding = str(node.attributes["rounding"])
     bounds = builder.attribute(node, "lo"), builder.attribute(node, "hi")
     plain = node.outputs[0].name in builder.planner.plain
-    chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds, plain)
+    level = builder.planner.machine.one_shift
+    chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds, plain, level)
     begun = (
         _offset_with_start(builder, node, multipliers, offset, shift) if chosen.rule.arithmetic != "narrow" else None
     )
     if begun is not None and builder.sums is not None:
         magnitudes = [builder.sums.magnitude]
-        chosen = terms(magnitudes, multipliers, begun, shift, rounding, *bounds)
+        chosen = terms(magnitudes, multipliers, begun, shift, rounding, *bounds, level=level)
         builder.start = None
         if builder.planner.machine.fuses and rounding == "half_up":
             chosen = _fused(builder, builder.sums, multipliers[0], begun, shift, bounds) or chosen

@@ -88,7 +88,7 @@ def network_text(
     from cvm.executors.native.emit.merging import shared  # only compiling needs these
     from cvm.executors.native.kernels.registry import emit
 
-    module = Module()
+    module = Module(machine.one_shift)
     for name, kernel in made.functions.items():
         emit(module, name, kernel, machine)
     module.functions = shared(module.functions)
