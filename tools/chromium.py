@@ -100,8 +100,10 @@ class Browser:
         return message
 
     def open(self, path: Path) -> None:
-        """Open a file as a page."""
+        """Open a file as a page, and wait until it has been read."""
+        self.run("window.left = true")
         self.call("Page.navigate", url=path.resolve().as_uri())
+        self.wait("window.left === undefined && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import numpy as np
-
 from cvm.errors import LimitExceeded, Unsupported
 from cvm.executors.base import returned
 from cvm.executors.native.emit.machine import WASM
@@ -131,9 +129,9 @@ def _contents(program: Program, plan: Plan, memory: _Memory) -> Iterator[tuple[i
 
 def _runs(address: int, content: bytes) -> Iterator[tuple[int, bytes]]:
     """The parts of a content that are not zero, by address."""
-    pieces = np.frombuffer(content + bytes(-len(content) % _GAP), np.uint8).reshape(-1, _GAP)
+    filled = (bool(content[first : first + _GAP].strip(b"\0")) for first in range(0, len(content), _GAP))
     at = 0
-    for some, group in groupby(map(bool, pieces.any(axis=1))):
+    for some, group in groupby(filled):
         end = at + _GAP * len(list(group))
         if some:
             yield address + at, content[at:end]

@@ -74,17 +74,9 @@ def terms(
     ms = [exact(m) if x else exact(m) * 0 for x, m in zip(magnitudes, multipliers, strict=True)]
     if rounding == "half_up":
         c = c + half(s)
-        bound = _bound(magnitudes, ms, c)
-        if bound < 2**31 and s.hull[1] < 32 and not plain:
-            narrow: Terms | None = _terms(Requantization("narrow", count, rounding, lo, hi), ms, c, s)
-            if not level or (narrow := _in_one_shift(narrow, magnitudes)) is not None:
-                return narrow
-        if bound <= LARGEST and not plain:
-            narrow = _narrowed(magnitudes, ms, c, s, lo, hi)
-            if narrow is not None and level:
-                narrow = _in_one_shift(narrow, magnitudes)
-            if narrow is not None:
-                return narrow
+        narrow = None if plain else _in_32_bits(magnitudes, ms, c, s, (lo, hi), level)
+        if narrow is not None:
+            return narrow
         raised = None if plain else _raised(magnitudes, ms, c, s)
         if raised is not None:
             if level:
@@ -93,6 +85,20 @@ def terms(
             return _terms(Requantization("high", count, rounding, lo, hi, short=short), *raised)
     short = all(m.magnitude < 2**31 for m in ms)
     return _terms(Requantization("wide", count, rounding, lo, hi, short=short), ms, c, s)
+
+
+def _in_32_bits(
+    magnitudes: Sequence[int], ms: Sequence[Exact], c: Exact, s: Exact, bounds: tuple[int, int], level: bool
+) -> Terms | None:
+    """The parameters in ``narrow`` arithmetic, as they are or as a search finds them; None if there are none."""
+    bound = _bound(magnitudes, ms, c)
+    if bound < 2**31 and s.hull[1] < 32:
+        plain = _terms(Requantization("narrow", len(ms), "half_up", *bounds), ms, c, s)
+        found = _in_one_shift(plain, magnitudes) if level else plain
+        if found is not None:
+            return found
+    searched = _narrowed(magnitudes, ms, c, s, *bounds) if bound <= LARGEST else None
+    return _in_one_shift(searched, magnitudes) if searched is not None and level else searched
 
 
 def half(shift: Exact) -> Exact:

@@ -49,7 +49,8 @@ _without = 0
 def own_addresses(kept: bool) -> Iterator[None]:
     """If they are to be ``kept``, let LLVM keep the addresses of loops as the emitter has written them.
 
-    That serves machines with x86's addressing: LLVM's own search for them takes a quarter of the time of the code generator, and yields no faster kernels. The
+    That serves machines with x86's addressing: LLVM's own search for them takes a quarter of the time of the code
+    generator, and yields no faster kernels. In WebAssembly it hides offsets that are parts of loads otherwise. The
     option holds for the whole process; it is reset when the last block ends, so other users of LLVM keep theirs.
     """
     global _without
