@@ -9,6 +9,7 @@ import typer
 
 from cvm.cli.options import Codes, Cycles, Inputs, Json
 from cvm.cli.output import say, show, working, write_file
+from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,14 +47,13 @@ def command(
     from cvm.cli.feeds import read_archive, read_inputs, read_receipt
     from cvm.cli.models import open_program
     from cvm.inputs import Intake, arrange
-    from cvm.program.reading import read_bytes
     from cvm.receipt_page import page
 
     found, verified = read_receipt(receipt), open_program(program)
     given = read_inputs(inputs, verified.program.inputs, codes=codes)
     samples = arrange(verified.program, given, cycles, Intake(True))[1]
     begin = None if state is None else codes_of_state(verified, read_archive(state))
-    names = [] if labels is None else read_bytes(labels, LABELS, "labels").decode("utf-8", "replace").splitlines()
+    names = [] if labels is None else _labels(labels)
     with working("exporting"):
         content = page(found, verified, samples, begin, names)
     write_file(output, content)
@@ -65,3 +65,14 @@ def command(
         say(console, f"wrote     {document['path']} ({document['bytes']} bytes)")
 
     return show(document, render, as_json)
+
+
+def _labels(path: Path) -> list[str]:
+    """The lines of a file. Raises `CvmError`."""
+    from cvm.program.reading import read_bytes
+
+    try:
+        return read_bytes(path, LABELS, "page").decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        message = f"cannot be read: {error.strerror or error}"
+        raise Invalid("page.unreadable", message, Location(str(path))) from None
