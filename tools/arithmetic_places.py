@@ -199,6 +199,7 @@ SAME: Table = {
     ("cvm/vectors/format.py", "VectorTensor.array"): "another byte order",
     ("cvm/webnn/tensor.py", "MLTensor._of_bytes"): "another byte order",
     ("cvm/webnn/tensor.py", "fill"): "another byte order",
+    ("cvm/export/object/writing.py", "_data"): "constants of a verified program are int32",
     ("cvm/export/wasm/writing.py", "_contents"): "constants of a verified program are int32",
     ("cvm/receipt_page/page.py", "_stored"): "the type is one whose ends hold the least and the largest code",
     ("cvm/export/onnx/file.py", "_Writer._store"): "codes are clipped to the type's own range",

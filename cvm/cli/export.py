@@ -22,16 +22,27 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-FORMATS = ("c", "wasm", "cvm-runtime")
+FORMATS = ("c", "wasm", "object", "cvm-runtime")
 
 _Name = Annotated[
     str,
     typer.Option(
-        "--name", metavar="NAME", help="Formats c and wasm: what the names of files, types and functions begin with."
+        "--name",
+        metavar="NAME",
+        help="Formats c, wasm, object: what the names of files, types and functions begin with.",
     ),
 ]
 _Trace = Annotated[
     bool, typer.Option("--trace", help="Formats c and wasm: also give every tensor, each of which is stored for it.")
+]
+
+_Target = Annotated[
+    str | None,
+    typer.Option("--target", metavar="TRIPLE", help="Format object: the target, such as aarch64-linux-gnu."),
+]
+_MachineName = Annotated[
+    str | None,
+    typer.Option("--machine", metavar="NAME", help="Format object: the machine, such as avx2; by default generic."),
 ]
 
 
@@ -44,25 +55,28 @@ def command(
     ],
     name: _Name = "model",
     trace: _Trace = False,
+    target: _Target = None,
+    machine: _MachineName = None,
     bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
 ) -> int:
-    """Write a program as C99, WebAssembly, or a model of another runtime, that gives exactly the program's outputs.
+    """Write a program as C99, WebAssembly, machine code or a model of another runtime, with exactly its outputs.
 
     c: NAME.h and NAME.c need no library and no heap, use no floats, and give the same bytes on every machine with a
     C compiler. wasm: a package of npm for browsers, Node and Deno: NAME.wasm, which imports nothing, and index.js,
-    which loads it. cvm-runtime: model.json and model.params are for that library; interface.json says what the codes
-    stand for. Every op obeys the library's rules, and avoids what its backends compute differently. A program that the
-    library cannot express (several inputs, state, integers or tensors beyond its limits) is refused with the reason.
+    which loads it. object: NAME.o (or NAME.obj) and NAME.h have the native executor's code for a target; a run asks the
+    processor for the features of the machine first. cvm-runtime: model.json and model.params are for that library;
+    interface.json says what the codes stand for. Every op obeys the library's rules, and avoids what its backends
+    compute differently. A program that the library cannot express (several inputs, state, integers or tensors beyond
+    its limits) is refused with the reason.
     """
     from cvm.cli.models import open_program
 
-    if form == "cvm-runtime" and (trace or name != "model"):
-        raise Usage("--name and --trace are for --format c and --format wasm")
+    _require_fitting(form, name, trace, target, machine)
     verified = open_program(program, no_optimize, bit_order)
     with working("exporting"):
-        files, facts, render = _written(form, verified, name, trace)
+        files, facts, render = _written(form, verified, name, trace, target, machine)
     make_folder(output, parents=True)
     for file, data in files.items():
         write_file(output / file, data)
@@ -84,11 +98,25 @@ def command(
     return show(document, rendered, as_json)
 
 
+def _require_fitting(form: str, name: str, trace: bool, target: str | None, machine: str | None) -> None:
+    """Refuse options of other formats."""
+    if form == "cvm-runtime" and name != "model":
+        raise Usage("--name is for --format c, wasm and object")
+    if trace and form not in ("c", "wasm"):
+        raise Usage("--trace is for --format c and --format wasm")
+    if (form == "object") != (target is not None) or (machine is not None and form != "object"):
+        raise Usage("--format object needs --target, and only it has --target and --machine")
+
+
 _Result: TypeAlias = "tuple[Mapping[str, bytes], dict[str, Any], Callable[[Console, dict[str, Any]], None]]"
 """Files, facts for the document, and a function that prints these facts."""
 
 
-def _written(form: str, verified: VerifiedProgram, name: str, trace: bool) -> _Result:
+def _written(
+    form: str, verified: VerifiedProgram, name: str, trace: bool, target: str | None, machine: str | None
+) -> _Result:
+    if target is not None:
+        return _as_object(verified, target, machine or "generic", name)
     if form == "cvm-runtime":
         return _as_cvm_runtime(verified)
     return (_as_c if form == "c" else _as_wasm)(verified, name, trace)
@@ -105,6 +133,20 @@ def _as_wasm(verified: VerifiedProgram, name: str, trace: bool) -> _Result:
 def _render_wasm(console: Console, document: dict[str, Any]) -> None:
     sizes = document["wasm"]["bytes"]
     say(console, f"memory  {sizes['memory']} bytes, of which a run works in {sizes['arena']}")
+
+
+def _as_object(verified: VerifiedProgram, target: str, machine: str, name: str) -> _Result:
+    from cvm.export.object import exported
+
+    made = exported(verified, target, machine, name)
+    sizes = {"memory": made.memory_bytes, "constants": made.constant_bytes}
+    return made.files, {"object": {"name": name, "target": target, "machine": machine, "bytes": sizes}}, _render_object
+
+
+def _render_object(console: Console, document: dict[str, Any]) -> None:
+    there = document["object"]
+    say(console, f"target  {there['target']}, machine {there['machine']}")
+    say(console, f"memory  {there['bytes']['memory']} bytes for a run")
 
 
 def _as_c(verified: VerifiedProgram, name: str, trace: bool) -> _Result:
@@ -144,6 +186,7 @@ COMMAND = Command(
     (
         "cvm export model.cvm --format c -o exported/",
         "cvm export model.cvm --format wasm -o exported/",
+        "cvm export model.cvm --format object --target aarch64-linux-gnu --machine neon_dot -o exported/",
         "cvm export model.cvm --format cvm-runtime -o exported/",
     ),
 )

@@ -13,10 +13,10 @@ from cvm.export.c.storage import TYPES, CType, Lifetime, Place, narrowest, plann
 from cvm.program.model import Node, Shape, Value
 from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "identifiers"]
 
 
-def _identifiers(names: Sequence[str]) -> list[str]:
+def identifiers(names: Sequence[str]) -> list[str]:
     """Different identifiers of C for these names, which stay recognisable."""
     found: list[str] = []
     for number, name in enumerate(names):
@@ -43,9 +43,9 @@ class Layout:
         self.verified, self.name, self.traced = verified, name, traced
         self.program = verified.program
         self.plan = plan(verified, traced)
-        self.inputs = _identifiers([item.value.name for item in self.program.inputs])
-        self.outputs = _identifiers([item.name for item in self.program.outputs])
-        self.states = _identifiers([item.value.name for item in self.program.state])
+        self.inputs = identifiers([item.value.name for item in self.program.inputs])
+        self.outputs = identifiers([item.name for item in self.program.outputs])
+        self.states = identifiers([item.value.name for item in self.program.state])
         self.copied = self._copied_updates()
         self.source = Source(verified, self.plan, {})
         self.steps = self._steps()

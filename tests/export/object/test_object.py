@@ -1,0 +1,121 @@
+"""Programs as object files: outputs equal on this processor and under emulation; every target gives an object."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cvm
+from cvm.demo import MODEL
+from cvm.errors import Invalid
+from cvm.executors import create, initial_state
+from cvm.executors.native.runtime.select import available
+from cvm.export.object import exported
+from cvm.program import verify
+from cvm.program.verifier import VerifiedProgram
+from tests.api import small
+from tools.fuzz.c_programs import case
+from tools.object_driver import ran
+
+TARGETS = [
+    ("x86_64-linux-gnu", "generic", b"\x7fELF"),
+    ("x86_64-linux-gnu", "ifma512", b"\x7fELF"),
+    ("aarch64-linux-gnu", "neon_dot", b"\x7fELF"),
+    ("aarch64-linux-gnu", "neon_i8mm", b"\x7fELF"),
+    ("aarch64-apple-darwin", "neon_dot", b"\xcf\xfa\xed\xfe"),
+    ("x86_64-pc-windows-msvc", "avx2", b"\x64\x86"),
+    ("riscv64-linux-gnu", "generic", b"\x7fELF"),
+]
+HERE = [one.name for one in available() if one.name in ("avx2", "vnni512", "ifma512", "generic")]
+needs_linux = pytest.mark.skipif(
+    platform.machine() != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on an x86-64 processor"
+)
+CROSS, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+needs_emulation = pytest.mark.skipif(
+    shutil.which(CROSS) is None or shutil.which(EMULATOR) is None, reason=f"needs {CROSS} and {EMULATOR}"
+)
+
+
+def agree(verified: VerifiedProgram, feeds: Sequence[Mapping[str, np.ndarray]], folder: Path, *how, **options) -> None:
+    numpy, state = create("numpy", verified), initial_state(verified.program)
+    for feed, outputs in zip(feeds, ran(verified, feeds, folder, *how, **options), strict=True):
+        result = numpy.run(dict(feed), state, capture="all")
+        known = {**feed, **state, **result.values}
+        for output in verified.program.outputs:
+            np.testing.assert_array_equal(outputs[output.name], known[output.value], err_msg=output.name, strict=True)
+        state = result.state
+
+
+@pytest.mark.parametrize(("triple", "machine", "magic"), TARGETS)
+def test_every_target_gives_an_object_and_the_same_bytes_every_time(triple, machine, magic):
+    first, again = (exported(verify(small.negated()), triple, machine).files for _ in range(2))
+    assert first == again
+    (code,) = (data for file, data in first.items() if not file.endswith(".h"))
+    assert code.startswith(magic)
+
+
+@needs_linux
+@pytest.mark.parametrize("machine", HERE)
+def test_the_demo_gives_its_probabilities(tmp_path, machine):
+    random = np.random.default_rng(1)
+    feeds = [{"image": random.integers(0, 256, (1, 1, 8, 8)).astype(np.int32)} for _ in range(3)]
+    agree(verify(cvm.compile(MODEL)), feeds, tmp_path, "x86_64-linux-gnu", machine)
+
+
+@needs_linux
+def test_state_goes_on_from_run_to_run(tmp_path):
+    feeds = [{"step": np.array([[number, 9 - number]], np.int32)} for number in range(4)]
+    agree(verify(small.counter()), feeds, tmp_path, "x86_64-linux-gnu", "generic")
+
+
+@pytest.mark.long
+@needs_linux
+@pytest.mark.parametrize("number", range(8))
+def test_random_programs_agree(tmp_path, number):
+    program, feeds, _ = case(31, number)
+    agree(verify(program), feeds, tmp_path, "x86_64-linux-gnu", HERE[number % len(HERE)])
+
+
+@pytest.mark.long
+@needs_emulation
+@pytest.mark.parametrize("machine", ["generic", "neon_dot", "neon_i8mm"])
+def test_random_programs_agree_under_emulation(tmp_path, machine):
+    for number in (1, 2):
+        program, feeds, _ = case(32, number)
+        options = {"compiler": (CROSS, "-static"), "runner": (EMULATOR, "-cpu", "max")}
+        agree(verify(program), feeds, tmp_path / str(number), "aarch64-linux-gnu", machine, **options)
+
+
+@needs_linux
+def test_an_input_out_of_range_is_refused(tmp_path):
+    feeds = [{"image": np.full((1, 1, 8, 8), 256, np.int32)}]
+    with pytest.raises(RuntimeError, match="status 1"):
+        ran(verify(cvm.compile(MODEL)), feeds, tmp_path, "x86_64-linux-gnu", "generic")
+
+
+@needs_emulation
+def test_a_processor_without_the_features_is_refused(tmp_path):
+    options = {"compiler": (CROSS, "-static"), "runner": (EMULATOR, "-cpu", "cortex-a53")}
+    feeds = [{"image": np.zeros((1, 1, 8, 8), np.int32)}]
+    with pytest.raises(RuntimeError, match="status -1"):
+        ran(verify(cvm.compile(MODEL)), feeds, tmp_path, "aarch64-linux-gnu", "neon_dot", **options)
+
+
+@pytest.mark.parametrize(
+    ("triple", "machine", "code"),
+    [
+        ("x86_64-linux-gnu", "neon_dot", r"export\.machine"),
+        ("aarch64-linux-gnu", "avx2", r"export\.machine"),
+        ("aarch64-pc-windows-msvc", "neon_dot", r"export\.machine"),
+        ("x86_64-linux-gnu", "amx", r"export\.machine"),
+        ("nowhere-linux-gnu", "generic", r"export\.target"),
+    ],
+)
+def test_targets_and_machines_that_do_not_exist_are_refused(triple, machine, code):
+    with pytest.raises(Invalid, match=code):
+        exported(verify(small.negated()), triple, machine)
