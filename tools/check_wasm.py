@@ -1,6 +1,6 @@
 """Compare exported WebAssembly with the NumPy executor on whole models: outputs, and every tensor.
 
-    python -m tools.check_wasm FILE.. [--runs N] [--engines node,wasmtime] [--random-range LOW HIGH]
+    python -m tools.check_wasm FILE.. [--runs N] [--engines node,wasmtime,chromium] [--random-range LOW HIGH]
 
 A FILE is a program of cvm, or a model of ONNX, TFLite or NNEF; quantisers that a model lacks are chosen from random
 data, as `tools.check_exactness` does. Each program runs N times on drawn codes, as one module that gives the outputs,
@@ -21,7 +21,7 @@ from cvm.errors import CvmError
 from cvm.program import Program, load
 from tools.check_exactness import How, made
 from tools.fuzz.wasm_programs import differences
-from tools.wasm_driver import Engine, Node, Wasmtime, engines
+from tools.wasm_driver import MAKERS, Engine, engines
 
 __all__ = ["main"]
 
@@ -58,8 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--random-range", nargs=2, type=float, default=(-1.0, 1.0), metavar=("LOW", "HIGH"))
     options = parser.parse_args(arguments)
     how = How(low=options.random_range[0], high=options.random_range[1])
-    makers = {"node": Node, "wasmtime": Wasmtime}
-    running: dict[str, Engine] = {name: makers[name]() for name in options.engines.split(",")}
+    running: dict[str, Engine] = {name: MAKERS[name]() for name in options.engines.split(",")}
     failures = 0
     for path in options.files:
         words, right = _checked(path, how, options.runs, running)

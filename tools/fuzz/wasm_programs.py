@@ -1,6 +1,6 @@
 """Random programs as exported WebAssembly against NumPy: outputs, and with every tensor given, every tensor.
 
-    python -m tools.fuzz.wasm_programs --seed 1 --begin 0 --count 100 [--engines node,wasmtime]
+    python -m tools.fuzz.wasm_programs --seed 1 --begin 0 --count 100 [--engines node,wasmtime,chromium]
 
 The programs are those of `tools.fuzz.c_programs`: packs at the edges of machine integers, and programs of any ops with
 state. Each is exported once as it is and once with every tensor. Prints a line for each difference, and exits with 1 if
@@ -20,7 +20,7 @@ from cvm.executors import create, initial_state
 from cvm.export.wasm import module
 from cvm.program import Program, decode, verify
 from tools.fuzz.c_programs import Feeds, case
-from tools.wasm_driver import Engine, Node, Wasmtime, engines
+from tools.wasm_driver import MAKERS, Engine, engines
 
 __all__ = ["differences", "main"]
 
@@ -55,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--engines", default=",".join(engines()))
     options = parser.parse_args(arguments)
-    makers = {"node": Node, "wasmtime": Wasmtime}
-    running: dict[str, Engine] = {name: makers[name]() for name in options.engines.split(",")}
+    running: dict[str, Engine] = {name: MAKERS[name]() for name in options.engines.split(",")}
     programs = failures = 0
     for number in range(options.begin, options.begin + options.count):
         program, feeds, members = case(options.seed, number)

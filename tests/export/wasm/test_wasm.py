@@ -26,11 +26,12 @@ from cvm.ops import REGISTRY
 from cvm.program import Output, Program, ProgramBuilder, load, verify
 from cvm.vectors import CommandRunner, check
 from tests.api import small
+from tools import chromium
 from tools.fuzz.c_programs import case
 from tools.fuzz.growers import GROWERS, sample
 from tools.fuzz.growth import Seeded
 from tools.fuzz.wasm_programs import differences
-from tools.wasm_driver import Engine, Node, Wasmtime, description, engines
+from tools.wasm_driver import MAKERS, Chromium, Engine, Node, description, engines
 
 ROOT = Path(__file__).parents[3]
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
@@ -39,11 +40,10 @@ needs_engine = pytest.mark.skipif(not engines(), reason="neither Node nor wasmti
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[dict[str, Engine]]:
-    makers = {"node": Node, "wasmtime": Wasmtime}
-    found = {name: makers[name]() for name in engines()}
+    found = {name: MAKERS[name]() for name in engines()}
     yield found
-    if "node" in found:
-        found["node"].close()
+    if isinstance(node := found.get("node"), Node):
+        node.close()
 
 
 def in_node(folder: Path, script: str) -> str:
@@ -97,6 +97,18 @@ def test_many_random_programs_agree(running, part):
     for number in range(6 * part, 6 * part + 6):
         program, feeds, _ = case(25, number)
         assert differences(program, feeds, running) == [], number
+
+
+@pytest.mark.long
+@pytest.mark.skipif(chromium.found() is None, reason="Chromium is not installed")
+def test_random_programs_agree_in_chromium():
+    engine = Chromium()
+    try:
+        for number in range(4):
+            program, feeds, _ = case(26, number)
+            assert differences(program, feeds, {"chromium": engine}) == [], number
+    finally:
+        engine.close()
 
 
 @pytest.mark.long
