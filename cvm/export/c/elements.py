@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cvm.export.c.indices import Affine, Index, Nest, flat, sliced
-from cvm.export.c.plan import FOLDS, VIEWS, Plan
+from cvm.export.c.indices import Affine, Index, Nest, counters, flat, sliced
+from cvm.export.c.plan import FOLDS, VIEWS, Plan, tensor_operands
 from cvm.export.c.storage import Place, integer
 from cvm.ops.axes import normal
 from cvm.program.model import Node, Shape
@@ -49,6 +49,23 @@ class Source:
     def hull(self, name: str) -> tuple[int, int]:
         """The proven interval of a value."""
         return self.verified.ranges[name].hull()
+
+    def index(self, root: Node) -> Index:
+        """The index of ``root``'s element in the loops of the fold that its chain begins with.
+
+        The loops run over the shape of the fold; where the chain transposes, the axes of ``root`` have another order.
+        """
+        if root.op not in FOLDS:
+            for name in tensor_operands(root):
+                if name in self.plan.inlined and name in self.plan.heads:
+                    inner = self.index(self.node(name))
+                    return tuple(inner[axis] for axis in self.order(root)) if root.op == "transpose" else inner
+        return counters(self.shape(root.outputs[0].name))
+
+    def order(self, node: Node) -> tuple[int, ...]:
+        """For each axis of a transpose's result, the axis of its operand."""
+        rank = len(self.shape(node.inputs[0]))
+        return normal(self.attributes(node).axes, rank) or tuple(range(rank - 1, -1, -1))
 
     def magnitude(self, name: str) -> int:
         """The largest absolute value of an element."""
@@ -106,9 +123,8 @@ class Body:
         if node.op == "slice_like":
             return index
         if node.op == "transpose":
-            rank = len(shape)
-            order = normal(attributes.axes, rank) or tuple(range(rank - 1, -1, -1))
-            return tuple(index[order.index(axis)] for axis in range(rank))
+            order = self.source.order(node)
+            return tuple(index[order.index(axis)] for axis in range(len(shape)))
         begins, steps = sliced(shape, attributes)
         return tuple(axis.scaled(step, begin) for axis, step, begin in zip(index, steps, begins, strict=True))
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cvm.export.c.elements import Body, Source
-from cvm.export.c.indices import Nest, counters, flat, row_major
+from cvm.export.c.indices import Nest, flat, row_major
+from cvm.export.c.storage import Place, integer
 from cvm.export.c.text import Text
 from cvm.ops.axes import normal
 from cvm.program.model import Node, Shape
@@ -45,8 +46,9 @@ def stored(source: Source, root: Node, nest: Nest, element: str = "") -> list[st
     name = root.outputs[0].name
     shape, place = source.shape(name), source.place(name)
     body = Body(source, nest, element)
-    words = body.root(root, counters(shape))
-    target = place.element(body.position(flat(counters(shape), shape)))
+    index = source.index(root)
+    words = body.root(root, index)
+    target = place.element(body.position(flat(index, shape)))
     cast = words if place.type.size == 4 else f"({place.type.name})({words})"
     return _needed([*body.lines, f"{target} = {cast};"])
 
@@ -93,11 +95,17 @@ class _Sum:
 
 def _product_bound(source: Source, node: Node, count: int) -> int:
     """A bound on the absolute values of the products of one element, and of its bias, added up."""
+    around = source.plan.borders.get(node.outputs[0].name)
+    if around is not None and around.bias is not None:
+        return 0  # no partial sum can leave 32 bits, or there would be no such bias
     bound = count * source.magnitude(node.inputs[0]) * source.magnitude(node.inputs[1])
     return bound + (source.magnitude(node.inputs[2]) if len(node.inputs) > 2 else 0)
 
 
 def _bias(source: Source, node: Node, channel: str, kind: _Sum) -> str:
+    around = source.plan.borders.get(node.outputs[0].name)
+    if around is not None and around.bias is not None:
+        return source.places[f"{node.outputs[0].name}\nbias"].load(channel)
     if len(node.inputs) < 3:
         return "0"
     return kind.part(source.place(node.inputs[2]).load(channel))
@@ -211,17 +219,29 @@ class _Convolution:
     stride: tuple[int, int]
     dilation: tuple[int, int]
     shape: Shape
+    x: Place
+    subtracted: int
 
     @staticmethod
     def of(source: Source, node: Node) -> _Convolution:
-        _, channels, height, width = source.shape(node.inputs[0])
+        around = source.plan.borders.get(node.outputs[0].name)
+        x = around.inside if around is not None else node.inputs[0]
+        _, channels, height, width = source.shape(x)
         _, inner, kernel_height, kernel_width = source.shape(node.inputs[1])
         shape = source.shape(node.outputs[0].name)
         a = source.attributes(node)
         return _Convolution(
             height, width, inner, kernel_height, kernel_width, channels, shape[1] // a.groups,
-            a.padding, a.stride, a.dilation, shape,
+            around.before if around is not None else a.padding, a.stride, a.dilation, shape,
+            source.place(x), around.subtracted if around is not None else 0,
         )  # fmt: skip
+
+    def factor(self, at: str) -> str:
+        """The element of X that a weight is multiplied with, less what is subtracted from it."""
+        if not self.subtracted:
+            return self.x.load(at)
+        sign = "-" if self.subtracted > 0 else "+"
+        return f"({self.x.load(at)} {sign} {integer(abs(self.subtracted))})"
 
     def column(self, counter: str) -> str:
         """The first channel of X that the output channel ``counter`` reads."""
@@ -241,7 +261,7 @@ def _conv2d(source: Source, text: Text, node: Node, ending: Ending) -> None:
 def _conv2d_rows(source: Source, text: Text, node: Node, ending: Ending, kind: _Sum) -> None:
     """One row of an output channel at a time: every weight is multiplied with a whole row of X."""
     c = _Convolution.of(source, node)
-    x, w = (source.place(name) for name in node.inputs[:2])
+    w = source.place(node.inputs[1])
     columns = c.shape[3]
     step = "q" if c.stride[1] == 1 else f"q * {c.stride[1]}"
     names = ("n", "c", "p", "q")
@@ -259,7 +279,7 @@ def _conv2d_rows(source: Source, text: Text, node: Node, ending: Ending, kind: _
                     weight = w.load(f"((c * {c.IC} + k) * {c.KH} + i) * {c.KW} + j")
                     text.line(f"const {kind.type} weight = {kind.part(weight)};")
                     with text.loop("q", end, begin):
-                        text.line(f"sums[q] += weight * {kind.part(x.load(f'from + {step}'))};")
+                        text.line(f"sums[q] += weight * {kind.part(c.factor(f'from + {step}'))};")
         with text.loop("q", columns):
             text.all(ending(nest_of(names, c.shape), kind.whole(source, "sums[q]")))
 
@@ -284,7 +304,7 @@ def _columns_inside(text: Text, c: _Convolution) -> tuple[int | str, int | str]:
 def _conv2d_elements(source: Source, text: Text, node: Node, ending: Ending, kind: _Sum) -> None:
     """One element at a time."""
     c = _Convolution.of(source, node)
-    x, w = (source.place(name) for name in node.inputs[:2])
+    w = source.place(node.inputs[1])
     names = ("n", "c", "p", "q")
     with text.loops(names, c.shape):
         text.line(f"{kind.type} sum = {_bias(source, node, 'c', kind)};")
@@ -294,7 +314,7 @@ def _conv2d_elements(source: Source, text: Text, node: Node, ending: Ending, kin
             with text.block(f"if (row >= 0 && row < {c.H} && column >= 0 && column < {c.WD})"):
                 at = f"((n * {c.channels} + {c.column('c')} + k) * {c.H} + row) * {c.WD} + column"
                 weight = w.load(f"((c * {c.IC} + k) * {c.KH} + i) * {c.KW} + j")
-                text.line(f"sum += {kind.part(weight)} * {kind.part(x.load(at))};")
+                text.line(f"sum += {kind.part(weight)} * {kind.part(c.factor(at))};")
         text.all(ending(nest_of(names, c.shape), kind.whole(source, "sum")))
 
 

@@ -135,7 +135,7 @@ def scratch(source: Source, node: Node) -> int:
 def _non_max_suppression(source: Source, text: Text, node: Node) -> None:
     x, valid, y = (source.place(name) for name in (*node.inputs, node.outputs[0].name))
     batches, rows, width = source.shape(node.inputs[0])
-    order = source.places[f"{node.outputs[0].name} scratch"]
+    order = source.places[f"{node.outputs[0].name}\nscratch"]
     attributes = source.attributes(node)
     most = rows if attributes.max_output_size < 0 else min(rows, attributes.max_output_size)
     considered = rows if attributes.top_k < 0 else min(rows, attributes.top_k)

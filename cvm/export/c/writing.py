@@ -61,7 +61,7 @@ class _Writer:
 
     def files(self) -> Exported:
         code = "\n".join([*self._functions(), *self._run(), ""])
-        arrays = [item for item in self.program.constants if self._is_read(item, code)]
+        arrays = [item for item in self.layout.constants if self._is_read(item, code)]
         constants = [line for item in arrays for line in self._constant(item)]
         source = "\n".join([*self._opening(), *constants, with_needed(code), code])
         interface = "\n".join([*header(self.layout), ""])
@@ -80,7 +80,8 @@ class _Writer:
     def _constant(self, constant: Constant) -> list[str]:
         """The definition of a constant's array."""
         place = self.source.places[constant.name]
-        lines = ["", f"/* {comment(constant.name)} {list(constant.shape)} */"]
+        title = comment(constant.name.replace("\n", " "))
+        lines = ["", f"/* {title} {list(constant.shape)} */"]
         lines.append(f"static const {place.type.name} {place.array}[{place.size}] = {{")
         row = "   "
         for item in constant.integers():
@@ -216,7 +217,7 @@ class _Writer:
             state = self.program.state[number]
             copy(
                 text,
-                self.source.places[f"{state.value.name} next"],
+                self.source.places[f"{state.value.name}\nnext"],
                 self.source.place(state.update),
                 math.prod(state.value.shape),
             )
@@ -225,7 +226,7 @@ class _Writer:
                 continue
             target = self.source.places[state.value.name]
             taken = (
-                self.source.places[f"{state.value.name} next"]
+                self.source.places[f"{state.value.name}\nnext"]
                 if number in self.layout.copied
                 else self.source.place(state.update)
             )
