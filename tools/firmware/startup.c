@@ -42,6 +42,12 @@ void start(void)
     halt();
 }
 
-__attribute__((section(".vectors"), used)) static void (*const vectors[16])(void) = {
-    (void (*)(void))stack_top, start, halt, halt, halt, halt, halt, 0, 0, 0, 0, halt, halt, 0, halt, halt,
+union vector {
+    void (*code)(void);
+    const void *stack;
+};
+
+__attribute__((section(".vectors"), used)) static const union vector vectors[16] = {
+    {.stack = stack_top}, {start}, {halt}, {halt}, {halt}, {halt}, {halt}, {0},
+    {0}, {0}, {0}, {halt}, {halt}, {0}, {halt}, {halt},
 };
