@@ -63,7 +63,7 @@ def computed(verified: VerifiedProgram, feeds: Feeds) -> list[Mapping[str, Array
     """Every tensor of each run by the name of its value, computed by NumPy."""
     numpy = create("numpy", verified)
     state = initial_state(verified.program)
-    expected = []
+    expected: list[Mapping[str, Array]] = []
     for feed in feeds:
         result = numpy.run(dict(feed), state, capture="all")
         expected.append({**feed, **state, **result.values})

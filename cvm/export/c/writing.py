@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from cvm.errors import Invalid
 from cvm.export.c.elements import Body
-from cvm.export.c.folds import fold, stored
+from cvm.export.c.folds import fold
 from cvm.export.c.helpers import with_needed
 from cvm.export.c.indices import counters, flat, joined
 from cvm.export.c.interface import header
 from cvm.export.c.layout import Layout
 from cvm.export.c.movement import WRITERS, copy
 from cvm.export.c.storage import Place, integer
+from cvm.export.c.sums import stored
 from cvm.export.c.text import Text, comment
 from cvm.program.model import Constant, Node
 from cvm.program.verifier import VerifiedProgram
