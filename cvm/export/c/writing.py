@@ -165,6 +165,7 @@ class _Writer:
                     copy(text, Place(f"state->{word}", 0, target.shape, target.type), initial, target.size)
         text.line("")
         with text.block(f"int32_t {name}_run({self.layout.parameters()})"):
+            first = len(text.lines)
             self._checks(text)
             names = "a, in, state" if self.program.state else "a, in"
             if self.traced:
@@ -175,6 +176,9 @@ class _Writer:
                     for value in self.program.nodes[number].outputs:
                         self._show(text, value.name)
             self._finish(text)
+            given = ["a", "in", *(["state"] if self.program.state else [])]
+            written = "\n".join(text.lines[first:])
+            text.all([f"(void){word};" for word in given if re.search(rf"\b{word}\b", written) is None])
             text.line(f"return {name.upper()}_OK;")
         return text.lines
 
