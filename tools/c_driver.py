@@ -29,7 +29,7 @@ Feeds = Sequence[Mapping[str, Array]]
 Tensors = list[dict[str, Array]]
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
-SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 _MAIN = """#include <stdint.h>
 #include <stdio.h>

@@ -35,12 +35,16 @@ class Target:
 
     def command(self, options: Sequence[str], sources: Sequence[str], binary: Path) -> list[str]:
         """The command that compiles sources into an executable file."""
-        if not self.bare:
-            static = ["-static"] if self.emulator else []
-            return [*self.compiler, *options, *static, *sources, "-o", str(binary)]
+        if self.bare:
+            return self.linked(options, sources, binary)
+        static = ["-static"] if self.emulator else []
+        return [*self.compiler, *options, *static, *sources, "-o", str(binary)]
+
+    def linked(self, options: Sequence[str], files: Sequence[str], binary: Path) -> list[str]:
+        """The command that links files for a machine without an operating system, with the emulator's streams."""
         linked = ["-T", str(FIRMWARE / "cortex_m.ld"), "-nostartfiles", "--specs=rdimon.specs", "-Wl,--gc-sections"]
-        start = [str(FIRMWARE / "startup.c"), "-DSEMIHOSTED", _crt0(self.compiler)]
-        return [*self.compiler, *options, *linked, *start, *sources, "-o", str(binary)]
+        start = ["-x", "c", str(FIRMWARE / "startup.c"), "-x", "none", "-DSEMIHOSTED", _crt0(self.compiler)]
+        return [*self.compiler, *options, *linked, *start, *files, "-o", str(binary)]
 
     def run(self, binary: Path) -> list[str]:
         """The command that runs an executable file."""

@@ -6,7 +6,8 @@
 
 Each program is exported once as it is and once with every tensor shown, and compiled for each target and set of options
 with all warnings as errors; for the machine that this runs on with sanitizers, unless --plain is given. ``vectors`` are
-all cases with a value of ops (their inputs as constants and, where the verifier accepts it, as inputs) and of programs;
+all cases with a value of programs, and of ops, whose tensors are all outputs: their inputs are constants, and once more
+inputs where the verifier accepts it;
 ``random`` programs are those of `tools.fuzz.c_programs`; ``models`` are program files, NNEF folders, TFLite and ONNX
 files. A target whose compiler or emulator is missing is skipped by name. Exit status: 0 no difference, 1 a difference,
 2 nothing ran.
@@ -54,6 +55,8 @@ class Subject:
     expected: Sequence[Tensors]
     programs: int = 1
     """How many random programs it was made of."""
+    traces: tuple[bool, ...] = (False, True)
+    """Whether it is exported as it is, with every tensor shown, or both."""
 
 
 def of_op(case: OpCase, constant: bool) -> Subject:
@@ -74,7 +77,7 @@ def of_op(case: OpCase, constant: bool) -> Subject:
     results = builder.add(case.op, names, case.attributes)
     program = builder.build([Output(result, result) for result in results])
     right = {result: tensor.array() for result, tensor in zip(results, case.outputs, strict=True)}
-    return Subject(f"{case.op} {case.id}", verify(decode(program.to_bytes())), [feed], [{**feed, **right}])
+    return Subject(f"{case.op} {case.id}", verify(decode(program.to_bytes())), [feed], [{**feed, **right}], 1, (False,))
 
 
 def of_program(case: ProgramCase) -> Subject:
@@ -116,8 +119,8 @@ def _models(options: argparse.Namespace) -> Iterator[Subject]:
 
 def _differences(subjects: Sequence[Subject], target: Target, options: Sequence[str]) -> Iterator[str]:
     """What a target computes otherwise, in words."""
-    members = [Member(subject.verified, traced) for subject in subjects for traced in (False, True)]
-    owners = [subject for subject in subjects for _ in range(2)]
+    members = [Member(subject.verified, traced) for subject in subjects for traced in subject.traces]
+    owners = [subject for subject in subjects for _ in subject.traces]
     with tempfile.TemporaryDirectory(prefix="cvm-c-") as folder:
         try:
             batch = build_all(members, Path(folder), target, options)
