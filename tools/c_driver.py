@@ -101,6 +101,7 @@ class Member:
 
     verified: VerifiedProgram
     traced: bool = False
+    dots: bool = False
 
 
 def _drive(member: Member, name: str, header: str) -> str:
@@ -240,7 +241,7 @@ def build_all(
         parts.append(_HOOK)
     for number, member in enumerate(members):
         name = f"m{number}"
-        files = exported(member.verified, name, member.traced).files
+        files = exported(member.verified, name, member.traced, member.dots).files
         for file, data in files.items():
             (folder / file).write_bytes(data)
         parts.append(_included(member, name, *(files[f"{name}.{end}"].decode() for end in ("c", "h"))))

@@ -117,9 +117,9 @@ def _models(options: argparse.Namespace) -> Iterator[Subject]:
         yield Subject(str(path), verified, runs, computed(verified, runs))
 
 
-def _differences(subjects: Sequence[Subject], target: Target, options: Sequence[str]) -> Iterator[str]:
+def _differences(subjects: Sequence[Subject], target: Target, options: Sequence[str], dots: bool) -> Iterator[str]:
     """What a target computes otherwise, in words."""
-    members = [Member(subject.verified, traced) for subject in subjects for traced in subject.traces]
+    members = [Member(subject.verified, traced, dots) for subject in subjects for traced in subject.traces]
     owners = [subject for subject in subjects for _ in subject.traces]
     with tempfile.TemporaryDirectory(prefix="cvm-c-") as folder:
         try:
@@ -130,7 +130,7 @@ def _differences(subjects: Sequence[Subject], target: Target, options: Sequence[
                 yield f"{subjects[0].name}: {error}"
             else:
                 for subject in subjects:
-                    yield from _differences([subject], target, options)
+                    yield from _differences([subject], target, options, dots)
             return
     for owner, member, runs in zip(owners, members, found, strict=True):
         yield from (f"{owner.name}: {words}" for words in compared(member, runs, owner.expected))
@@ -149,6 +149,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         suite.add_argument("--target", choices=list(TARGETS), action="append")
         suite.add_argument("--options", action="append", help="e.g. --options=-O2")
         suite.add_argument("--plain", action="store_true", help="no sanitizers")
+        suite.add_argument("--dot", action="store_true", help="export with --dot")
         suite.add_argument("--batch", type=int, default=BATCH)
     suites["vectors"].add_argument("--folder", type=Path, default=Path("spec_vectors"))
     suites["random"].add_argument("--seed", type=int, default=1)
@@ -178,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         programs += sum(subject.programs for subject in batch)
         for (target, words), name in zip(settings, failures, strict=True):
             sanitized = SANITIZED if target.sanitizers and not options.plain else ()
-            for difference in _differences(batch, target, [*words, *sanitized]):
+            for difference in _differences(batch, target, [*words, *sanitized], options.dot):
                 failures[name] += 1
                 print(f"{name}: {difference}", flush=True)
     for name, count in failures.items():

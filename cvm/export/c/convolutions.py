@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cvm.export.c.elements import Source
 from cvm.export.c.indices import Nest
 from cvm.export.c.storage import Place, integer
-from cvm.export.c.sums import Ending, Sum, bias, nest_of, product_bound
+from cvm.export.c.sums import Ending, Sum, bias, bytes_kind, nest_of, product_bound
 from cvm.export.c.text import Text
 from cvm.program.model import Node, Shape
 
@@ -40,6 +40,8 @@ class _Convolution:
     shape: Shape
     x: Place
     subtracted: int
+    dot: str = ""
+    """The end of the name of the function that multiplies rows of bytes, if there is one."""
 
     @staticmethod
     def of(source: Source, node: Node) -> _Convolution:
@@ -106,7 +108,8 @@ def conv2d(source: Source, text: Text, node: Node, ending: Ending) -> None:
         text.line(f"{kind.type} sums[{c.shape[3]}];")
         with text.loop("q", c.shape[3]):
             text.line(f"sums[q] = {bias(source, node, 'c', kind)};")
-        _rows(text, c, w, kind)
+        dot = bytes_kind(source, c.x, w, kind) if c.stride[1] == 1 and not c.subtracted else ""
+        _rows(text, replace(c, dot=dot), w, kind)
         with text.loop("q", c.shape[3]):
             text.all(ending(nest, kind.whole(source, "sums[q]")))
 
@@ -168,13 +171,19 @@ def _pass(text: Text, c: _Convolution, w: Place, kind: Sum, count: int, columns:
     """Add the products of ``count`` channels to the sums of these columns."""
     text.line(f"const int32_t from = {c.row('k')} + left;")
     text.line(f"const int32_t at = {c.weight('k', 'j')};")
+    begin, end = columns
+    if c.dot and count == PRODUCTS:
+        x = c.x.element(f"from + {begin}" if begin else "from")
+        with text.block("" if isinstance(begin, int) and isinstance(end, int) else f"if ({begin} < {end})"):
+            to, size = (f"&sums[{begin}]", f"{end} - {begin}") if begin else ("sums", str(end))
+            text.line(f"dot4_{c.dot}({to}, &{x}, {c.H * c.WD}, &{w.element('at')}, {c.KH * c.KW}, {size});")
+        return
     products = []
     for number in range(count):
         weight = w.load(f"at + {number * c.KH * c.KW}" if number else "at")
         text.line(f"const {kind.type} weight{number} = {kind.part(weight)};")
         x = f"from + {number * c.H * c.WD} + " if number else "from + "
         products.append(f"weight{number} * {kind.part(c.factor(x + _times('q', c.stride[1])))}")
-    begin, end = columns
     with text.loop("q", end, begin):
         text.line(f"sums[q] += {' + '.join(products)};")
 

@@ -23,6 +23,8 @@ class Source:
     verified: VerifiedProgram
     plan: Plan
     places: dict[str, Place]
+    dots: bool = False
+    """Whether sums of products of bytes are calls of functions that machines have instructions for."""
     producers: dict[str, int] = field(default_factory=dict)
     """The number of the node that makes a value."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from cvm.export.c.convolutions import conv2d
 from cvm.export.c.elements import Source
 from cvm.export.c.indices import row_major
-from cvm.export.c.sums import Ending, Sum, bias, nest_of, product_bound
+from cvm.export.c.sums import Ending, Sum, bias, bytes_kind, nest_of, product_bound
 from cvm.export.c.text import Text
 from cvm.ops.axes import normal
 from cvm.program.model import Node
@@ -32,9 +32,13 @@ def _dense(source: Source, text: Text, node: Node, ending: Ending) -> None:
     kind = Sum.of(product_bound(source, node, inner))
     with text.loops(("m", "n"), shape):
         text.line(f"{kind.type} sum = {bias(source, node, 'n', kind)};")
-        with text.loop("k", inner):
-            a, b = (place.load(f"{row} * {inner} + k") for place, row in ((x, "m"), (w, "n")))
-            text.line(f"sum += {kind.part(a)} * {kind.part(b)};")
+        if end := bytes_kind(source, x, w, kind):
+            a, b = (place.element(f"{row} * {inner}") for place, row in ((x, "m"), (w, "n")))
+            text.line(f"sum += dot_{end}(&{a}, &{b}, {inner});")
+        else:
+            with text.loop("k", inner):
+                a, b = (place.load(f"{row} * {inner} + k") for place, row in ((x, "m"), (w, "n")))
+                text.line(f"sum += {kind.part(a)} * {kind.part(b)};")
         text.all(ending(nest_of(("m", "n"), shape), kind.whole(source, "sum")))
 
 

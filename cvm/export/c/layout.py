@@ -39,9 +39,9 @@ _KEYWORDS = frozenset(
 
 
 class Layout:
-    """What a program is in C. ``traced``: every tensor is stored, so that a run can show it."""
+    """What a program is in C. ``traced``: every tensor is stored, so that a run can show it. ``dots``: see `Source`."""
 
-    def __init__(self, verified: VerifiedProgram, name: str, traced: bool) -> None:
+    def __init__(self, verified: VerifiedProgram, name: str, traced: bool, dots: bool = False) -> None:
         self.verified, self.name, self.traced = verified, name, traced
         self.program = verified.program
         self.plan = plan(verified, traced)
@@ -49,7 +49,7 @@ class Layout:
         self.outputs = _identifiers([item.name for item in self.program.outputs])
         self.states = _identifiers([item.value.name for item in self.program.state])
         self.copied = self._copied_updates()
-        self.source = Source(verified, self.plan, {})
+        self.source = Source(verified, self.plan, {}, dots)
         self.steps = self._steps()
         self._place_given()
         self.arena_bytes = self._place_arena()

@@ -80,6 +80,9 @@ def _take(source: Source, text: Text, node: Node) -> None:
     shape = source.shape(node.inputs[0])
     outer, extent, inner = _parts(shape, _axis(source, node, len(shape)))
     count = indices.size
+    if x.only is not None:
+        copy(text, y, x, y.size)
+        return
     with text.loops(("o", "k"), (outer, count)):
         text.line(f"const int32_t given = {indices.read('k')};")
         text.line(f"const int32_t e = given < 0 ? 0 : given > {extent - 1} ? {extent - 1} : given;")

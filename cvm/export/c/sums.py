@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from cvm.export.c.elements import Body, Source
 from cvm.export.c.indices import Nest, flat
+from cvm.export.c.storage import Place
 from cvm.program.model import Node, Shape
 
-__all__ = ["Ending", "Sum", "bias", "nest_of", "product_bound", "stored"]
+__all__ = ["Ending", "Sum", "bias", "bytes_kind", "nest_of", "product_bound", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,12 @@ class Sum:
     def whole(self, source: Source, words: str) -> str:
         """The sum as a signed integer."""
         return words if self.signed else f"wrapped({words})"
+
+
+def bytes_kind(source: Source, x: Place, w: Place, kind: Sum) -> str:
+    """The end of the name of the function that adds products of these operands, or nothing if there is none."""
+    fits = kind.signed and w.type.name == "int8_t" and x.type.size == 1 and x.only is None and w.only is None
+    return x.type.member if source.dots and fits else ""
 
 
 def product_bound(source: Source, node: Node, count: int) -> int:

@@ -21,7 +21,7 @@ from cvm.export.c.text import Text, comment
 from cvm.program.model import Constant, Node
 from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Exported", "exported"]
+__all__ = ["Exported", "arena_bytes", "exported"]
 
 _LINE = 100
 """The most characters of a line of numbers."""
@@ -38,17 +38,23 @@ class Exported:
     constant_bytes: int
 
 
-def exported(verified: VerifiedProgram, name: str = "model", traced: bool = False) -> Exported:
+def exported(verified: VerifiedProgram, name: str = "model", traced: bool = False, dots: bool = False) -> Exported:
     """A program as C99 that gives its outputs, and its next state, exactly.
 
     ``name`` begins the names of the files and of everything that they declare. ``traced``: the function also shows
-    every tensor to a hook, and therefore stores every tensor. Raises `Invalid` (``export.name``) for a name that is no
-    identifier of C.
+    every tensor to a hook, and therefore stores every tensor. ``dots``: sums of products of bytes use the machine's
+    instructions for them, where macros of the compiler or of the build say so, with the same results. Raises `Invalid`
+    (``export.name``) for a name that is no identifier of C.
     """
     if re.fullmatch("[a-z][a-z0-9_]{0,30}", name) is None:
         message = f"expected a name of small letters, digits and _ that begins with a letter, found {name!r}"
         raise Invalid("export.name", message)
-    return _Writer(Layout(verified, name, traced)).files()
+    return _Writer(Layout(verified, name, traced, dots)).files()
+
+
+def arena_bytes(verified: VerifiedProgram) -> int:
+    """The working memory of a run of the exported program, in bytes, without writing its text."""
+    return Layout(verified, "model", False).arena_bytes
 
 
 class _Writer:

@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from cvm.cli.inspect import price
 from cvm.export.c import exported
 from cvm.program import Output, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
@@ -137,3 +138,16 @@ def test_a_table_that_is_also_the_index_is_not_overwritten(tmp_path):
     verified = verify(builder.build([Output("z", z)]))
     assert exported(verified).arena_bytes == 9 + 3 + 9 + 3
     agree(verified, [{"x": np.array([8, 7, 1, 0, 2, 3, 5, 4, 6], np.int32)}], tmp_path, options=("-O1", *SANITIZED))
+
+
+def test_the_costs_of_a_program_state_its_arena():
+    verified = padded(Random(1))
+    assert price(verified)["c_arena_bytes"] == exported(verified).arena_bytes
+
+
+def test_a_table_of_one_element_is_taken_everywhere(tmp_path):
+    builder = ProgramBuilder()
+    x = builder.input("x", (3,), -5, 5)
+    table = builder.constant(np.full((1, 1), 7))
+    (y,) = builder.add("take", [table, x], {"axis": 0})
+    agree(verify(builder.build([Output("y", y)])), [{"x": np.array([-5, 0, 5], np.int32)}], tmp_path)
