@@ -35,7 +35,7 @@ _Trace = Annotated[
 _Dot = Annotated[
     bool,
     typer.Option(
-        "--dot", help="Format c: multiply bytes by the processor's instructions for it, with the same results."
+        "--dot", help="Format c: multiply bytes by the processor's instructions; the results are the same."
     ),
 ]
 

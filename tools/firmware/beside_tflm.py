@@ -1,7 +1,7 @@
 """Sizes and speed of exported C beside TensorFlow Lite for Microcontrollers (TFLM), same networks, compiler and flags.
 
     python -m tools.firmware.beside_tflm --sources DIR -o BUILD sizes NETWORK.tflite...
-    python -m tools.firmware.beside_tflm --sources DIR -o BUILD speed NETWORK.tflite... [--runs 50] [--options=-O3]
+    python -m tools.firmware.beside_tflm --sources DIR -o BUILD speed NETWORK.tflite... [--dot] [--options=-O3]
 
 DIR has checkouts of four repositories: tflite-micro, flatbuffers (the release that its schema names), gemmlowp, ruy.
 TFLM is built with its reference kernels, the flags of its own makefile for a release without error strings, and an op
@@ -163,10 +163,10 @@ int main(int argc, char **argv)
 """
 
 
-def _written(verified: VerifiedProgram, folder: Path, main: str) -> int:
+def _written(verified: VerifiedProgram, folder: Path, main: str, dots: bool = False) -> int:
     """Write the exported network with a main function; returns the bytes of its arena, inputs and outputs."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = exported(verified, "model")
+    made = exported(verified, "model", dots=dots)
     for name, data in made.files.items():
         (folder / name).write_bytes(data)
     program = verified.program
@@ -228,7 +228,7 @@ def _speed(options: argparse.Namespace) -> int:
         binary = tflm.folder / f"{_name(path)}_tflm"
         _called(["g++", *tflm.network(path, "TIME"), *library, "-o", str(binary)])
         folder = options.output / _name(path)
-        _written(verified, folder, _SPEED_MAIN)
+        _written(verified, folder, _SPEED_MAIN, options.dot)
         ours = folder / "timed"
         _called(["gcc", "-std=c99", *flags, str(folder / "model.c"), str(folder / "main.c"), "-o", str(ours)])
         times: list[tuple[float, ...]] = []
@@ -264,6 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("sizes", "speed"):
         command = commands.add_parser(name)
         command.add_argument("networks", type=Path, nargs="+")
+    command.add_argument("--dot", action="store_true", help="export with --dot")
     command.add_argument("--runs", type=int, default=50)
     command.add_argument("--repeats", type=int, default=5)
     command.add_argument("--options", default="-O3")
