@@ -34,9 +34,7 @@ _Trace = Annotated[
 
 _Dot = Annotated[
     bool,
-    typer.Option(
-        "--dot", help="Format c: multiply bytes by the processor's instructions; the results are the same."
-    ),
+    typer.Option("--dot", help="Format c: multiply bytes by the processor's instructions; the results are the same."),
 ]
 
 

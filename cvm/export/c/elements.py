@@ -173,6 +173,11 @@ def _largest(body: Body, node: Node, index: Index) -> str:
     return f"{a} > {b} ? {a} : {b}"
 
 
+def _greater(body: Body, node: Node, index: Index) -> str:
+    a, b = (_named(body, body.operand(node, position, index)) for position in range(2))
+    return f"{a} > {b} ? 1 : 0"
+
+
 def _quotient_toward_zero(body: Body, node: Node, index: Index) -> str:
     a, b = (_named(body, body.operand(node, position, index)) for position in range(2))
     return f"{b} == 0 ? 0 : {a} / {b}"
@@ -299,7 +304,7 @@ _EXPRESSIONS: Mapping[str, Expression] = {
     "abs": _absolute,
     "broadcast_add": _binary("{a} + {b}"),
     "broadcast_div": _quotient_toward_zero,
-    "broadcast_greater": _binary("{a} > {b} ? 1 : 0"),
+    "broadcast_greater": _greater,
     "broadcast_max": _largest,
     "broadcast_mul": _binary("{a} * {b}"),
     "broadcast_sub": _binary("{a} - {b}"),
