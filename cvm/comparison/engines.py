@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from cvm.arrays import npz_bytes, npz_members, read_npz
 from cvm.errors import Invalid, Unsupported
+from cvm.frontends.onnx.outputs import with_outputs as with_further_outputs
 from cvm.frontends.tflite.outputs import with_outputs
 
 __all__ = ["ENGINES", "EXTRA", "Engine", "Request", "Setting", "setting"]
@@ -69,7 +70,10 @@ def setting(text: str) -> Setting:
 
         if not rest.strip():
             raise Invalid("compare.engine", "command: needs the words of a command after the colon")
-        return Setting("command", command=tuple(shlex.split(rest)))
+        try:
+            return Setting("command", command=tuple(shlex.split(rest)))
+        except ValueError as error:
+            raise Invalid("compare.engine", f"the words of the command cannot be told apart: {error}") from None
     if name not in ENGINES:
         known = ", ".join([*ENGINES, "command:WORDS"])
         raise Invalid("compare.engine", f"there is no engine {name!r}; there are {known}")
@@ -127,16 +131,9 @@ class Engine:
 
 def _onnxruntime(request: Request, showing: bool) -> dict[str, Array]:
     """ONNX Runtime; to show tensors, on a copy of the model whose quantised tensors are outputs."""
-    import onnx
     import onnxruntime
 
-    model = onnx.load(str(request.model))
-    names = [value.name for value in model.graph.output]
-    if showing:
-        made = {name for node in model.graph.node for name in node.output}
-        added = [name for name in request.names if name in made and name not in names]
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in added)
-        names += added
+    model, names = with_further_outputs(request.model, request.names if showing else [])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = request.setting.threads, 1
     options.log_severity_level = 4
@@ -149,7 +146,7 @@ def _onnxruntime(request: Request, showing: bool) -> dict[str, Array]:
         "extended": levels.ORT_ENABLE_EXTENDED,
         "all": levels.ORT_ENABLE_ALL,
     }[request.setting.optimization]
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     runs = [
         session.run(names, {name: array[sample] for name, array in request.inputs.items()})
         for sample in range(request.samples)

@@ -96,9 +96,13 @@ class Model:
 def _rescaled(acc: Array, unit: Array, numbers: Numbers, how: str) -> Stages:
     """An accumulator times a fixed-point multiplier: with two roundings ("double"), or one ("single")."""
     multiplier, shift = fixed_point(unit / numbers.scale)
+    if int(np.abs(acc).max()) >= 2**31:
+        return []
     if how == "single":
         scaled = single_rounding(acc, multiplier, shift)
         return [("accumulator", acc), ("times multiplier, rounded once", scaled), ("code", numbers.clipped(scaled))]
+    if int(np.abs(acc).max()) << max(int(shift.max()), 0) >= 2**31:
+        return []  # no engine with accumulators of 32 bits computes this
     high = doubling_high_multiply(acc << np.maximum(shift, 0), multiplier)
     scaled = rounding_shift(high, np.maximum(-shift, 0))
     return [

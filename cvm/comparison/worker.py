@@ -31,8 +31,8 @@ def main(arguments: list[str]) -> int:
     except Exception as error:  # an error of another engine is its answer
         what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         document = {"error": {"code": "compare.failed", "message": what}}
-    answers.write(json.dumps(document) + "\n")
-    answers.flush()
+    with answers:
+        answers.write(json.dumps(document) + "\n")
     return 1 if "error" in document else 0
 
 
