@@ -77,7 +77,9 @@ def interleaved(lane: int, vectors: int) -> npt.NDArray[np.intp]:
 class Segment:
     """``count`` equal blocks of output channels from channel ``start`` on, and the pixels of one register tile.
 
-    In every step, the weights of ``together`` vectors lie side by side; 0 means all vectors of the block.
+    The pixels of a tile of a depthwise convolution are neighbours whose channels lie in the same vectors: a vector of
+    weights of the block is repeated for each of them. In every step of other contractions, the weights of ``together``
+    vectors lie side by side; 0 means all vectors of the block.
     """
 
     start: int
@@ -206,11 +208,16 @@ class Depthwise:
     joint: Residual | None = None
     repeats: tuple[int, ...] = ()
 
-    @property
-    def strip(self) -> int:
-        """The number of outputs of one strip. The last strip of a row may overlap the one before it."""
-        count = -(-self.columns // 8)
-        return -(-self.columns // count)
+    def strip(self, tile: int) -> int:
+        """The number of outputs of one strip, a multiple of the ``tile`` neighbours that share vectors.
+
+        The last strip of a row may overlap the one before it.
+        """
+        if tile == 1:
+            count = -(-self.columns // 8)
+            return -(-self.columns // count)
+        fitting = [size for size in range(tile, max(8, tile) + 1, tile) if size <= self.columns]
+        return min(fitting, key=lambda size: (-(-self.columns // size) * size, -size))
 
     def row(self, number: int) -> int:
         """Which row of the map the kernel reads for row ``number`` of a window, counted from the window's first row."""
