@@ -218,10 +218,12 @@ class Group:
         if step.op == "permute":
             self._permute(node, step)
             return
-        require(step.op == "gather", f"{node.op} is computed as {step.op}")
+        require(step.op in ("gather", "pick"), f"{node.op} is computed as {step.op}")
         source, indices = node.inputs
         base, index = self.home(step.arguments[0]), step.arguments[1]
         count, apart, format_ = step.static
+        bytes_ = count <= 128 and (apart, format_.bits) == (1, 8)
+        require(step.op == "gather" or bytes_, "the elements that are picked are no bytes side by side")
         rank = len(self.shape_of(indices))
 
         def spread(one: Home) -> tuple[int, tuple[Factors, ...]]:

@@ -25,6 +25,10 @@ __all__ = ["BUILDERS", "Build", "Operand", "Sums", "build"]
 
 Array: TypeAlias = npt.NDArray[Any]
 BYTES = Format(8, signed=False)
+POSITIONS = 1024
+"""Parameters of at least this many elements are stored in as few bytes as hold them."""
+ROW = 128
+"""The most bytes among which one instruction picks."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -249,9 +253,17 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
     shift_format = INT64 if chosen.rule.arithmetic == "wide" else INT32
     xs = [builder.value(name) for name in node.inputs[:count]]
-    ms = [builder.array(m, wide) for m in chosen.multipliers]
-    parameters = (*ms, builder.array(chosen.offset, wide), builder.array(chosen.shift, shift_format))
+    ms = [builder.array(m, _stored(builder, m, wide)) for m in chosen.multipliers]
+    offset = builder.array(chosen.offset, _stored(builder, chosen.offset, wide))
+    parameters = (*ms, offset, builder.array(chosen.shift, shift_format))
     return builder.step("requantize", (*xs, *parameters), (chosen.rule,))
+
+
+def _stored(builder: _Builder, parameter: Array, wide: Format) -> Format:
+    """The format in which a nest reads a parameter: where there is one for each of many positions, the narrowest."""
+    if builder.sums is not None or wide != INT32 or parameter.size < POSITIONS:
+        return wide
+    return Format.of(int(parameter.min()), int(parameter.max()))
 
 
 def _fused(
@@ -347,7 +359,9 @@ def _take(builder: _Builder, node: Node) -> Reference:
         index = builder.read(Operand(replace(where, view=spread), None, where.format))
     else:
         index = builder.value(indices)
-    return builder.step("gather", (elements, index), (extent, stride, home.format))
+    picks = builder.planner.machine.permutes and (stride, home.format.bits, extent <= ROW) == (1, 8, True)
+    picks = picks and home.buffer.kind != "array" and node.outputs[0].name not in builder.planner.plain
+    return builder.step("pick" if picks else "gather", (elements, index), (extent, stride, home.format))
 
 
 def _permutes(builder: _Builder, node: Node, home: Home) -> bool:

@@ -313,6 +313,9 @@ def _elementwise() -> VerifiedProgram:
     y = builder.input("y", (1, 21), -(2**15), 2**15)
     z = builder.input("z", (3, 1), -(2**15), 2**15)
     codes = builder.input("codes", (1, 130), -9, 300)
+    (bytes_,) = builder.add("clip", [builder.input("bytes", (3, 100), -500, 500)], {"a_min": -100, "a_max": 155})
+    few, many = (builder.constant(np.arange(n) * 37 % 120 - 9) for n in (97, 31))
+    (short,) = builder.add("slice", [bytes_], {"begin": (0, 7), "end": (3, 67), "strides": (1, 1)})
     table, longer = (builder.constant(_weights(n, least=-most, largest=most)) for n in (200, 257))
     applied: list[tuple[str, list[str], dict[str, Any]]] = [
         ("broadcast_div", [x, z], {}), ("broadcast_max", [x, y], {}), ("broadcast_greater", [x, y], {}),
@@ -321,6 +324,7 @@ def _elementwise() -> VerifiedProgram:
         ("cvm_right_shift", [x], {"precision": 31, "shift_bit": 3}),
         ("cvm_left_shift", [x], {"precision": 31, "shift_bit": 30}), ("cvm_lut", [table, y], {}),
         ("take", [y, z], {"axis": 1}), ("cvm_lut", [longer, codes], {}), ("cvm_lut", [table, codes], {}),
+        ("take", [bytes_, few], {"axis": 1}), ("take", [short, many], {"axis": 1}),
     ]  # fmt: skip
     return _each(builder, applied)
 
