@@ -63,7 +63,7 @@ cache.
 def _reused(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
     """The loops, with a part of the innermost one moved outwards if that keeps elements in a cache.
 
-    So it is where the loop around a long innermost one reads a tensor again: a parameter per position, for each channel.
+    So it is where the loop around a long innermost one reads a tensor again: for each channel, parameters per position.
     """
     if len(loops) != 2 or loops[1].extent <= REUSED:
         return loops

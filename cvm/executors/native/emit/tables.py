@@ -1,4 +1,4 @@
-"""Tables of up to 257 entries, and rows of up to 128 bytes, whose entries are picked by permuting the bytes of vectors."""
+"""Tables of up to 257 entries, and rows of up to 128 bytes, whose entries are picked by permuting bytes of vectors."""
 
 from __future__ import annotations
 

@@ -317,8 +317,8 @@ class _Emitter:
         if self.segment.tile == 1 or step == each:  # the elements lie side by side
             return code.load(kind, at)
         if step == 2 * each == 2 * kernel.source.column:  # every second one of two vectors
-            halves = [code.load(kind, code.at(at, half * 4 * self.lane)) for half in (0, 1)]
+            low, high = (code.load(kind, code.at(at, half * 4 * self.lane)) for half in (0, 1))
             chosen = [2 * each * pixel + k for pixel in range(self.segment.tile) for k in range(each)]
-            return code.shuffle(*halves, chosen)
+            return code.shuffle(low, high, chosen)
         pieces = [code.load(vector(64, each // 8), code.at(at, pixel * step)) for pixel in range(self.segment.tile)]
         return code.bitcast(joined_lanes(code, pieces), kind)
