@@ -25,6 +25,8 @@ MULTIPLIES = {"narrow": 1, "high": 2, "fused": 2, "wide": 6}
 """Multiplications that one vector of sums takes in each arithmetic of requantize."""
 CALL = 300
 """Nanoseconds below which a call says little about its kernel."""
+NEARLY = 0.8
+"""The share of dot products that names them alone."""
 MOST = 0.5
 """The least share that names what binds a kernel."""
 
@@ -50,7 +52,7 @@ class Shares:
             return "the call"
         alone = {"products": self.dots, "permutations": self.permutes, "memory": self.memory}
         name = max(alone, key=lambda key: alone[key])
-        if self.dots + self.codes > max(self.memory, MOST) and self.codes > self.dots / 3:
+        if self.dots < NEARLY and self.dots + self.codes > max(self.memory, MOST) and 5 * self.codes > self.dots:
             name = "codes of sums" if self.codes > self.dots else "products and codes of sums"
         elif alone[name] < MOST:
             name = "several, none of them alone"

@@ -496,6 +496,12 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
         "lo, hi = lo, min(hi, most)",
     ),
     (
+        "channels",
+        "depthwise",
+        "size = kernel.parts * kernel.groups * ROWS * block.vectors * block.lane",
+        "size = kernel.parts * kernel.groups * ROWS * 4 * block.lane",
+    ),
+    (
         "lanes",
         "depthwise",
         "chosen = [2 * each * pixel + k for",

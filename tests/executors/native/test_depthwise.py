@@ -41,6 +41,15 @@ def test_the_codes_of_few_channels_are_those_of_numpy(
     compare(depthwise(channels, size, kernel, stride, images=2))
 
 
+@pytest.mark.parametrize(("channels", "size", "kernel"), [(40, (11, 12), 11), (8, (9, 20), 9)])
+def test_large_windows(channels: int, size: tuple[int, int], kernel: int) -> None:
+    """Their code has a loop over columns; the second kernel computes several pixels at the same time."""
+    program = depthwise(channels, size, kernel, 1)
+    made = plan(verify(program), available()[0], frozenset({"codes"}))
+    assert [one.loops for one in made.functions.values() if isinstance(one, Depthwise)] == [True]
+    compare(program)
+
+
 def test_maps_narrower_than_the_pixels_of_a_vector() -> None:
     compare(depthwise(20, (6, 3), 3, 1))
 

@@ -41,8 +41,8 @@ MANY = 32
 """A machine with at least this many registers runs an epilogue while other outputs are still being summed. With fewer
 registers, all finished sums are stored in memory first.
 """
-TAPS = 64
-"""Windows of more taps than this are computed as general contractions."""
+TALLEST = 64
+"""Windows of more rows than this are computed as general contractions."""
 WIDEST = 256
 """Weights of a larger magnitude than this are computed as general contractions. Two bytes add up to -256 .. 254, and
 codes of eight bits minus their zero point to -255 .. 255.
@@ -50,10 +50,10 @@ codes of eight bits minus their zero point to -255 .. 255.
 
 
 def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:
-    """Whether a convolution is depthwise, with inputs of 8 bits, weights up to `WIDEST` and at most `TAPS` taps."""
-    OC, IC, KH, KW = shape
+    """Whether a convolution is depthwise, with inputs of 8 bits, weights up to `WIDEST` and at most `TALLEST` rows."""
+    OC, IC, KH, _ = shape
     narrow = int(weights.min()) >= -WIDEST and int(weights.max()) <= WIDEST
-    return groups == OC > 1 and IC == 1 and KH * KW <= TAPS and format_.bits == 8 and not format_.signed and narrow
+    return groups == OC > 1 and IC == 1 and KH <= TALLEST and format_.bits == 8 and not format_.signed and narrow
 
 
 def segments(channels: int, machine: Machine, columns: int = 1) -> tuple[Segment, ...]:
@@ -211,6 +211,9 @@ class _Emitter:
         source = code.at(source, channel)
         epilogue = self.epilogue(channel)
         every = epilogue.addresses(image, y, x, self.target)
+        if kernel.loops:
+            epilogue.pixels([self._looped(source, channel, weights)], [[base for _, _, base in every]])
+            return
         room = None if self.machine.registers >= MANY else code.alloca(vector(32, lane), 4 * self.tiles)
         sums: dict[int, list[V]] = {}
         done: dict[int, list[V]] = {}
@@ -238,6 +241,18 @@ class _Emitter:
                 done.clear()
         if room is not None:
             epilogue.line(room, self.tiles, [(base, tile * pixels.column * size) for pixels, size, base in every])
+
+    def _looped(self, source: V, channel: Scalar, weights: V) -> list[V]:
+        """The sums of one tile, by a loop over the columns of its windows."""
+        code, kernel, block = self.code, self.kernel, self.segment.block
+        size = kernel.parts * kernel.groups * ROWS * block.vectors * block.lane
+
+        def column(tap: V, sums: Sequence[V]) -> list[V]:
+            at = code.at(source, code.mul(tap, kernel.dilation * kernel.source.column))
+            words = [self._interleaved(at, group) for group in range(kernel.groups)]
+            return self._with_column(list(sums), words, code.at(weights, code.mul(tap, size)), 0)
+
+        return code.loop(0, kernel.window[1], 1, column, self._starts(channel))
 
     def epilogue(self, channel: Scalar) -> Epilogue:
         """The epilogue of a tile, from channel ``channel`` on."""

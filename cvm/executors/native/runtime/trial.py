@@ -120,6 +120,9 @@ def _classes() -> Iterator[Class]:
         for what, products, make in _sums():
             name = what if epilogue == EPILOGUES[0] else f"{what}, {epilogue}"
             yield Class(name, frozenset({f"{products}, {epilogue}"}), partial(make, epilogue))
+    large = (1, 100, 11, 14), (100, 1, 11, 9)
+    made = partial(_convolution, EPILOGUES[0], large, (0, 255), 128, groups=100)
+    yield Class("depthwise convolution of large windows", frozenset({"depthwise loops"}), made)
     yield Class("depthwise convolution of few channels", frozenset({"depthwise pixels"}), _few_channels)
     for what, last in (("residual sum", (1_500_000_001, 1_234_567_891, 99_999, 31)),
                        ("residual sum of small numbers", (5, -3, 1, 2))):  # fmt: skip
