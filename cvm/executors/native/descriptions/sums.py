@@ -213,8 +213,8 @@ class Depthwise:
     def strip(self, tile: int) -> int:
         """The number of outputs of one strip, a multiple of the ``tile`` neighbours that share vectors.
 
-        The last strip of a row may overlap the one before it. The windows of a strip share the columns that they have in
-        common, unless there is a loop over columns.
+        The last strip of a row may overlap the one before it. The windows of a strip share their common columns, unless
+        there is a loop over columns.
         """
         if self.loops:
             return tile
