@@ -91,8 +91,8 @@ def _table(name: str, found: Profile, peak: float) -> Iterator[str]:
 def _measured() -> str:
     machine: Machine = available()[0]
     peak, read = multiply_add_peak(machine, 1.0), read_peak(machine)
-    lines = ["", f"`{machine.name}` on {_processor()}, one thread: a peak of {peak / 1e9:.0f} GMAC/s; a thread reads "
-             f"{read / 1e9:.0f} GB/s from memory."]  # fmt: skip
+    rates = f"a peak of {peak / 1e9:.0f} GMAC/s; a thread reads {read / 1e9:.0f} GB/s from memory."
+    lines = ["", f"`{machine.name}` on {_processor()}, one thread: {rates}"]
     for name, verified in _networks():
         lines += _table(name, profile(verified, machine, SECONDS, peak, read), peak)
     return "\n".join(lines) + "\n"
