@@ -196,7 +196,8 @@ class Session:
         self._hash = file and file.hash
         if file is None or not self._start(executor, file.forget):
             self._open(program, executor, threads, file)
-            self._start(executor)  # so that the memory of the program and of the compilation is free
+            if self._name == "native":
+                self._start(executor)  # so that the memory of the program and of the compilation is free
         self._plain = [(item.value.name, item.value.shape) for item in self._parts.inputs]
         self._ambiguous = any(ambiguous(item.quantizer) for item in self._parts.inputs)
         self._quantizers = {out.name: out.quantizer for out in self._parts.outputs if out.quantizer is not None}

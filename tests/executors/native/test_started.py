@@ -106,6 +106,16 @@ def test_a_session_reads_its_file_once_whether_it_is_in_the_cache_or_not(
         assert sizes == [file.stat().st_size] * number
 
 
+def test_a_session_on_another_executor_keeps_it_and_the_program(file: Path, verified: list[object]) -> None:
+    Session(file, "native", 1)
+    for name in ("numpy", "formal"):
+        session = Session(file, name, 1)
+        assert session.executor == session._executor.name == name
+        assert session.explain()[0] == f"{name}: asked for"
+        assert runs(session)[0] == [6, 4, -2]
+    assert len(verified) == 3
+
+
 def test_a_session_keeps_neither_the_program_of_a_file_nor_its_bytes(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
