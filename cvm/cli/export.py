@@ -45,6 +45,11 @@ _MachineName = Annotated[
     typer.Option("--machine", metavar="NAME", help="Format object: the machine, such as avx2; by default generic."),
 ]
 
+_Dot = Annotated[
+    bool,
+    typer.Option("--dot", help="Format c: multiply bytes by the processor's instructions; the results are the same."),
+]
+
 
 def command(
     program: Model,
@@ -57,6 +62,7 @@ def command(
     trace: _Trace = False,
     target: _Target = None,
     machine: _MachineName = None,
+    dot: _Dot = False,
     bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
@@ -73,10 +79,10 @@ def command(
     """
     from cvm.cli.models import open_program
 
-    _require_fitting(form, name, trace, target, machine)
+    _require_fitting(form, name, trace, dot, (target, machine))
     verified = open_program(program, no_optimize, bit_order)
     with working("exporting"):
-        files, facts, render = _written(form, verified, name, trace, target, machine)
+        files, facts, render = _written(form, verified, name, (trace, dot), target, machine)
     make_folder(output, parents=True)
     for file, data in files.items():
         write_file(output / file, data)
@@ -98,8 +104,11 @@ def command(
     return show(document, rendered, as_json)
 
 
-def _require_fitting(form: str, name: str, trace: bool, target: str | None, machine: str | None) -> None:
-    """Refuse options of other formats."""
+def _require_fitting(form: str, name: str, trace: bool, dot: bool, code: tuple[str | None, str | None]) -> None:
+    """Refuse options of other formats; ``code`` are target and machine."""
+    target, machine = code
+    if dot and form != "c":
+        raise Usage("--dot is for --format c")
     if form == "cvm-runtime" and name != "model":
         raise Usage("--name is for --format c, wasm and object")
     if trace and form not in ("c", "wasm"):
@@ -113,13 +122,19 @@ _Result: TypeAlias = "tuple[Mapping[str, bytes], dict[str, Any], Callable[[Conso
 
 
 def _written(
-    form: str, verified: VerifiedProgram, name: str, trace: bool, target: str | None, machine: str | None
+    form: str,
+    verified: VerifiedProgram,
+    name: str,
+    flags: tuple[bool, bool],
+    target: str | None,
+    machine: str | None,
 ) -> _Result:
+    trace, dot = flags
     if target is not None:
         return _as_object(verified, target, machine or "generic", name)
     if form == "cvm-runtime":
         return _as_cvm_runtime(verified)
-    return (_as_c if form == "c" else _as_wasm)(verified, name, trace)
+    return _as_c(verified, name, trace, dot) if form == "c" else _as_wasm(verified, name, trace)
 
 
 def _as_wasm(verified: VerifiedProgram, name: str, trace: bool) -> _Result:
@@ -149,12 +164,12 @@ def _render_object(console: Console, document: dict[str, Any]) -> None:
     say(console, f"memory  {there['bytes']['memory']} bytes for a run")
 
 
-def _as_c(verified: VerifiedProgram, name: str, trace: bool) -> _Result:
+def _as_c(verified: VerifiedProgram, name: str, trace: bool, dot: bool) -> _Result:
     from cvm.export.c import exported
 
-    made = exported(verified, name, trace)
+    made = exported(verified, name, trace, dot)
     sizes = {"arena": made.arena_bytes, "state": made.state_bytes, "constants": made.constant_bytes}
-    return made.files, {"c": {"name": name, "traced": trace, "bytes": sizes}}, _render_c
+    return made.files, {"c": {"name": name, "traced": trace, "dots": dot, "bytes": sizes}}, _render_c
 
 
 def _render_c(console: Console, document: dict[str, Any]) -> None:
