@@ -73,9 +73,8 @@ def command(
     C compiler. wasm: a package of npm for browsers, Node and Deno: NAME.wasm, which imports nothing, and index.js,
     which loads it. object: NAME.o (or NAME.obj) and NAME.h have the native executor's code for a target; a run asks the
     processor for the features of the machine first. cvm-runtime: model.json and model.params are for that library;
-    interface.json says what the codes stand for. Every op obeys the library's rules, and avoids what its backends
-    compute differently. A program that the library cannot express (several inputs, state, integers or tensors beyond
-    its limits) is refused with the reason.
+    interface.json says what the codes stand for. Every op obeys the library's rules. A program that the library cannot
+    express (several inputs, state, integers or tensors beyond its limits) is refused with the reason.
     """
     from cvm.cli.models import open_program
 

@@ -292,9 +292,12 @@ function original() {
 }
 
 function listen() {
-  byId("files").addEventListener("change", (event) => take([...event.target.files]));
+  byId("files").addEventListener("change", (event) => {
+    const chosen = [...event.target.files];
+    event.target.value = ""; // the same file, changed in the meantime, can be chosen again
+    take(chosen);
+  });
   byId("again").addEventListener("click", () => {
-    byId("files").value = "";
     original();
     check();
   });
