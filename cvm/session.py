@@ -26,9 +26,10 @@ from cvm.executors import (
     keep,
     recall,
 )
+from cvm.executors.batching import Batching
 from cvm.executors.held import Bound, Held, hold
 from cvm.formats import diagnosed, refuse_folder
-from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange
+from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange, stacked
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -47,6 +48,11 @@ _R = TypeVar("_R")
 
 SHARES = 8
 """How many shares of the inputs of one call each thread gets, so that no thread waits long for the last one."""
+
+SINGLE = Layout()
+"""The layout of one sample."""
+PART = 16
+"""How many inputs of `Session.run_many` each thread gets at least before progress is told."""
 
 
 class Result(Mapping[str, Int32Array]):
@@ -206,6 +212,7 @@ class Session:
         self._quantizers = {out.name: out.quantizer for out in self._parts.outputs if out.quantizer is not None}
         self._single: Executor | None = None
         self._held: Held | None = None
+        self._batching = self._executor if isinstance(self._executor, Batching) and not self._parts.state else None
 
     def _open(self, program: object, executor: str | None, threads: int | None) -> None:
         """Verify the program and make an executor."""
@@ -379,6 +386,8 @@ class Session:
             return self._run_plain(inputs)
         checked_arrays(inputs, [name for name, _ in self._plain])
         intake = Intake(codes, out_of_range)
+        if self._batching is not None and not cycles and witness is None:
+            return self._run_stacked(self._batching, inputs, capture, intake)
         layout, samples = arrange(self._parts, inputs, cycles, intake)
         intake.report()
         wishes, names = self._wished(capture)
@@ -430,8 +439,35 @@ class Session:
         except Invalid:
             arrange(self._parts, inputs, intake=Intake(codes=True))  # raises an error that names the wrong code
             raise
-        codes = {output.name: result.values[output.value] for output in self._parts.outputs}
-        return Result(codes, self._quantizers)
+        return self._single_result(result)
+
+    def _single_result(self, result: RunResult) -> Result:
+        """The outputs of one run."""
+        return Result({output.name: result.values[output.value] for output in self._parts.outputs}, self._quantizers)
+
+    def _run_stacked(
+        self,
+        executor: Batching,
+        inputs: Mapping[str, Any],
+        capture: str | Iterable[str] | None,
+        intake: Intake,
+    ) -> Result:
+        """Run on arrays of one sample or of a batch; the executor deals the samples to its threads."""
+        layout, stacks = stacked(self._parts, inputs, intake)
+        intake.report(stacklevel=3)  # the caller of `run`
+        wishes, names = self._wished(capture)
+        samples = layout.samples or 1
+        try:
+            values = executor.run_batch(samples, stacks, names)
+        except Invalid:
+            arrange(self._parts, inputs, intake=intake)  # raises an error that names the wrong code
+            raise
+        if values is None:
+            _, arranged = arrange(self._parts, inputs, intake=intake)
+            sequences = self._each(lambda feeds: self._sample(feeds, names, None), arranged)
+            return self._result([result for seen in sequences for result, _ in seen], layout, wishes)
+        joined = {name: array.reshape(layout.shape(array.shape[1:])) for name, array in values.items()}
+        return self._labelled(joined, layout, wishes)
 
     def run_many(
         self,
@@ -448,23 +484,30 @@ class Session:
         this thread, with the number of finished inputs. ``codes`` and ``out_of_range`` are those of `run`; there is one
         warning for all inputs. Raises `Invalid` for the first input that is not valid, with its number.
         """
-        wishes, names = self._wished(capture)
-        given = list(enumerate(_several(inputs)))
-        intakes = [Intake(codes, out_of_range) for _ in given]
+        given = list(_several(inputs))
+        asked = _Many(self, *self._wished(capture), [Intake(codes, out_of_range) for _ in given])
+        numbered = list(enumerate(given))
+        results = (
+            self._each(asked.one, numbered, progress)
+            if self._batching is None
+            else self._parts_of(asked.several, numbered, progress)
+        )
+        Intake(clamped=[item for intake in asked.intakes for item in intake.clamped]).report()
+        return results
 
-        def one(item: tuple[int, Mapping[str, Any]]) -> Result:
-            number, arrays = item
-            try:
-                checked_arrays(arrays, [name for name, _ in self._plain])
-                layout, samples = arrange(self._parts, arrays, intake=intakes[number])
-            except Invalid as error:
-                error.message = f"number {number} of the {len(given)} inputs of run_many: {error.message}"
-                raise
-            results = [result for feeds in samples for result, _ in self._sample(feeds, names, None)]
-            return self._result(results, layout, wishes)
-
-        results = self._each(one, given, progress)
-        Intake(clamped=[item for intake in intakes for item in intake.clamped]).report()
+    def _parts_of(
+        self,
+        compute: Callable[[Sequence[_T]], list[_R]],
+        items: Sequence[_T],
+        progress: Callable[[int], None] | None = None,
+    ) -> list[_R]:
+        """``compute`` for all items: for parts of them, so that progress is told and few results exist in two forms."""
+        size = max(self._threads * PART, len(items) // SHARES)
+        results: list[_R] = []
+        for start in range(0, len(items), size):
+            results.extend(compute(items[start : start + size]))
+            if progress is not None:
+                progress(len(results))
         return results
 
     def _each(
@@ -551,6 +594,12 @@ class Session:
 
     def _result(self, results: Sequence[RunResult], layout: Layout, wishes: dict[str, str] | Literal["all"]) -> Result:
         joined = {name: layout.join([result.values[name] for result in results]) for name in results[0].values}
+        return self._labelled(joined, layout, wishes)
+
+    def _labelled(
+        self, joined: Mapping[str, Int32Array], layout: Layout, wishes: dict[str, str] | Literal["all"]
+    ) -> Result:
+        """The result of joined tensors by the names of values."""
         outputs = self._parts.outputs
         codes = {output.name: joined[output.value] for output in outputs}
         captured = {name: name for name in joined} if wishes == "all" else wishes
@@ -562,3 +611,54 @@ class Session:
             if output.quantizer is not None
         }
         return Result(codes, quantizers)
+
+
+class _Many:
+    """The inputs of one call of `Session.run_many`: what is asked of each of them."""
+
+    def __init__(
+        self, session: Session, wishes: dict[str, str] | Literal["all"], names: Capture, intakes: Sequence[Intake]
+    ) -> None:
+        self.session, self.wishes, self.names, self.intakes = session, wishes, names, intakes
+        self._trusting = any(intake.codes for intake in intakes) or not session._ambiguous
+
+    def one(self, item: tuple[int, Mapping[str, Any]]) -> Result:
+        """Run on one input, which may hold several samples."""
+        layout, samples = self._opened(item)
+        results = [result for feeds in samples for result, _ in self.session._sample(feeds, self.names, None)]
+        return self.session._result(results, layout, self.wishes)
+
+    def several(self, part: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Result]:
+        """Run on several inputs at once, if the executor can; else one by one."""
+        executor = self.session._batching
+        opened = [self._opened(item, self._trusting) for item in part]
+        feeds = [feed for _, samples in opened for (feed,) in samples]
+        try:
+            values = None if executor is None else executor.run_samples(feeds, self.names)
+        except Invalid:
+            for item in part:
+                self._opened(item)  # one of them raises an error that names the wrong code
+            raise
+        if values is None:
+            return self.session._each(self.one, part)
+        left = iter(values)
+        made = [(layout, [RunResult(next(left), {}) for _ in samples]) for layout, samples in opened]
+        return [self._result(layout, results) for layout, results in made]
+
+    def _result(self, layout: Layout, results: Sequence[RunResult]) -> Result:
+        if layout is SINGLE and not self.wishes:
+            return self.session._single_result(results[0])
+        return self.session._result(results, layout, self.wishes)
+
+    def _opened(self, item: tuple[int, Mapping[str, Any]], trusting: bool = False) -> tuple[Layout, list[list[Feed]]]:
+        """The layout and the codes of an input; ``trusting`` leaves the check of codes to the executor."""
+        number, arrays = item
+        session = self.session
+        if trusting and session._are_plain(arrays):
+            return SINGLE, [[cast("Feed", arrays)]]
+        try:
+            checked_arrays(arrays, [name for name, _ in session._plain])
+            return arrange(session._parts, arrays, intake=self.intakes[number])
+        except Invalid as error:
+            error.message = f"number {number} of the {len(self.intakes)} inputs of run_many: {error.message}"
+            raise

@@ -277,12 +277,16 @@ PROVEN: Table = {
     ("cvm/executors/native/checker/packed.py", "weights_of"): "modulo 2^32, from below 2^41",
     ("cvm/executors/native/checker/addresses.py", "_values"): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
+        "cvm/executors/native/runtime/executor.py",
+        "NativeExecutor.run_batch",
+    ): "addresses of the samples of arrays that are in memory",
+    (
         "cvm/executors/native/runtime/rehearsal.py",
         "_elements",
     ): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
         "cvm/executors/native/runtime/rehearsal.py",
-        "_Trial.whole",
+        "_Trial._compare_arrays",
     ): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
         "cvm/executors/native/runtime/resident.py",
