@@ -22,11 +22,12 @@ from cvm.executors.base import (
     feeds,
     returned,
 )
+from cvm.executors.batching import Entry, address
 from cvm.executors.held import Copied, Held
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted, Failed
-from cvm.executors.native.runtime.networks import Network, address, network_of
+from cvm.executors.native.runtime.networks import Network, network_of
 from cvm.executors.native.runtime.resident import Resident
 from cvm.executors.native.runtime.select import candidate, require
 from cvm.executors.native.runtime.watched import Watched
@@ -142,7 +143,7 @@ class NativeExecutor:
         if self._unused:
             self._unused = False
             _return_free_memory()
-        network = self.resident() if self._program.state else None
+        network = self.resident() if self._program.state else self._main
         if network is None:
             return Copied(self, self._verified.program, state, beside)
         return Resident(self, network, self._program, state, beside)
@@ -212,6 +213,13 @@ class NativeExecutor:
             following[name] = results[update].copy() if update in taken else results[update]
             taken.add(update)
         return RunResult(values, following)
+
+    def entry(self) -> Entry | None:
+        """See `cvm.executors.batching.Batching.entry`."""
+        network = self._for_batches(frozenset())
+        if network is None:
+            return None
+        return Entry(tuple(network.given), tuple(name for name, _ in network.left), network.run_on)
 
     def run_batch(
         self,

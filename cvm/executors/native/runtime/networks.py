@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.base import windows
+from cvm.executors.batching import address
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.sharing import CLAIM_BYTES, HEAD_BYTES
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from cvm.program.model import ProgramParts
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["SLACK", "Network", "address", "network_of", "network_text", "read_bounds", "stage_name"]
+__all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "stage_name"]
 
 Bytes = npt.NDArray[np.uint8]
 Planned = Callable[[Callable[[Plan], Any]], tuple[Plan, Any]]
@@ -57,8 +58,8 @@ class _Memory:
         self.workers = network.threads - 1
         sizes = [HEAD_BYTES + CLAIM_BYTES * (end - first) for first, end in network.stages]
         self.jobs = [aligned(size).view(np.int64) for size in sizes]
-        for job, address in zip(self.jobs, network.addresses, strict=True):
-            job[1:6] = (address, self.base, network.constants, self.table, self.workers)
+        for job, function in zip(self.jobs, network.addresses, strict=True):
+            job[1:6] = (function, self.base, network.constants, self.table, self.workers)
         self.heads = [job.ctypes.data for job in self.jobs]
         self.head = self.heads[0]
         self.claims = self.heads[0] + HEAD_BYTES
@@ -225,14 +226,14 @@ class Network:
         bad = self.batches.run(tables[:dealt]) if dealt else None
         if bad is not None:
             return bad
-        return next((number for number in range(dealt, samples) if not self._run_on(tables[number])), None)
+        return next((number for number in range(dealt, samples) if not self.run_on(tables[number].tolist())), None)
 
-    def _run_on(self, addresses: npt.NDArray[np.int64]) -> bool:
+    def run_on(self, addresses: list[int]) -> bool:
         """`run` on the arrays at these addresses."""
         memory = self._taken()
         try:
-            memory.arrays[: len(addresses)] = addresses.tolist()
-            return self._run_in(memory, None)
+            memory.arrays[: len(addresses)] = [*addresses]
+            return bool(self._start(memory.head) < 0) if self._whole else self._run_in(memory, None)
         finally:
             self._free.append(memory)
 
@@ -257,14 +258,6 @@ class Network:
             workers(self.machine).run(memory.heads[number], self.threads - 1)
         else:
             self._stage_functions[number](memory.base, self.constants, memory.table, memory.claims, 1)
-
-
-def address(array: npt.NDArray[Any]) -> int:
-    """The address of the first element. Arrays that Python may write tell it in a third of the time of others."""
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except TypeError:  # the array is read-only
-        return int(array.ctypes.data)
 
 
 def network_of(
