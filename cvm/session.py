@@ -402,8 +402,7 @@ class Session:
         if capture is None and not cycles and witness is None and (codes or not self._ambiguous):
             if out is not None and type(out) is type(inputs) is dict:
                 attached = self._attached.get(id(next(iter(out.values()), None)))
-                addresses = attached and attached.addresses(inputs, out)
-                if attached and addresses:
+                if attached and (addresses := attached.addresses(inputs, out)):
                     return self._run_attached(attached, addresses, inputs, out)
             if self._are_plain(inputs):
                 return self._run_plain(inputs) if out is None else self._run_plain_into(inputs, out)
