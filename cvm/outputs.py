@@ -26,22 +26,22 @@ def receiving(out: object, shapes: Mapping[str, tuple[int, ...]], inputs: Mappin
     """The arrays that receive outputs: one for each name in ``shapes``, of that shape.
 
     Each is C-contiguous, writable and of dtype int32, and shares memory neither with another one nor with an input.
-    Raises `Invalid` with code ``output.<rule>``: names, type, shape, layout, overlap.
+    Raises `Invalid` with code ``out.<rule>``: names, type, shape, layout, overlap.
     """
     if not isinstance(out, Mapping):
-        raise Invalid("output.names", f"expected arrays by the names of the outputs, found {type(out).__name__}")
+        raise Invalid("out.names", f"expected arrays by the names of the outputs, found {type(out).__name__}")
     if out.keys() != shapes.keys():
         name = min(map(str, out.keys() ^ shapes.keys()))
         listed = ", ".join(map(repr, shapes))
         what = f"there is no array for the output {name!r}" if name in shapes else f"there is no output {name!r}"
-        raise Invalid("output.names", f"{what}; the outputs are {listed}")
+        raise Invalid("out.names", f"{what}; the outputs are {listed}")
     made = {name: _fitting(name, out[name], shape) for name, shape in shapes.items()}
     others = [(f"the input {name!r}", array) for name, array in inputs.items() if isinstance(array, np.ndarray)]
     for name, array in made.items():
         for other, memory in others:
             if np.may_share_memory(array, memory):
                 message = f"its array may share memory with that of {other}: give it memory of its own"
-                raise Invalid("output.overlap", message, Location(tensor=name))
+                raise Invalid("out.overlap", message, Location(tensor=name))
         others.append((f"the output {name!r}", array))
     return made
 
@@ -50,13 +50,13 @@ def _fitting(name: str, array: Any, shape: tuple[int, ...]) -> Int32Array:
     where = Location(tensor=name)
     if not isinstance(array, np.ndarray) or array.dtype != INT32:
         found = f"an array of {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise Invalid("output.type", f"expected an array of int32, which holds the codes, found {found}", where)
+        raise Invalid("out.type", f"expected an array of int32, which holds the codes, found {found}", where)
     if array.shape != shape:
         message = f"expected an array of shape {list(shape)}, found {list(array.shape)}"
-        raise Invalid("output.shape", message, where)
+        raise Invalid("out.shape", message, where)
     if not array.flags.c_contiguous or not array.flags.writeable:
         what = "cannot be written" if array.flags.c_contiguous else "is not C-contiguous"
-        raise Invalid("output.layout", f"its array {what}: numpy.empty({list(shape)}, numpy.int32) makes one", where)
+        raise Invalid("out.layout", f"its array {what}: numpy.empty({list(shape)}, numpy.int32) makes one", where)
     return array
 
 

@@ -82,18 +82,18 @@ shared = np.zeros((2, 3), np.int32)
 @pytest.mark.parametrize(
     ("out", "code", "said"),
     [
-        ([], "output.names", "found list"),
-        ({"minus": CODES}, "output.names", "no array for the output 'size'"),
-        (empty() | {"more": CODES}, "output.names", "there is no output 'more'"),
-        (empty() | {"size": [[1, 2, 3]]}, "output.type", "found list"),
-        (empty() | {"size": np.zeros((1, 3), np.int64)}, "output.type", "an array of int64"),
-        (empty() | {"size": np.zeros((1, 3), np.float32)}, "output.type", "an array of float32"),
-        (empty() | {"size": np.zeros((1, 3), ">i4")}, "output.type", "an array of >i4"),
-        (empty() | {"size": np.zeros(3, np.int32)}, "output.shape", r"shape \[1, 3\], found \[3\]"),
-        (empty(2), "output.shape", r"shape \[1, 3\], found \[2, 3\]"),
-        (empty() | {"size": np.zeros((1, 6), np.int32)[:, ::2]}, "output.layout", "not C-contiguous"),
-        (empty() | {"size": read_only}, "output.layout", "cannot be written"),
-        ({"minus": shared[:1], "size": shared.reshape(-1)[2:5].reshape(1, 3)}, "output.overlap", "the output 'minus'"),
+        ([], "out.names", "found list"),
+        ({"minus": CODES}, "out.names", "no array for the output 'size'"),
+        (empty() | {"more": CODES}, "out.names", "there is no output 'more'"),
+        (empty() | {"size": [[1, 2, 3]]}, "out.type", "found list"),
+        (empty() | {"size": np.zeros((1, 3), np.int64)}, "out.type", "an array of int64"),
+        (empty() | {"size": np.zeros((1, 3), np.float32)}, "out.type", "an array of float32"),
+        (empty() | {"size": np.zeros((1, 3), ">i4")}, "out.type", "an array of >i4"),
+        (empty() | {"size": np.zeros(3, np.int32)}, "out.shape", r"shape \[1, 3\], found \[3\]"),
+        (empty(2), "out.shape", r"shape \[1, 3\], found \[2, 3\]"),
+        (empty() | {"size": np.zeros((1, 6), np.int32)[:, ::2]}, "out.layout", "not C-contiguous"),
+        (empty() | {"size": read_only}, "out.layout", "cannot be written"),
+        ({"minus": shared[:1], "size": shared.reshape(-1)[2:5].reshape(1, 3)}, "out.overlap", "the output 'minus'"),
     ],
 )
 @pytest.mark.parametrize("executor", ["numpy", "native"])
@@ -117,7 +117,7 @@ def test_an_output_that_shares_memory_with_an_input_is_refused_whenever_it_comes
         out["size"][...] = 1
         with pytest.raises(Invalid) as caught:
             session.run({"x": out["size"]}, out=out)
-        assert caught.value.code == "output.overlap"
+        assert caught.value.code == "out.overlap"
 
 
 def test_arrays_that_change_between_calls_are_checked_again() -> None:
@@ -127,7 +127,7 @@ def test_arrays_that_change_between_calls_are_checked_again() -> None:
     out["size"].flags.writeable = False
     with pytest.raises(Invalid) as caught:
         session.run({"x": given}, out=out)
-    assert caught.value.code == "output.layout"
+    assert caught.value.code == "out.layout"
     out["size"].flags.writeable = True
     with pytest.raises(ValueError, match="resize"):
         out["size"].resize((10**6,), refcheck=False)
@@ -160,4 +160,4 @@ def test_real_numbers_and_batches_in_place_of_a_leading_one() -> None:
     assert out["minus"].tolist() == [(-CODES).tolist()] * 5
     with pytest.raises(Invalid) as caught:
         session.run({"x": np.concatenate([CODES] * 5)}, out=out)
-    assert caught.value.code == "output.shape"
+    assert caught.value.code == "out.shape"
