@@ -88,7 +88,7 @@ class Result(Mapping[str, Int32Array]):
     def __repr__(self) -> str:
         return f"Result({', '.join(f'{name}: {list(array.shape)}' for name, array in self._codes.items())})"
 
-    def moved(self, arrays: Mapping[str, Int32Array]) -> Result:
+    def _moved(self, arrays: Mapping[str, Int32Array]) -> Result:
         """Write the codes of some names into other arrays of their shapes, and hold these instead."""
         for name, array in arrays.items():
             if not np.may_share_memory(array, self._codes[name]):
@@ -413,7 +413,7 @@ class Session:
         layout, samples = arrange(self._parts, inputs, cycles, intake)
         intake.report()
         received = self._received(out, layout, inputs)
-        return self._run_arranged(layout, samples, *self._wished(capture), witness).moved(received)
+        return self._run_arranged(layout, samples, *self._wished(capture), witness)._moved(received)
 
     def _run_arranged(
         self,
@@ -482,7 +482,7 @@ class Session:
         attached = Attached(entry, values) if entry and len(values) == len(received) else None
         addresses = attached and attached.addresses(inputs, received)
         if not attached or not addresses:
-            return self._run_plain(inputs).moved(received)
+            return self._run_plain(inputs)._moved(received)
         if len(self._attached) >= ATTACHED:
             self._attached.clear()
         self._attached[id(next(iter(out.values())))] = attached
@@ -540,9 +540,9 @@ class Session:
             _, arranged = arrange(self._parts, inputs, intake=intake)
             sequences = self._each(lambda feeds: self._sample(feeds, names, None), arranged)
             results = [result for seen in sequences for result, _ in seen]
-            return self._result(results, layout, wishes).moved(received)
+            return self._result(results, layout, wishes)._moved(received)
         joined = {name: array.reshape(layout.shape(array.shape[1:])) for name, array in values.items()}
-        return self._labelled(joined, layout, wishes).moved(received)
+        return self._labelled(joined, layout, wishes)._moved(received)
 
     def run_many(
         self,
