@@ -160,7 +160,6 @@ SAME: Table = {
     ("cvm/audit/hashing.py", "_pieces"): "tensors of int32",
     ("cvm/audit/verify.py", "_codes_of_state"): "state.type: 32 bits hold them",
     ("cvm/audit/verify.py", "_split"): "refused before: 32 bits hold them",
-    ("cvm/bench/engines.py", "_bound_native"): "codes that the benchmark made as int32",
     (
         "cvm/executors/native/descriptions/formats.py",
         "Format.stored",
