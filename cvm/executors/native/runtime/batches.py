@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -285,6 +285,10 @@ class Batches:
     def __init__(self, code: BatchCode, threads: int) -> None:
         self._code, self._threads = code, threads
         self._free: list[_Memory] = []
+
+    def of(self, constants: npt.NDArray[np.uint8]) -> Batches:
+        """The same with the packed constants in other memory."""
+        return Batches(replace(self._code, constants=constants), self._threads)
 
     def run(self, tables: npt.NDArray[np.int64]) -> int | None:
         """Compute a sample for each row: the addresses of all arrays of the plan. The caller keeps the arrays alive.
