@@ -7,7 +7,7 @@ Its rate counts the bytes of these formats, each element read and written once, 
 is measured twice: again and again on the same memory, which the caches hold, and on one copy after the other of more
 memory than they hold. The limit of bytes is a kernel that reads and writes as many bytes, vector by vector, of the same
 memory in the same ways and does nothing else; that of products is the peak of dot products in registers. Both are
-measured in the same run. Times are the least of several. With NAME, only ops with this in their name are measured.
+measured in the same run. Times are the least of several processor times. With NAME, only ops with this in their name are measured.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from tools.bench.peak import multiply_add_peak
 
 __all__ = ["Row", "measured"]
 
-BEYOND = 2**27
+BEYOND = 2**26
 """The bytes of all copies of an arena together: more than the caches hold."""
 FEWEST = 3
-"""The fewest copies of an arena."""
+"""The fewest copies of an arena, and the fewest times that something is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +86,22 @@ def measured(case: Case, machine: Machine, peak: float, seconds: float) -> Row:
     run = {name: ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64)(loaded.address(name))
            for name in ("whole", "op", "touch")}  # fmt: skip
 
-    def least(function: str) -> tuple[float, float]:
-        start, others = memory.ctypes.data, (constants.ctypes.data, table.ctypes.data)
-        cached = _least(lambda count: run[function](start, *others, 0, count), seconds)
-        beyond = _least(lambda count: run[function](start, *others, size, copies), seconds, copies)
-        return cached, beyond
+    start, others = memory.ctypes.data, (constants.ctypes.data, table.ctypes.data)
+    run["whole"](start, *others, size, copies)
 
-    run["whole"](memory.ctypes.data, constants.ctypes.data, table.ctypes.data, size, copies)
+    def least(apart: int, fixed: int) -> list[float]:
+        """The least nanoseconds of the op and of its limit, measured by turns."""
+        both = [_Least(lambda count, name=name: run[name](start, *others, apart, count), fixed)  # type: ignore[misc]
+                for name in ("op", "touch")]  # fmt: skip
+        end = time.perf_counter() + 2 * seconds
+        while not all(one.samples >= FEWEST for one in both) or time.perf_counter() < end:
+            for one in both:
+                one.sample()
+        return [one.nanoseconds for one in both]
+
     work = sum(macs(verified))
-    spent = least("op")
-    limits = least("touch")
+    cached, beyond = least(0, 0), least(size, copies)
+    spent, limits = (cached[0], beyond[0]), (cached[1], beyond[1])
     if work:
         dots = 1e9 * work / (peak / _factor(verified, made))
         limits = max(limits[0], dots), max(limits[1], dots)
@@ -153,7 +159,7 @@ def _bytes(verified: VerifiedProgram, made: Plan, case: Case, name: str) -> tupl
     read = 0
     for value in (value for value in node.inputs if value.startswith("in")):
         elements = math.prod(verified.shapes[value])
-        if case.op in ("take", "slice") and value == node.inputs[0]:
+        if case.op == "take" or (case.op == "slice" and case.attributes["strides"][-1] == 1):  # the other lines rest
             elements = min(elements, most)
         read += elements * widths[value]
     return read, written
@@ -254,20 +260,24 @@ def _aligned(size: int) -> npt.NDArray[np.uint8]:
     return raw[-raw.ctypes.data % 64 :]
 
 
-def _least(run: Callable[[int], None], seconds: float, fixed: int = 0) -> float:
-    """The least nanoseconds of one repetition, in stretches of at least 50 us each unless their length is fixed."""
-    count = fixed or 1
-    best, end = float("inf"), time.perf_counter() + seconds
-    while True:
-        start = time.perf_counter_ns()
-        run(count)
-        spent = time.perf_counter_ns() - start
-        if not fixed and spent < 50_000:
-            count *= 2
-            continue
-        best = min(best, spent / count)
-        if time.perf_counter() > end:
-            return best
+class _Least:
+    """The least processor time of one repetition, of stretches of 50 us or more, unless their length is ``fixed``."""
+
+    def __init__(self, run: Callable[[int], None], fixed: int) -> None:
+        self._run, self._fixed, self._count = run, fixed, fixed or 1
+        self.nanoseconds, self.samples = math.inf, 0
+
+    def sample(self) -> None:
+        """Measure one stretch."""
+        while True:
+            start = time.thread_time_ns()
+            self._run(self._count)
+            spent = time.thread_time_ns() - start
+            if self._fixed or spent >= 50_000:
+                break
+            self._count *= 2
+        self.nanoseconds = min(self.nanoseconds, spent / self._count)
+        self.samples += 1
 
 
 def _line(row: Row) -> str:
