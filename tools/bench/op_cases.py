@@ -164,7 +164,7 @@ def _reduced() -> list[Case]:
 def _computed() -> list[Case]:
     one = np.ones(1, np.int64)
     softmax = (255 * one, one, 0 * one, 0 * one)
-    norm = [_ints(2**10, 2**12, 768)] + [0 * one, 2**16 * one, one, one]
+    norm = (_ints(2**10, 2**12, 768), 0 * one, 2**16 * one, one, one)
     return [
         Case("matmul 128x768x768, bytes", "matmul", [Tensor(ROWS), Tensor((768, 768))]),
         Case("matmul 12 x 128x64x128, bytes", "matmul", [Tensor((12, 128, 64)), Tensor((12, 128, 64))],

@@ -7,7 +7,8 @@ Its rate counts the bytes of these formats, each element read and written once, 
 is measured twice: again and again on the same memory, which the caches hold, and on one copy after the other of more
 memory than they hold. The limit of bytes is a kernel that reads and writes as many bytes, vector by vector, of the same
 memory in the same ways and does nothing else; that of products is the peak of dot products in registers. Both are
-measured in the same run. Times are the least of several processor times. With NAME, only ops with this in their name are measured.
+measured in the same run. Times are the least of several processor times. With NAME, only ops with this in their name
+are measured.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _program(case: Case) -> tuple[VerifiedProgram, str, tuple[str, ...]]:
     whose calls count, and the names of the tensors.
     """
     build = ProgramBuilder()
-    sources = []
+    sources: list[str] = []
     for index, tensor in enumerate(case.tensors):
         given = build.input(f"x{index}", tensor.shape, *tensor.span)
         sources += build.add("clip", [given], dict(zip(("a_min", "a_max"), tensor.span, strict=True)), f"in{index}")
@@ -129,7 +130,7 @@ def _program(case: Case) -> tuple[VerifiedProgram, str, tuple[str, ...]]:
         shape[axis] = 1
         beside = build.constant(np.zeros(shape, np.int32))
         results = list(build.add("concatenate", [made[0], beside], {"axis": axis}, "moved"))
-    ends = []
+    ends: list[str] = []
     for value in [*sources, *results]:
         axes = {"axes": (), "keepdims": False}
         ends += build.add("max", [value], axes, f"end of {value}")
@@ -185,7 +186,7 @@ def _widths(verified: VerifiedProgram, made: Plan) -> dict[str, int]:
 
 
 def _runner(module: Module, name: str, made: Plan, calls: Sequence[KernelCall]) -> None:
-    """``name(arena, constants, arrays, step, count)``: make the calls ``count`` times, on arenas ``step`` bytes apart."""
+    """``name(arena, constants, arrays, step, count)``: repeat the calls on arenas ``step`` bytes apart."""
     arena, constants, arrays, step, count = _parameters()
     code = Code(module, name, [arena, constants, arrays, step, count])
 

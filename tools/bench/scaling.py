@@ -4,9 +4,9 @@
 
 Every call of a network is split into chunks as for so many threads, and one thread measures each chunk (the time stamp
 counter of x86, least of many runs). Two threads that share empty chunks tell what a claim and what a barrier cost. The
-simulation gives the chunks of a call to threads in the order in which they become free. Claims of one counter are served
-one after the other, since only one core at a time can own its cache line, and so are the additions to the counter of
-finished chunks. The next call begins when the last addition is seen. With one and with two threads the network is also
+simulation gives the chunks of a call to threads in the order in which they become free. Claims of one counter are
+served one after the other, since only one core at a time can own its cache line, and so are the additions to the
+counter of finished chunks. The next call begins when the last addition is seen. With one and with two threads the network is also
 run and timed. For the most threads, the table names the calls that lose most to an even division of their work.
 """
 
@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ import numpy.typing as npt
 from cvm.executors.base import returned
 from cvm.executors.native.emit.ir import Code, Module, V
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.sharing import CLAIM_BYTES, HEAD_BYTES, emit_claim, emit_wait
+from cvm.executors.native.emit.sharing import CLAIM_BYTES, HEAD_BYTES
 from cvm.executors.native.kernels.registry import emit, plan
 from cvm.executors.native.plan.homes import Buffer
 from cvm.executors.native.plan.steps import KernelCall, Plan
@@ -48,11 +49,14 @@ WORST = 4
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Nanoseconds of sharing: of one claim or addition, of a barrier beside these, and of the start of a run."""
+    """Nanoseconds of sharing: of one claim or addition, of a barrier beside these, of the start of a run with several
+    threads, and of one with one thread, which is a call from Python.
+    """
 
     claim: float
     barrier: float
     start: float
+    alone: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,8 @@ class _Measured:
             ratio = min(ratio, (time.perf_counter_ns() - start) / int(ticks[-1] - ticks[0]))
             best, runs = np.minimum(best, np.diff(ticks)), runs + 1
         times = (np.maximum(best - best[-1], 0) * ratio).tolist()
-        found, at = [], 0
+        found: list[list[float]] = []
+        at = 0
         for count in counts:
             found.append(times[at : at + count])
             at += count + 1  # between two calls there is an empty stretch
@@ -155,8 +160,8 @@ class _Measured:
 
 
 def _emit_looking(module: Module, made: Plan) -> None:
-    """``looking(arena, constants, arrays, ticks, bounds, counts)``: all chunks of all calls, with the time stamp counter
-    stored before each chunk and after the last one of each call.
+    """``looking(arena, constants, arrays, ticks, bounds, counts)``: all chunks of all calls. The time stamp counter
+    is stored before each chunk and after the last one of each call.
     """
     names = ("arena", "constants", "arrays", "ticks", "bounds", "counts")
     arena, constants, arrays, ticks, bounds, counts = parameters = [V("ptr", f"%{name}") for name in names]
@@ -204,29 +209,27 @@ def _places(code: Code, made: Plan, call: KernelCall, arena: V, constants: V, ar
 def sharing_costs(machine: Machine, seconds: float) -> Costs:
     """What two threads need for claims and barriers, from runs of empty calls of few and of many chunks."""
     few, many = 2, 32
-    module = Module()
-    code = Code(module, "empty", [V("i64", "%lo"), V("i64", "%hi")])
-    code.finish()
-    call = KernelCall("empty", (), many, "", "", 1e9)
-    nothing = Plan({}, (), {}, 0, b"", (), 0, {}, {})
-    plans = {"start": [call], "few": [call] * EMPTY_CALLS, "many": [call] * EMPTY_CALLS}
     found = {}
-    for name, calls in plans.items():
-        count = many if name == "many" else few
-        own = Module()
-        own.functions.update(module.functions)
-        sized = [KernelCall("empty", (), count, "", "", 1e9)] * len(calls)
-        emit_network(own, "run", nothing, sized, machine, count // 4 if name == "many" else 2)
-        if "claim" not in own.functions:
-            emit_claim(own)
-            emit_wait(own, machine)
-        loaded = Loaded(compiled(str(own), machine), machine)
-        job, pool = _job(loaded.address("run"), [0, 0, 0], len(calls)), workers(machine)
-        found[name] = _least(lambda job=job, pool=pool: pool.run(job.ctypes.data, 1), seconds)  # type: ignore[misc]
+    for name, count, number in (("start", few, 1), ("few", few, EMPTY_CALLS), ("many", many, EMPTY_CALLS)):
+        loaded = _empty_calls(machine, count, number, many)  # as many chunks as parts
+        job, pool = _job(loaded.address("run"), [0, 0, 0], number), workers(machine)
+        found[name] = _typical(partial(pool.run, job.ctypes.data, 1), seconds)
         pool.settle(job.ctypes.data)
     by_chunk = (found["many"] - found["few"]) / EMPTY_CALLS / (many - few)
-    barrier = max(found["few"] / EMPTY_CALLS - 2 * few * by_chunk, 0.0)
-    return Costs(max(by_chunk, 0.0), barrier, found["start"])
+    barrier = max(found["few"] / EMPTY_CALLS - 2 * few * by_chunk, 0.0)  # two claims and an addition of each thread
+    one = _empty_calls(machine, 1, 1, 1)
+    empty = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(one.address("run"))
+    alone = _least(lambda: empty(None, None, None, None, 1), seconds)
+    return Costs(max(by_chunk, 0.0), barrier, found["start"], alone)
+
+
+def _empty_calls(machine: Machine, parts: int, number: int, threads: int) -> Loaded:
+    """A network ``run`` of calls of so many parts that do nothing."""
+    module = Module()
+    Code(module, "empty", [V("i64", "%lo"), V("i64", "%hi")]).finish()
+    calls = [KernelCall("empty", (), parts, "", "", 1e9)] * number
+    emit_network(module, "run", Plan({}, (), {}, 0, b"", (), 0, {}, {}), calls, machine, threads)
+    return Loaded(compiled(str(module), machine), machine)
 
 
 def _job(function: int, heads: Sequence[int], calls: int) -> npt.NDArray[np.int64]:
@@ -239,7 +242,8 @@ def _job(function: int, heads: Sequence[int], calls: int) -> npt.NDArray[np.int6
 
 def _arrays(verified: VerifiedProgram, made: Plan) -> list[npt.NDArray[np.int32]]:
     random = np.random.default_rng(0)
-    fed = {item.value.name: item.value for item in (*verified.program.inputs, *verified.program.state)}
+    fed = {item.value.name: item.value for item in verified.program.inputs}
+    fed |= {item.value.name: item.value for item in verified.program.state}
     return [
         random.integers(fed[name].lo, fed[name].hi, fed[name].shape, np.int32, endpoint=True)
         if name in fed
@@ -262,6 +266,17 @@ def _least(run: Callable[[], object], seconds: float) -> float:
     return best
 
 
+def _typical(run: Callable[[], object], seconds: float) -> float:
+    """The median time: the least one may be that of a run in which no worker took part."""
+    found: list[int] = []
+    end = time.perf_counter() + seconds
+    while len(found) < 5 or time.perf_counter() < end:
+        start = time.perf_counter_ns()
+        run()
+        found.append(time.perf_counter_ns() - start)
+    return float(np.median(found))
+
+
 def _print(name: str, network: _Measured, costs: Costs, counts: Sequence[int], seconds: float) -> None:
     alone = sum(map(sum, network.chunk_times(1, seconds)))
     print(f"\n## {name}\n\n| threads | predicted us | measured us | faster | chunks | claims and barriers |")
@@ -271,10 +286,12 @@ def _print(name: str, network: _Measured, costs: Costs, counts: Sequence[int], s
         times = network.chunk_times(threads, seconds)
         last = simulated(times, threads, costs)
         free = sum(call.elapsed for call in simulated(times, threads, Costs(0, 0, 0)))
-        total = sum(call.elapsed for call in last) + (costs.start if threads > 1 else 0)
+        total = sum(call.elapsed for call in last) + (costs.start if threads > 1 else costs.alone)
         measured = f"{network.run_time(threads, seconds) / 1e3:.1f}" if threads <= 2 else ""
         share = f"{100 * (total - free) / total:.0f} %"
-        print(f"| {threads} | {total / 1e3:.1f} | {measured} | {alone / total:.2f} | {sum(map(len, times))} | {share} |")
+        print(
+            f"| {threads} | {total / 1e3:.1f} | {measured} | {alone / total:.2f} | {sum(map(len, times))} | {share} |"
+        )
     splits = network.splits(counts[-1])
     lost = [(spent.elapsed - spent.work / counts[-1], at) for at, spent in enumerate(last)]
     print(f"\nWith {counts[-1]} threads, most is lost in:\n")

@@ -113,8 +113,8 @@ class FloatCodes:
 def unbuffered() -> Iterator[None]:
     """Let NumPy work without buffers, for operands of one type.
 
-    Where an operand is broadcast along rows shorter than a buffer, NumPy copies all operands through buffers, which takes
-    more than twice the time.
+    Where an operand is broadcast along rows shorter than a buffer, NumPy copies all operands through buffers, which
+    takes more than twice the time.
     """
     before = np.setbufsize(SMALLEST_BUFFER)
     try:

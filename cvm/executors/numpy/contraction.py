@@ -81,12 +81,12 @@ class Contraction:
         total: Array | None = None
         for a, b in products:
             part = np.matmul(a, b)
-            part = part if len(self.runs) == 1 else self.integers(part)
+            part = part if len(self.runs) == 1 else self.as_integers(part)
             total = part if total is None else np.add(total, part, out=total)
         assert total is not None
         return total
 
-    def integers(self, sums: Array) -> Array:
+    def as_integers(self, sums: Array) -> Array:
         """Sums in the integers that hold them."""
         return sums.astype(self.accumulator, copy=False)
 

@@ -1,9 +1,9 @@
 """Depthwise convolutions as matrix products of shifted planes, in floats that are proven to be exact.
 
 Each channel has one filter. The padded map of a channel is split by the strides into planes, so that a tap reads
-neighbouring elements of one plane for neighbouring outputs. A plane lies in memory row after row, with rows so long that
-a tap reads the whole plane at one distance: the columns of the product are copies of long vectors. What the outputs
-behind the end of a row hold is not used.
+neighbouring elements of one plane for neighbouring outputs. A plane lies in memory row after row, with rows so long
+that a tap reads the whole plane at one distance: the columns of the product are copies of long vectors. What the
+outputs behind the end of a row hold is not used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class Depthwise:
         most = max(1, min(C, BLOCK_ELEMENTS // (length * len(self.taps))))
         group = max(most, min(C, FLOAT_ELEMENTS // (P * self.width)) // most * most)
         dtype = self.weights.dtype
-        buffer, columns = np.zeros((len(self.planes), most, size), dtype), np.empty((most, len(self.taps), length), dtype)
+        buffer, columns = (
+            np.zeros((len(self.planes), most, size), dtype),
+            np.empty((most, len(self.taps), length), dtype),
+        )
         sums = np.zeros((group, 1, P * self.width), dtype)
         for image in range(N):
             for first in range(0, C, group):

@@ -56,7 +56,7 @@ def plan_conv2d(call: Call) -> PlannedNode:
             target = Y[box[0], :, box[1], box[2]]
             sums = _products(method, weights, geometry.columns(X, box, method.dtype)).reshape(target.shape)
             if codes is None:
-                _store(target, method.integers(sums), bias)
+                _store(target, method.as_integers(sums), bias)
             else:
                 codes.within((box[0], slice(None), box[1], box[2])).write_all([sums], target)
         return Y
@@ -70,8 +70,8 @@ def plan_conv2d(call: Call) -> PlannedNode:
 
 
 def _by_planes(planes: Depthwise, note: str) -> PlannedNode:
-    """A depthwise convolution by sums of shifted planes."""
-    _, _, P, Q = planes.geometry.Y
+    """A depthwise convolution by products of shifted planes."""
+    Q = planes.geometry.Y[3]
 
     def run(X: Array) -> Array:
         Y = np.empty(planes.geometry.Y, np.int32)
@@ -123,7 +123,7 @@ def plan_dense(call: Call) -> PlannedNode:
             x = X[rows].astype(method.dtype)
             sums = method.contract((x[:, k], w.T) for w, k in zip(weights, method.runs, strict=True))
             if codes is None:
-                _store(Y[rows], method.integers(sums), bias)
+                _store(Y[rows], method.as_integers(sums), bias)
             else:
                 codes.within((rows, slice(None))).write_all([sums], Y[rows])
         return Y

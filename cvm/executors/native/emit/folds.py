@@ -239,8 +239,8 @@ class _Rows:
 
     @property
     def _flips(self) -> bool:
-        """Whether the highest bit of each element is flipped, which subtracts 2^(bits - 1): where unsigned integers meet
-        a dot product of signed ones.
+        """Whether the highest bit of each element is flipped, which subtracts 2^(bits - 1): so where unsigned integers
+        meet a dot product of signed ones.
         """
         return not self.format.signed and (self.machine.signed_bytes if self.format.bits == 8 else True)
 

@@ -156,11 +156,11 @@ def _divided(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 
 
 def _vector_quotient(code: Code, a: V, b: V) -> V:
-    """a / b, truncated, in float64, since no processor divides vectors of integers.
+    """The truncated quotient a / b in float64, since no processor divides vectors of integers.
 
-    This is exact. A quotient of integers of 32 bits that is no integer itself is nearer to 0 than the next integer n by
-    at least 1 / |b| >= |n| / 2^32. Float64 division errs by at most 2^-53 of the quotient, so it does not reach n; an
-    integer quotient is itself a float64 number.
+    This is exact. If q = a / b is no integer, the next integer further from 0 is at least 1 / |b| = |q| / |a| away,
+    that is, 2^-31 of |q|. Float64 division errs by at most 2^-53 of |q|, so it does not reach that integer. An integer
+    q is a float64 number itself.
     """
     double = f"<{lanes(a.type)} x double>"
     x, y = (code.value(double, f"sitofp {one} to {double}") for one in (a, b))
@@ -205,8 +205,8 @@ def _right_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 def _left_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
     """``x * 2^shift`` clipped to [-alpha, alpha], computed in i64: its magnitude is at most 2^31 * 2^32.
 
-    Let b = floor(alpha / 2^shift) + 1. An |x| of b or more is clipped anyway, so that x may be clipped to [-b, b] before.
-    If b * 2^shift fits, 32 bits are enough then.
+    Let b = floor(alpha / 2^shift) + 1. An |x| of b or more is clipped anyway, so x may be clipped to [-b, b]
+    first. If b * 2^shift fits, 32 bits are enough then.
     """
     shift, alpha = static
     assert isinstance(shift, int)

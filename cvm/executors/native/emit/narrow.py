@@ -42,12 +42,7 @@ def _exact(nest: Nest, bits: int) -> bool:
     lo, hi = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     for step in nest.formula.steps:
         values = [found[argument] for argument in step.arguments]
-        if step.op == "where":
-            if max(-values[0][0], values[0][1]) >= 2**bits:
-                return False
-        elif step.op == "mul" and bits < 16:  # processors multiply no bytes
-            return False
-        elif step.op not in _RING and any(value[0] < lo or hi < value[1] for value in values):
+        if not _may_read(step.op, values, bits):
             return False
         found.append(_INTERVALS[step.op](values, step))
         if step.op in ("clip", "left_shift", "immediate") and not (lo <= found[-1][0] and found[-1][1] <= hi):
@@ -55,6 +50,16 @@ def _exact(nest: Nest, bits: int) -> bool:
         if step.op == "left_shift" and not _shifted_fits(values[0], step, lo, hi):
             return False
     return True
+
+
+def _may_read(op: str, values: list[Interval], bits: int) -> bool:
+    """Whether a step may have these values in lanes."""
+    if op == "where":  # a condition that is not 0 must not become 0
+        lo, hi = values[0]
+        return -(1 << bits) < lo and hi < 1 << bits
+    if op in _RING:
+        return op != "mul" or bits >= 16  # processors multiply no bytes
+    return all(-(1 << bits - 1) <= lo and hi < 1 << bits - 1 for lo, hi in values)
 
 
 def _shifted_fits(value: Interval, step: FormulaStep, lo: int, hi: int) -> bool:
@@ -120,7 +125,8 @@ def stored(code: Code, format_: Format, value: V, pointer: V) -> None:
 
 def _wrapped(number: int, bits: int) -> int:
     """The signed number of so many bits that equals ``number`` modulo 2^bits."""
-    return (number + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+    half = 1 << bits - 1
+    return (number + half) % (2 * half) - half
 
 
 def evaluated(code: Code, formula: Formula, read: Callable[[int], V], count: int, bits: int) -> V:
@@ -134,7 +140,7 @@ def evaluated(code: Code, formula: Formula, read: Callable[[int], V], count: int
 
     for number, step in enumerate(formula.steps, formula.reads):
         if step.op == "immediate":
-            values[number] = typed(f"i{bits}", _wrapped(*_integers(step), bits))
+            values[number] = typed(f"i{bits}", _wrapped(_integers(step)[0], bits))
             continue
         found = [value(argument) for argument in step.arguments]
         if count > 1:

@@ -1,4 +1,4 @@
-"""Copies between tensors whose innermost axes differ and whose elements have one format: blocks transposed in registers.
+"""Copies between tensors of one format whose innermost axes differ: blocks are transposed in registers.
 
 ``rows`` is the axis along which the target's elements lie side by side, ``columns`` the axis along which the source's
 do. A block has as many rows as elements fit in 128 bits, and as many columns as fit in a vector. Its rows are loaded;
