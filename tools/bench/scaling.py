@@ -6,8 +6,8 @@ Every call of a network is split into chunks as for so many threads, and one thr
 counter of x86, least of many runs). Two threads that share empty chunks tell what a claim and what a barrier cost. The
 simulation gives the chunks of a call to threads in the order in which they become free. Claims of one counter are
 served one after the other, since only one core at a time can own its cache line, and so are the additions to the
-counter of finished chunks. The next call begins when the last addition is seen. With one and with two threads the network is also
-run and timed. For the most threads, the table names the calls that lose most to an even division of their work.
+counter of finished chunks. The next call begins when the last addition is seen. With one and with two threads the
+network is also run and timed. For the most threads, the tool names the calls that lose most to an even division.
 """
 
 from __future__ import annotations

@@ -98,9 +98,7 @@ class FloatCodes:
         with unbuffered():
             work *= self.factors[0]
             for x, m in zip(tensors[1:], self.factors[1:], strict=True):
-                more = x.astype(np.float64)
-                more *= m
-                work += more
+                work += x.astype(np.float64) * m
             work += self.addend
         # Between hi - lo and hi - lo + 1 all numbers have the same floor, so the clip may end at any of them.
         np.clip(work, 0.0, self.span + 0.5, out=work)

@@ -11,7 +11,9 @@ from cvm.executors.native.descriptions.expressions import Formula, Requantizatio
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.loops import Exchange, Nest, Reduction
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
+from cvm.executors.native.emit.narrow import lane_bits
 from cvm.executors.native.emit.tiles import Tiled
+from cvm.executors.native.emit.transposition import Blocks
 from cvm.executors.native.kernels import vision, windows
 from cvm.executors.native.plan.steps import Plan
 
@@ -52,7 +54,9 @@ def kinds(kernel: object) -> frozenset[str]:
             return frozenset()
         case Nest():
             steps = {step.op for step in kernel.formula.steps}
-            copies = {"copies"} if steps <= {"immediate"} else set()
+            copies = {"copies"} if steps <= {"immediate"} else {"narrow"} if lane_bits(kernel) is not None else set()
+            if Blocks.of(kernel) is not None:
+                copies = {"blocks"}
             return frozenset({*copies, *_roundings(kernel.formula), *({"elements"} if steps - _PLAIN else ())})
         case _:
             return frozenset({_OTHERS[type(kernel)]})
