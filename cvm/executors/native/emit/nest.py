@@ -61,6 +61,8 @@ def loops_in_order(loops: Sequence[Loop]) -> tuple[Loop, ...]:
 
 _NEAR = (-1, 2, 3, 4)
 """Strides at which elements are picked from whole vectors."""
+FEW = 6
+"""The most tensors of a nest whose bytes are stored a whole vector at a time: more would not fit the registers."""
 MOST_COPIES = 4
 """The most copies of an element that are stored together."""
 
@@ -173,6 +175,8 @@ def emit_nest(module: Module, name: str, nest: Nest, width: int) -> None:
         width *= 4
     elif bits is not None:
         width *= 32 // min(bits, *(format_.bits for format_ in nest.formats))
+    elif nest.formats[-1].bits == 8 and len(nest.formats) <= FEW and nest.loops[-1].strides[-1] == 1:
+        width *= 4
     names = [V("ptr", f"%a{number}") for number in range(len(nest.formats))]
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [*names, lo, hi])
