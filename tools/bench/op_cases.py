@@ -70,7 +70,9 @@ def _elementwise() -> list[Case]:
     cases = []
     for bits, span in ((8, BYTE), (16, WORD)):
         x = Tensor(PLANE, span)
-        cases += [Case(f"{op}, {bits} bits", op, [x]) for op in ("abs", "negative", "relu", "cvm_precision")]
+        cases += [Case(f"{op}, {bits} bits", op, [x]) for op in ("abs", "negative", "relu")]
+        zeros = "leading zeros are counted in lanes of 32 bits" if bits == 16 else ""
+        cases += [Case(f"cvm_precision, {bits} bits", "cvm_precision", [x], binds=zeros)]
         cases += [
             Case(f"clip, {bits} bits", "clip", [x], {"a_min": -100, "a_max": 100}),
             Case(f"cvm_clip, {bits} bits", "cvm_clip", [x], {"precision": 7}),
@@ -89,15 +91,16 @@ def _elementwise() -> list[Case]:
         Case("clip, 32 to 8 bits", "clip", [Tensor(PLANE, WIDE)], {"a_min": -128, "a_max": 127}),
         Case("elemwise_add, 32 bits", "elemwise_add", [Tensor(PLANE, (-(2**29), 2**29))] * 2),
         Case("broadcast_div, 32 bits", "broadcast_div", [Tensor(PLANE, WIDE)] * 2, binds=_DIVISION),
-        Case("requantize, 8 to 8 bits", "requantize", [Tensor(MAP)], _CODES, parameters=_scaled(1, 64, 2**30, 30)),
+        Case("requantize, 8 to 8 bits", "requantize", [Tensor(MAP)], _CODES,
+             parameters=_scaled(1, 64, 2**30, 30), binds=_PRODUCTS),
         Case("requantize, 16 to 8 bits", "requantize", [Tensor(MAP, WORD)], _CODES,
-             parameters=_scaled(1, 64, 2**30, 38)),
+             parameters=_scaled(1, 64, 2**30, 38), binds=_PRODUCTS),
         Case("requantize, 32 to 8 bits", "requantize", [Tensor(MAP, (-(2**24), 2**24))], _CODES,
              parameters=_scaled(1, 64, 2**30, 47)),
         Case("requantize of two, 8 bits", "requantize", [Tensor(MAP)] * 2, _CODES,
-             parameters=_scaled(2, 1, 2**30, 31)),
+             parameters=_scaled(2, 1, 2**30, 31), binds=_PRODUCTS),
         Case("requantize half even, 32 to 8 bits", "requantize", [Tensor(MAP, (-(2**24), 2**24))],
-             _CODES | {"rounding": "half_even"}, parameters=_scaled(1, 64, 2**30, 47)),
+             _CODES | {"rounding": "half_even"}, parameters=_scaled(1, 64, 2**30, 47), binds=_PRODUCTS),
         Case("cvm_lut of 256 bytes", "cvm_lut", [Tensor(PLANE, (0, 255))], constants=[_ints(-128, 127, 256)],
              first=True),
         Case("cvm_lut of 256 integers", "cvm_lut", [Tensor(PLANE, (0, 255))],
@@ -108,7 +111,9 @@ def _elementwise() -> list[Case]:
     return cases
 
 
-_DIVISION = "no machine here divides vectors of integers; float64 quotients, then exact steps"
+_DIVISION = "float64 division: there is no division of vectors of integers"
+_PRODUCTS = "32- and 64-bit arithmetic: a product, a sum, a shift and a clip for every code of one byte"
+_ESTIMATES = "float64 arithmetic: 8 estimates in a vector, and a test which of them are in doubt"
 
 
 def _moves() -> list[Case]:
@@ -118,7 +123,9 @@ def _moves() -> list[Case]:
         small = Tensor((1, 64, 28, 28), span)
 
         def case(name: str, op: str, tensor: Tensor, bits: int = bits, **attributes: Any) -> Case:
-            return Case(f"{name}, {bits} bits", op, [tensor], attributes, moves=True)
+            binds = "stores of 16 bytes, two in a cycle, and lines of the source that are far apart"
+            exchanges = op == "transpose" and attributes["axes"] != (1, 0, 2)
+            return Case(f"{name}, {bits} bits", op, [tensor], attributes, moves=True, binds=binds if exchanges else "")
 
         cases += [
             case("transpose, channels first", "transpose", x, axes=(2, 0, 1)),
@@ -156,7 +163,7 @@ def _reduced() -> list[Case]:
     three = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1)}
     cases += [
         Case("max_pool2d 2x2, 8 bits", "max_pool2d", [Tensor(MAP)], pool),
-        Case("max_pool2d 3x3/2, 8 bits", "max_pool2d", [Tensor(MAP)], three),
+        Case("max_pool2d 3x3/2, 8 bits", "max_pool2d", [Tensor(MAP)], three, binds="nine loads for each result"),
     ]
     return cases
 
@@ -179,13 +186,14 @@ def _computed() -> list[Case]:
              constants=[_ints(-127, 127, 64, 64, 1, 1)]),
         Case("quotient (softmax), 12 x 128 rows of 128", "quotient", [Tensor((12, 128, 128), (0, 2**20)),
              Tensor((12, 128, 1), (1, 2**27))], {"terms": 1, "rounding": "half_up", "lo": 0, "hi": 255},
-             parameters=softmax),
+             parameters=softmax, binds=_ESTIMATES),
         Case("normalize, 128 rows of 768", "normalize", [Tensor(ROWS)],
-             {"axes": (1,), "statistic": "variance", "rounding": "half_up", "lo": -128, "hi": 127}, parameters=norm),
+             {"axes": (1,), "statistic": "variance", "rounding": "half_up", "lo": -128, "hi": 127}, parameters=norm,
+             binds=_ESTIMATES),
         Case("update_slice, one of 128 rows", "update_slice",
              [Tensor(ROWS), Tensor((1, 768)), Tensor((1,), (0, 127))], {"axis": 0}),
         Case("get_valid_count, 8192 rows of 6", "get_valid_count", [Tensor((4, 2048, 6), WIDE)],
-             {"score_threshold": 0}),
+             {"score_threshold": 0}, binds="rows are kept one by one, at a place that depends on those before"),
     ]  # fmt: skip
 
 
