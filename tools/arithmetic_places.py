@@ -224,6 +224,13 @@ PROVEN: Table = {
         "cvm/executors/numpy/contraction.py",
         "Contraction.contract",
     ): "`choose`: S < 2^31 in int32; else sums modulo 2^64, and program.range for the sum",
+    (
+        "cvm/executors/numpy/contraction.py",
+        "Contraction.as_integers",
+    ): "`choose`: S < 2^31 in int32; else sums modulo 2^64, and program.range for the sum",
+    ("cvm/executors/numpy/codes.py", "FloatCodes.of"): "shifts of 0 .. 52, checked before",
+    ("cvm/executors/numpy/codes.py", "FloatCodes.write"): "float64, by the proof of the module; codes within [lo, hi]",
+    ("cvm/executors/numpy/depthwise.py", "Depthwise.each"): "floats exact by `choose`: S <= 2^24 or 2^53",
     ("cvm/executors/numpy/contraction.py", "magnitudes"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/executors/numpy/contraction.py", "_runs"): "differences of cumulative sums, which `_cumulative` holds",
     ("cvm/executors/numpy/elemwise.py", "plan_cvm_precision"): "powers up to 2^30",

@@ -40,13 +40,15 @@ def emit_network(
     if threads > 1:
         emit_claim(module)
         emit_wait(module, machine)
+    mine = code.alloca("i64", 1)
     for number, call in enumerate(calls):
         arguments = arguments_of(code, plan, call, memory, constants, arrays)
         if threads == 1:
             emit_call(code, call.function, arguments, V("i64", "0"), V("i64", str(call.units)))
         else:
             count = chunks(call.units, call.cost, threads)
-            _shared(code, call.function, arguments, call.units, count, code.at(claims, number * CLAIM_BYTES), epoch)
+            claim = code.at(claims, number * CLAIM_BYTES)
+            _shared(code, call.function, arguments, call.units, count, claim, epoch, mine)
     code.finish()
 
 
@@ -126,10 +128,17 @@ def emit_call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -
     code.line(f"call void @{function}({', '.join(map(str, (*arguments, lo, hi)))})")
 
 
-def _shared(code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V) -> None:
-    """Write the code that computes chunks until none is left to claim, then waits for the chunks of other threads."""
+def _shared(
+    code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V, mine: V
+) -> None:
+    """Write the code that computes chunks until none is left to claim, then waits for the chunks of other threads.
+
+    A thread counts its chunks in ``mine`` and adds their number once: all threads write this counter, one after the
+    other.
+    """
     finished = code.at(claims, 64)
     again, work, done = code.fresh(), code.fresh(), code.fresh()
+    code.store(typed("i64", 0), mine)
     code.line(f"br label %{again}")
     code.label(again)
     claimed = code.value("i64", f"call i64 @claim({claims}, {epoch}, i64 {count})")
@@ -139,8 +148,14 @@ def _shared(code: Code, function: str, arguments: Sequence[V], units: int, count
     low = code.binary("udiv", code.binary("mul", claimed, units), count)
     high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), units), count)
     emit_call(code, function, arguments, low, high)
-    code.line(f"{code.unused()} = atomicrmw add {finished}, i64 1 acq_rel")
+    code.store(code.binary("add", code.load("i64", mine), 1), mine)
     code.line(f"br label %{again}")
     code.label(done)
+    added = code.load("i64", mine)
+
+    def add() -> None:
+        code.line(f"{code.unused()} = atomicrmw add {finished}, {added} acq_rel")
+
+    code.when(code.compare("sgt", added, 0), add)
     goal = code.binary("mul", epoch, count)
     code.line(f"call void @await({finished}, {goal})")
