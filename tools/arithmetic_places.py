@@ -380,4 +380,17 @@ CHOSEN: Table = {
 }
 """Values whose width the function or its caller chooses by a bound of its own; and arrays of Python integers."""
 
-PLACES: Table = {**REALS, **SIZES, **SAME, **PROVEN, **CHOSEN}
+ENGINES: Table = {
+    ("cvm/comparison/arithmetic.py", "*"): "accumulators of 32 bits times multipliers of 31, in 64 bits",
+    (
+        "cvm/comparison/models.py",
+        "*",
+    ): "codes of 16 bits, sums of 32, which `_rescaled` requires, in 64 bits; or float32, as engines compute",
+    ("cvm/comparison/model.py", "Model.follows"): "an engine's codes, which `_codes` holds to the quantiser's range",
+    ("cvm/comparison/samples.py", "samples"): "codes of inputs, whose quantisers have the range of the file's type",
+    ("cvm/comparison/regions.py", "Region.unit"): "scales are float64",
+    ("cvm/comparison/comparing.py", "Counts.add"): "differences of codes of 32 bits, in 64 bits",
+}
+"""What other engines compute, modelled to find out why they differ; nothing that is proven depends on it."""
+
+PLACES: Table = {**REALS, **SIZES, **SAME, **PROVEN, **CHOSEN, **ENGINES}

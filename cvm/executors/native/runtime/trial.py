@@ -149,7 +149,7 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
     bytes_ = (0, 255)
     small = (1, 7, 9, 9), (37, 7, 3, 3)
     yield "8-bit convolution", "bytes", convolution(small, bytes_, 128, padding=(1, 1))
-    wide = (1, 72, 9, 9), (147, 72, 3, 3)
+    wide = (1, 72, 9, 12), (147, 72, 3, 3)
     yield "convolution of many channels", "bytes", convolution(wide, bytes_, 128, padding=(1, 1))
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
     yield "8-bit convolution of signed codes", "bytes", convolution(signed, (-128, 127), 128)
