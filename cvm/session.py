@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from cvm.ports import Port
     from cvm.program import Program
     from cvm.program.model import Input, ProgramParts
+    from cvm.program.reading import ReadFile
     from cvm.program.verifier import VerifiedProgram
     from cvm.quantization import Quantizer
 
@@ -127,10 +127,11 @@ def verified_of(program: object) -> VerifiedProgram:
     return _verified_and_hash(program)[0]
 
 
-def _verified_and_hash(program: object) -> tuple[VerifiedProgram, str | None]:
-    """The verified program, and the SHA-256 of its file if it is one."""
+def _verified_and_hash(program: object, file: ReadFile | None = None) -> tuple[VerifiedProgram, str | None]:
+    """The verified program, and the SHA-256 of its file if it is one. ``file`` is the file if it was read before."""
     from cvm.program import Program
-    from cvm.program.files import load_hashed
+    from cvm.program.files import decoded
+    from cvm.program.reading import ReadFile
     from cvm.program.verifier import VerifiedProgram, verify
 
     if isinstance(program, VerifiedProgram):
@@ -142,20 +143,19 @@ def _verified_and_hash(program: object) -> tuple[VerifiedProgram, str | None]:
     path = checked_path(program, "a program")
     refuse_folder(path, "a program of cvm (.cvm)")
     try:
-        return load_hashed(path)
+        return decoded(file or ReadFile(path))
     except CvmError as error:
         raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
 
 
-def _hash_of(program: object) -> str | None:
-    """The SHA-256 of a program file; None if it is none, or cannot be read."""
+def _file_of(program: object) -> ReadFile | None:
+    """A program file that was read; None if it is none, or cannot be read."""
     if not isinstance(program, str | os.PathLike):
         return None
-    from cvm.limits import DEFAULT
-    from cvm.program.reading import read_bytes
+    from cvm.program.reading import ReadFile
 
     try:
-        return sha256(read_bytes(program, DEFAULT.program_bytes)).hexdigest()
+        return ReadFile(program)
     except (CvmError, OSError, ValueError):  # `verified_of` says what is wrong
         return None
 
@@ -192,24 +192,32 @@ class Session:
         self._parts: ProgramParts
         self._shapes: Mapping[str, tuple[int, ...]]
         self._digest: str | None
-        self._hash = _hash_of(program) if executor in (None, "native") else None
-        recalled = self._hash and recall(self._hash, self._threads, lambda: self.verified)
-        if recalled:
-            self._executor, started = recalled
-            self._name, self._reason = "native", started.reason if executor is None else "asked for"
-            self._parts, self._shapes, self._ends = started.parts, started.shapes, started.ends
-            self._digest, self._gas = started.digest, started.gas
-        else:
-            self._open(program, executor, threads)
+        file = _file_of(program) if executor in (None, "native") else None
+        self._hash = file and file.hash
+        if file is None or not self._start(executor, file.forget):
+            self._open(program, executor, threads, file)
+            if self._name == "native":
+                self._start(executor)  # so that the memory of the program and of the compilation is free
         self._plain = [(item.value.name, item.value.shape) for item in self._parts.inputs]
         self._ambiguous = any(ambiguous(item.quantizer) for item in self._parts.inputs)
         self._quantizers = {out.name: out.quantizer for out in self._parts.outputs if out.quantizer is not None}
         self._single: Executor | None = None
         self._held: Held | None = None
 
-    def _open(self, program: object, executor: str | None, threads: int | None) -> None:
+    def _start(self, executor: str | None, known: Callable[[], object] = lambda: None) -> bool:
+        """Begin with what the cache knows of the program file. Returns False if this is not enough for a run."""
+        recalled = self._hash and recall(self._hash, self._threads, lambda: self.verified, known)
+        if not recalled:
+            return False
+        self._executor, started = recalled
+        self._name, self._reason = "native", started.reason if executor is None else "asked for"
+        self._parts, self._shapes, self._ends = started.parts, started.shapes, started.ends
+        self._digest, self._gas, self._proven = started.digest, started.gas, None
+        return True
+
+    def _open(self, program: object, executor: str | None, threads: int | None, file: ReadFile | None) -> None:
         """Verify the program and make an executor."""
-        verified, self._hash = _verified_and_hash(program)
+        verified, self._hash = _verified_and_hash(program, file)
         self._name, self._reason = choose_executor(executor)
         self._executor = create(self._name, verified, threads)
         self._proven, self._parts, self._shapes = verified, verified.program, verified.shapes

@@ -7,14 +7,17 @@ import json
 import platform
 import warnings
 
+import numpy as np
 import pytest
 
 from cvm.audit.costs import macs
+from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.runtime.select import available
-from cvm.program import verify
+from cvm.program import Output, ProgramBuilder, verify
 from tests.selection import mostly_long
 from tests.tools.test_bench_networks import small
 from tools.bench import compare, peak, profile_layers
+from tools.bench.layer_bounds import Shares, shares
 from tools.bench.networks import NETWORKS
 from tools.bench.programs import program_of
 
@@ -34,9 +37,39 @@ def test_the_peak_of_every_machine_is_a_rate():
 def test_a_profile_has_all_multiply_adds_of_the_network(machine):
     for program in (program_of(small()), program_of(NETWORKS["lenet"]())):
         verified = verify(program)
-        found = profile_layers.profile(verified, machine, 0.0)
+        found = profile_layers.profile(verified, machine, 0.0, 1e11, 1e10)
         assert sum(row.macs for row in found.rows) == sum(macs(verified))
         assert min(found.whole, found.constants) > 0
+        assert all(row.bound for row in found.rows)
+
+
+@pytest.mark.parametrize(("values", "words"), [
+    ((0.9, 0.3, 0, 0, 0, 1e4), "products"), ((0.9, 0.3, 0, 0, 0.3, 1e4), "products, 30 % of the products padding"),
+    ((0.5, 0.2, 0, 0, 0, 1e4), "products and codes of sums"), ((0.2, 0.4, 0, 0, 0, 1e4), "codes of sums"),
+    ((0.2, 0.1, 0.6, 0, 0, 1e4), "permutations"), ((0.3, 0.3, 0, 0.9, 0, 1e4), "memory"),
+    ((0.3, 0.1, 0.2, 0.1, 0, 1e4), "several, none of them alone"), ((0.9, 0, 0, 0, 0, 200), "the call"),
+])  # fmt: skip
+def test_the_largest_share_says_what_binds_a_call(values, words):
+    assert Shares(*values).bound == words
+
+
+def test_the_dot_products_of_a_kernel_have_room_for_all_multiply_adds():
+    """With 64 channels and runs of whole steps, no product is padding; with 63 input channels, one in 64 is."""
+    machine = available()[0]
+    if machine.width != 16 or machine.tiles:
+        pytest.skip(f"{machine.name} has other vectors")
+    for inputs, padding in ((64, 0), (63, 1 / 64)):
+        builder = ProgramBuilder()
+        x = builder.input("x", (1, inputs, 10, 10), 0, 255)
+        weights = builder.constant(np.ones((64, inputs, 1, 1), np.int64))
+        (sums,) = builder.add("conv2d", [x, weights])
+        verified = verify(builder.build([Output("y", sums)]))
+        made = plan(verified, machine, frozenset({sums}))
+        (call,) = [call for call in made.calls if call.function.startswith("conv2d")]
+        work = 100 * 64 * inputs
+        found = shares(made.functions[call.function], call, work, 1000.0, machine, 64e12, 1e9)
+        assert found.padding == pytest.approx(padding)
+        assert found.dots == pytest.approx(100 * 64 * 64 / 64 * 1e-3 / 1000)
 
 
 @x86

@@ -176,7 +176,8 @@ def test_the_program_of_a_class_has_kernels_of_its_kinds(machine: Machine) -> No
     for one in trial.CLASSES:
         verified = one.program()
         found = kinds_of(plan(verified, machine, returned(verified.program, frozenset())))
-        assert one.kinds <= found, one.name
+        packed = frozenset() if machine.packs else frozenset({"depthwise pixels"})
+        assert one.kinds - packed <= found, one.name
 
 
 def test_every_kind_of_kernel_is_in_the_program_of_a_class() -> None:

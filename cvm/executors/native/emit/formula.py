@@ -16,7 +16,7 @@ from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.emit.elements import decoded, load
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.requantize import requantized
-from cvm.executors.native.emit.tables import permuted
+from cvm.executors.native.emit.tables import permuted, picked
 
 __all__ = ["Reader", "evaluate"]
 
@@ -44,7 +44,7 @@ def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
         return values[number]
 
     for number, step in enumerate(formula.steps, formula.reads):
-        if step.op == "gather":
+        if step.op in ("gather", "pick"):
             values[number] = _gathered(code, step, reader, value(step.arguments[1]), count)
         elif step.op == "permute":
             (index,) = _aligned(code, [value(step.arguments[1])], count, whole=True)
@@ -97,13 +97,18 @@ class _Operand:
 
 
 def _gathered(code: Code, step: FormulaStep, reader: Reader, index: V, count: int) -> V:
-    """Load the elements at base + index * stride, where the index is clipped to the extent."""
+    """Load the elements at base + index * stride, where the index is clipped to the extent.
+
+    A ``pick`` has the stride 1, and its elements are bytes.
+    """
     extent, stride, format_ = step.static
     assert isinstance(extent, int)
     assert isinstance(stride, int)
     assert isinstance(format_, Format)
     base, offsets = reader.addresses(step.arguments[0])
     index = code.intrinsic("smin", code.intrinsic("smax", index, 0), extent - 1)
+    if step.op == "pick" and lanes(index.type) > 1 and not any(offsets):
+        return picked(code, format_, base, extent, index)
     distances = code.cast("sext", index, 64)
     if stride * format_.bytes != 1:
         distances = code.binary("mul", distances, stride * format_.bytes)

@@ -51,7 +51,30 @@ def loops_in_order(loops: Sequence[Loop]) -> tuple[Loop, ...]:
         if chunk is not None:
             outer = Loop(extent // chunk, tuple(stride * chunk for stride in strides))
             return (outer, Loop(chunk, strides))
-    return tuple(joined)
+    return _reused(tuple(joined))
+
+
+REUSED = 4608
+"""The most elements of a loop that another loop reads again and again: of six tensors of 16 bits, half of a first-level
+cache.
+"""
+
+
+def _reused(loops: tuple[Loop, ...]) -> tuple[Loop, ...]:
+    """The loops, with a part of the innermost one moved outwards if that keeps elements in a cache.
+
+    So it is where the loop around a long innermost one reads a tensor again: for each channel, parameters per position.
+    """
+    if len(loops) != 2 or loops[1].extent <= REUSED:
+        return loops
+    around, inner = loops
+    if not any(a == 0 and b != 0 for a, b in zip(around.strides, inner.strides, strict=True)):
+        return loops
+    chunk = next((n for n in range(REUSED, REUSED // 8, -1) if inner.extent % n == 0), None)
+    if chunk is None:
+        return loops
+    outer = Loop(inner.extent // chunk, tuple(stride * chunk for stride in inner.strides))
+    return (outer, around, Loop(chunk, inner.strides))
 
 
 @dataclass(slots=True)

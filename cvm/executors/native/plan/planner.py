@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import proxy
 
 import numpy as np
 import numpy.typing as npt
@@ -60,7 +61,7 @@ class Planner:
     ) -> None:
         self.verified, self.machine, self._plans = verified, machine, plans
         self.program = verified.program
-        self.constants = Constants()
+        self.constants = Constants(5 * sum(len(one.data) for one in self.program.constants) // 4)
         self.homes: dict[str, Home] = {}
         self.arrays: dict[str, Home] = {}
         """The arrays of inputs and state."""
@@ -80,7 +81,8 @@ class Planner:
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
         self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
-        self.residence = Residence(self) if resident else None
+        # A proxy, so that there is no cycle, which would keep the planner and the constants in memory.
+        self.residence = Residence(proxy(self)) if resident else None
         kept = returned | set(self._fed) | self.plain.keys()
         if resident:
             kept |= {item.update for item in self.program.state}

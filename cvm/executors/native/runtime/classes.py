@@ -47,7 +47,9 @@ def kinds(kernel: object) -> frozenset[str]:
             largest = max(kernel.window)
             found = [f"depthwise {1 if largest == 1 else 3 if largest <= 3 else 5}"]
             found += ["depthwise digits"] if kernel.parts > 1 or kernel.repeats else []
-            return frozenset().union(*(_of_sums(products, kernel.formula) for products in found))
+            pixels = {"depthwise pixels"} if any(one.tile > 1 for one in kernel.segments) else set()
+            pixels |= {"depthwise loops"} if kernel.loops else set()
+            return frozenset(pixels).union(*(_of_sums(products, kernel.formula) for products in found))
         case WindowSums():  # the contraction that adds them has their kind
             return frozenset()
         case Nest():

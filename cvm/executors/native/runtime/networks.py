@@ -129,7 +129,7 @@ class Network:
         self.cached, made = found is not None, None
         if found is None:
             made, found = planned(partial(self._compiled, threads=threads))
-            made = replace(made, constants=b"")  # ``found`` has a copy of them
+            made = replace(made, constants=b"")  # ``found`` has them
         self.plan, self.threads, self.stages, self.packed = found.plan, found.threads, found.stages, found.constants
         self._whole = self.threads == 1 and ends is None
         given = [(name, shapes[name]) for name in self.plan.arrays]
@@ -145,7 +145,14 @@ class Network:
         self._free: list[_Memory] = [_Memory(self)]
         if made is not None:  # new code is stored only after it has been tried
             tried(made, self._loaded, self.packed, self.run)
-            store(key, found)
+            self._share(store(key, found))
+
+    def _share(self, constants: Bytes) -> None:
+        """Read the packed constants from other memory from now on, which holds the same ones."""
+        if constants is not self.packed:
+            self._free.clear()
+            self.packed, self.constants = constants, constants.ctypes.data
+            self._free.append(_Memory(self))
 
     def __del__(self) -> None:
         getattr(self, "_free", []).clear()  # workers must leave the jobs before the code is freed
@@ -154,8 +161,7 @@ class Network:
         threads = threads if sum(call.cost for call in made.calls) >= WORTH else 1
         ends = self._ends(made) if self._ends else ()
         stages = tuple(pairwise((0, *(ends or (len(made.calls),)))))
-        constants = aligned(len(made.constants) + SLACK)[: len(made.constants)]
-        constants[:] = np.frombuffer(made.constants, np.uint8)
+        constants = np.frombuffer(made.constants, np.uint8)  # the planner's memory (`Constants`), not a copy
         try:
             code = compiled(self._text(made, threads, stages), self.machine)
         except RuntimeError as error:

@@ -120,6 +120,10 @@ def _classes() -> Iterator[Class]:
         for what, products, make in _sums():
             name = what if epilogue == EPILOGUES[0] else f"{what}, {epilogue}"
             yield Class(name, frozenset({f"{products}, {epilogue}"}), partial(make, epilogue))
+    large = (1, 100, 11, 14), (100, 1, 11, 9)
+    made = partial(_convolution, EPILOGUES[0], large, (0, 255), 128, groups=100)
+    yield Class("depthwise convolution of large windows", frozenset({"depthwise loops"}), made)
+    yield Class("depthwise convolution of few channels", frozenset({"depthwise pixels"}), _few_channels)
     for what, last in (("residual sum", (1_500_000_001, 1_234_567_891, 99_999, 31)),
                        ("residual sum of small numbers", (5, -3, 1, 2))):  # fmt: skip
         yield Class(what, frozenset({"residual"}), partial(_residual, last))
@@ -145,7 +149,7 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
     bytes_ = (0, 255)
     small = (1, 7, 9, 9), (37, 7, 3, 3)
     yield "8-bit convolution", "bytes", convolution(small, bytes_, 128, padding=(1, 1))
-    wide = (1, 72, 9, 9), (147, 72, 3, 3)
+    wide = (1, 72, 9, 12), (147, 72, 3, 3)
     yield "convolution of many channels", "bytes", convolution(wide, bytes_, 128, padding=(1, 1))
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
     yield "8-bit convolution of signed codes", "bytes", convolution(signed, (-128, 127), 128)
@@ -198,6 +202,25 @@ def _convolution(
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
     inputs = [x, builder.constant(weights), bias]
     return _codes(builder, lambda: builder.add("conv2d", inputs, attributes)[0], (1, kernel[0], 1, 1), epilogue)
+
+
+def _few_channels() -> VerifiedProgram:
+    """The codes of depthwise convolutions whose vectors hold the channels of several pixels.
+
+    The channels of these pixels lie side by side, or in every second place, or apart.
+    """
+    builder = ProgramBuilder()
+    outputs = []
+    for channels, size, stride in ((8, 17, 1), (88, 17, 2), (32, 9, 2), (16, 9, 2)):
+        x = builder.input(f"x{channels}", (1, channels, size, size), 0, 255)
+        inputs = [x, builder.constant(_weights(channels, 1, 3, 3, least=-128, largest=127))]
+        attributes: dict[str, Any] = {"padding": (1, 1), "groups": channels, "stride": (stride, stride)}
+        (sums,) = builder.add("conv2d", inputs, attributes)
+        m = builder.parameter((2**26 + 7919 * np.arange(channels)).reshape(1, channels, 1, 1))
+        numbers = [builder.parameter(np.full(1, number)) for number in (-12345, 34)]
+        (codes,) = builder.add("requantize", [sums, m, *numbers], {"lo": -100, "hi": 120, "rounding": "half_up"})
+        outputs.append(Output(f"y{channels}", codes))
+    return verify(builder.build(outputs))
 
 
 def _residual(last: tuple[int, ...]) -> VerifiedProgram:
@@ -293,6 +316,9 @@ def _elementwise() -> VerifiedProgram:
     y = builder.input("y", (1, 21), -(2**15), 2**15)
     z = builder.input("z", (3, 1), -(2**15), 2**15)
     codes = builder.input("codes", (1, 130), -9, 300)
+    (bytes_,) = builder.add("clip", [builder.input("bytes", (3, 100), -500, 500)], {"a_min": -100, "a_max": 155})
+    few, many = (builder.constant(np.arange(n) * 37 % 120 - 9) for n in (97, 31))
+    (short,) = builder.add("slice", [bytes_], {"begin": (0, 7), "end": (3, 67), "strides": (1, 1)})
     table, longer = (builder.constant(_weights(n, least=-most, largest=most)) for n in (200, 257))
     applied: list[tuple[str, list[str], dict[str, Any]]] = [
         ("broadcast_div", [x, z], {}), ("broadcast_max", [x, y], {}), ("broadcast_greater", [x, y], {}),
@@ -301,6 +327,7 @@ def _elementwise() -> VerifiedProgram:
         ("cvm_right_shift", [x], {"precision": 31, "shift_bit": 3}),
         ("cvm_left_shift", [x], {"precision": 31, "shift_bit": 30}), ("cvm_lut", [table, y], {}),
         ("take", [y, z], {"axis": 1}), ("cvm_lut", [longer, codes], {}), ("cvm_lut", [table, codes], {}),
+        ("take", [bytes_, few], {"axis": 1}), ("take", [short, many], {"axis": 1}),
     ]  # fmt: skip
     return _each(builder, applied)
 
