@@ -160,7 +160,6 @@ SAME: Table = {
     ("cvm/audit/hashing.py", "_pieces"): "tensors of int32",
     ("cvm/audit/verify.py", "codes_of_state"): "state.type: 32 bits hold them",
     ("cvm/audit/verify.py", "_split"): "refused before: 32 bits hold them",
-    ("cvm/bench/engines.py", "_bound_native"): "codes that the benchmark made as int32",
     (
         "cvm/executors/native/descriptions/formats.py",
         "Format.stored",
@@ -228,6 +227,13 @@ PROVEN: Table = {
         "cvm/executors/numpy/contraction.py",
         "Contraction.contract",
     ): "`choose`: S < 2^31 in int32; else sums modulo 2^64, and program.range for the sum",
+    (
+        "cvm/executors/numpy/contraction.py",
+        "Contraction.as_integers",
+    ): "`choose`: S < 2^31 in int32; else sums modulo 2^64, and program.range for the sum",
+    ("cvm/executors/numpy/codes.py", "FloatCodes.of"): "shifts of 0 .. 52, checked before",
+    ("cvm/executors/numpy/codes.py", "FloatCodes.write"): "float64, by the proof of the module; codes within [lo, hi]",
+    ("cvm/executors/numpy/depthwise.py", "Depthwise.each"): "floats exact by `choose`: S <= 2^24 or 2^53",
     ("cvm/executors/numpy/contraction.py", "magnitudes"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/executors/numpy/contraction.py", "_runs"): "differences of cumulative sums, which `_cumulative` holds",
     ("cvm/executors/numpy/elemwise.py", "plan_cvm_precision"): "powers up to 2^30",
@@ -280,12 +286,16 @@ PROVEN: Table = {
     ("cvm/executors/native/checker/packed.py", "weights_of"): "modulo 2^32, from below 2^41",
     ("cvm/executors/native/checker/addresses.py", "_values"): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
+        "cvm/executors/native/runtime/executor.py",
+        "NativeExecutor.run_batch",
+    ): "addresses of the samples of arrays that are in memory",
+    (
         "cvm/executors/native/runtime/rehearsal.py",
         "_elements",
     ): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
         "cvm/executors/native/runtime/rehearsal.py",
-        "_Trial.whole",
+        "_Trial._compare_arrays",
     ): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
         "cvm/executors/native/runtime/resident.py",

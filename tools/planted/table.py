@@ -490,12 +490,6 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
         "(weights - narrow)[:, wide]], axis=1), tuple((wide ^ 1).tolist())",
     ),
     (
-        "clip",
-        "formulas",
-        "lo, hi = max(lo, least), min(hi, most)",
-        "lo, hi = lo, min(hi, most)",
-    ),
-    (
         "channels",
         "depthwise",
         "size = kernel.parts * kernel.groups * ROWS * block.vectors * block.lane",

@@ -11,10 +11,9 @@ from cvm.errors import Invalid, Unsupported
 from cvm.executors.base import returned
 from cvm.executors.native.plan.arena import ALIGNMENT
 from cvm.executors.native.plan.steps import Plan
-from cvm.executors.native.runtime.calls import DIRECT
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.foreign import compiled_for
-from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds
+from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds, stage_name
 from cvm.executors.native.runtime.proven import proven
 from cvm.export.object.header import Ports, header
 from cvm.export.object.targets import machine_of
@@ -71,7 +70,7 @@ def exported(verified: VerifiedProgram, triple: str, machine: str = "generic", n
 
     def compiled(plan: Plan) -> tuple[bytes, _Memory]:
         memory = _Memory.of(verified, plan)
-        text = network_text(plan, chosen, 1, read_bounds(program))
+        text = network_text(plan, chosen, 1, read_bounds(program), [(0, len(plan.calls))])
         # Functions of two objects may have the same names; those of one program are called by it alone.
         text = re.sub(r"^define (void|i64) @", r"define internal \1 @", text, flags=re.MULTILINE)
         parts = (text, *_data(verified, plan), _run(verified, plan, memory, name), _reset(verified, name))
@@ -146,22 +145,20 @@ def _run(verified: VerifiedProgram, plan: Plan, memory: _Memory, name: str) -> s
 def _call(arrays: list[str], memory: _Memory) -> list[str]:
     """The call of the network on its arrays, and the return if it refuses one."""
     lines = [f"  %arena = getelementptr i8, ptr %memory, i64 {memory.arena}"]
-    if len(arrays) > DIRECT:
-        for index, place in enumerate(arrays):
-            lines.append(f"  %slot{index} = getelementptr i8, ptr %memory, i64 {8 * index}")
-            lines.append(f"  store ptr {place}, ptr %slot{index}")
-        arrays = ["%memory"]
-    given = ["ptr %arena", "ptr @constants", "ptr %memory", "ptr null", "i64 1", *(f"ptr {place}" for place in arrays)]
+    for index, place in enumerate(arrays):
+        lines.append(f"  %slot{index} = getelementptr i8, ptr %memory, i64 {8 * index}")
+        lines.append(f"  store ptr {place}, ptr %slot{index}")
     return [
         *lines,
-        f"  %bad = call i64 @start({', '.join(given)})",
+        "  %bad = call i64 @check(ptr %memory)",
         "  %refused = icmp sge i64 %bad, 0",
-        "  br i1 %refused, label %refuse, label %done",
+        "  br i1 %refused, label %refuse, label %compute",
         "refuse:",
         "  %short = trunc i64 %bad to i32",
         "  %number = add i32 %short, 1",
         "  ret i32 %number",
-        "done:",
+        "compute:",
+        f"  call void @{stage_name(0)}(ptr %arena, ptr @constants, ptr %memory, ptr null, i64 1)",
     ]
 
 

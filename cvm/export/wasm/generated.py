@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from cvm.executors.native.emit.machine import WASM
 from cvm.executors.native.plan.steps import Plan
-from cvm.executors.native.runtime.calls import DIRECT
 from cvm.executors.native.runtime.foreign import compiled_for
-from cvm.executors.native.runtime.networks import network_text
+from cvm.executors.native.runtime.networks import network_text, stage_name
 
 __all__ = ["RUN", "generated"]
 
@@ -53,26 +52,29 @@ entry:
 multiplication in digits of 32 bits, modulo 2^128."""
 
 
-def generated(
-    plan: Plan, bounds: Sequence[tuple[int, int, int]], memory: Sequence[int], arrays: Sequence[int]
-) -> bytes:
+def generated(plan: Plan, bounds: Sequence[tuple[int, int, int]], memory: Sequence[int]) -> bytes:
     """The object file of a plan; its function `RUN` takes no arguments.
 
-    ``memory`` are the addresses of arena, constants and table of arrays, ``arrays`` those of the arrays of the plan,
-    and ``bounds`` the elements, least and largest number of each array that is read.
+    ``memory`` are the addresses of arena, constants and table of arrays, and ``bounds`` the elements, least and largest
+    number of each array that is read.
     """
-    text = network_text(plan, WASM, 1, bounds)
+    text = network_text(plan, WASM, 1, bounds, [(0, len(plan.calls))])
     # An address is below 2^32, and so is the sum of an address and an offset: said so, offsets become parts of loads.
     text = _OFFSET.sub(r"getelementptr nuw i8, \1, i64 \2", text)
-    return compiled_for(_TRIPLE, WASM, "\n".join((text, _PRODUCT, _run(plan, memory, arrays))), "static")
+    return compiled_for(_TRIPLE, WASM, "\n".join((text, _PRODUCT, _run(memory))), "static")
 
 
-def _run(plan: Plan, memory: Sequence[int], arrays: Sequence[int]) -> str:
-    arena, constants, table = memory
-    given = list(arrays) if len(arrays) <= DIRECT else [table]
-    pointers = [f"ptr inttoptr (i32 {address} to ptr)" for address in (arena, constants, table, 0, *given)]
-    pointers.insert(4, "i64 1")
-    return (
-        f"define i32 @{RUN}() nounwind {{\nentry:\n  %bad = call i64 @start({', '.join(pointers)})\n"
-        "  %result = trunc i64 %bad to i32\n  ret i32 %result\n}"
-    )
+def _run(memory: Sequence[int]) -> str:
+    arena, constants, table = (f"ptr inttoptr (i32 {address} to ptr)" for address in memory)
+    return f"""define i32 @{RUN}() nounwind {{
+entry:
+  %bad = call i64 @check({table})
+  %refused = icmp sge i64 %bad, 0
+  br i1 %refused, label %refuse, label %compute
+refuse:
+  %result = trunc i64 %bad to i32
+  ret i32 %result
+compute:
+  call void @{stage_name(0)}({arena}, {constants}, {table}, ptr null, i64 1)
+  ret i32 -1
+}}"""

@@ -15,7 +15,6 @@ from cvm.executors.base import returned
 from cvm.executors.native.emit.machine import WASM
 from cvm.executors.native.plan.arena import ALIGNMENT
 from cvm.executors.native.plan.steps import Plan
-from cvm.executors.native.runtime.calls import DIRECT
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.networks import SLACK, read_bounds
 from cvm.executors.native.runtime.proven import proven
@@ -97,7 +96,7 @@ def module(verified: VerifiedProgram, traced: bool = False) -> Module:
             if memory.end > MOST:
                 message = f"the program needs {memory.end} bytes of memory, a module has at most {MOST}"
                 raise LimitExceeded("limit.wasm_memory", message)
-            code = generated(plan, bounds, (memory.arena, memory.constants, memory.table), memory.arrays)
+            code = generated(plan, bounds, (memory.arena, memory.constants, memory.table))
             needed = max((at + len(content) for at, content in linked(code, 0).data.items()), default=0)
             if needed <= room:
                 return code, memory
@@ -116,15 +115,14 @@ def module(verified: VerifiedProgram, traced: bool = False) -> Module:
 
 
 def _contents(program: Program, plan: Plan, memory: _Memory) -> Iterator[tuple[int, bytes]]:
-    """What memory holds at first: packed constants, the initial state, and the addresses of many arrays."""
+    """What memory holds at first: packed constants, the initial state, and the addresses of all arrays."""
     yield from _runs(memory.constants, bytes(plan.constants))
     constants = {constant.name: constant for constant in program.constants}
     for name, address in zip(plan.arrays[: plan.written], memory.arrays, strict=False):
         initial = next((item.initial for item in program.state if item.value.name == name), None)
         if initial is not None:
             yield from _runs(address, constants[initial].array().astype("<i4").tobytes())
-    if len(memory.arrays) > DIRECT:
-        yield memory.table, b"".join(struct.pack("<Q", address) for address in memory.arrays)
+    yield memory.table, b"".join(struct.pack("<Q", address) for address in memory.arrays)
 
 
 def _runs(address: int, content: bytes) -> Iterator[tuple[int, bytes]]:

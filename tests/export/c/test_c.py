@@ -27,7 +27,9 @@ from tools.fuzz.c_programs import case, differences
 from tools.fuzz.growers import GROWERS, sample
 from tools.fuzz.growth import Seeded
 
-COMPILERS = [pytest.param(name, id=name) for name in compilers()]
+COMPILERS = [
+    pytest.param(name, id=name, marks=[pytest.mark.long] if number else []) for number, name in enumerate(compilers())
+]
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="no C compiler is installed (gcc or clang)")
 pytestmark = needs_compiler
 if not COMPILERS:

@@ -144,16 +144,28 @@ class Contraction:
         return self.rows > 1 and self.rows * self.columns <= 4 * min(segment.tile for segment in self.segments)
 
     @property
-    def shared(self) -> Literal["rows", "columns", "blocks"]:
-        """The loop that threads share."""
+    def parts(self) -> int:
+        """The number of parts of a block that may run at the same time: tiles that have code of their own, rows, or the
+        columns of the only row.
+        """
+        if self.fixed:
+            return max(-(-self.rows * self.columns // segment.tile) for segment in self.segments)
+        return self.rows if self.rows > 1 else self.columns
+
+    @property
+    def by_block(self) -> bool:
+        """Whether the units of a block follow one another; otherwise those of all blocks for the same part do.
+
+        A thread reads the weights of few blocks, or few parts of the input.
+        """
         if not self.fixed and self.rows >= max(8, self.blocks):
-            return "rows"
-        return "columns" if self.rows == 1 and self.columns >= 64 * self.blocks else "blocks"
+            return False
+        return self.rows > 1 or self.columns < 64 * self.blocks
 
     @property
     def units(self) -> int:
         """The number of parts that may run at the same time."""
-        return {"rows": self.rows, "columns": self.columns, "blocks": self.blocks}[self.shared]
+        return self.blocks * self.parts
 
 
 @dataclass(frozen=True, slots=True)

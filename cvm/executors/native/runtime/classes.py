@@ -9,10 +9,12 @@ from __future__ import annotations
 from cvm.executors.native.descriptions import computed, matrices
 from cvm.executors.native.descriptions.expressions import Formula, Requantization
 from cvm.executors.native.descriptions.formats import INT32
-from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.loops import Exchange, Nest, Reduction
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
+from cvm.executors.native.emit.narrow import lane_bits
 from cvm.executors.native.emit.tiles import Tiled
-from cvm.executors.native.kernels import reductions, vision, windows
+from cvm.executors.native.emit.transposition import Blocks
+from cvm.executors.native.kernels import vision, windows
 from cvm.executors.native.plan.steps import Plan
 
 __all__ = ["EPILOGUES", "kinds", "kinds_of"]
@@ -23,7 +25,7 @@ _PRODUCTS = {4: "bytes", 2: "words", 1: "integers"}
 _OTHERS: dict[type, str] = {
     computed.Normalization: "computed", computed.Quotient: "computed", computed.Update: "computed",
     windows.Products: "computed", matrices.Matrices: "matrices", matrices.RowProducts: "matrices",
-    reductions.Reduction: "reductions", windows.Pool: "pools",
+    Reduction: "reductions", windows.Pool: "pools",
     vision.Suppression: "detections", vision.ValidCount: "detections", Exchange: "copies",
 }  # fmt: skip
 _PLAIN = frozenset({"requantize", "clip", "immediate"})
@@ -54,7 +56,9 @@ def kinds(kernel: object) -> frozenset[str]:
             return frozenset()
         case Nest():
             steps = {step.op for step in kernel.formula.steps}
-            copies = {"copies"} if steps <= {"immediate"} else set()
+            copies = {"copies"} if steps <= {"immediate"} else {"narrow"} if lane_bits(kernel) is not None else set()
+            if Blocks.of(kernel) is not None:
+                copies = {"blocks"}
             return frozenset({*copies, *_roundings(kernel.formula), *({"elements"} if steps - _PLAIN else ())})
         case _:
             return frozenset({_OTHERS[type(kernel)]})

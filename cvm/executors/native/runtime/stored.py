@@ -35,7 +35,8 @@ class Compiled:
     """A network that can be loaded: its plan without the parts that only compiling needs, its code and its constants.
 
     ``threads`` is the largest number of threads of a run. ``stages`` are ranges of calls, each of which runs without a
-    stop. ``constants`` start at an address that is a multiple of 64, with `SLACK` bytes behind them.
+    stop. ``constants`` start at an address that is a multiple of 64, with `SLACK` bytes behind them. ``room`` is the
+    memory of a thread for a batch, in bytes, and ``grouped`` says that several samples share it (see `batches`).
     """
 
     plan: Plan
@@ -43,6 +44,8 @@ class Compiled:
     stages: tuple[tuple[int, int], ...]
     code: bytes
     constants: Bytes
+    room: int = 0
+    grouped: bool = False
 
 
 _HEAD = bytes(-cache.DIGEST % 64)
@@ -86,6 +89,8 @@ def store(name: str, network: Compiled) -> Bytes:
         "code": len(network.code),
         "constants": constants.size,
         "apart": apart,
+        "room": network.room,
+        "grouped": network.grouped,
     }
     text = json.dumps(description).encode()
     parts = [len(text).to_bytes(8, "little"), text, network.code]
@@ -113,4 +118,5 @@ def restore(name: str) -> Compiled | None:
     arrays = tuple(found["arrays"])
     made = Plan({}, calls, {}, found["arena"], b"", arrays, found["written"], found["joined"], {})
     stages = tuple((first, end) for first, end in found["stages"])
-    return Compiled(made, found["threads"], stages, data[start:end], constants)
+    code = data[start:end]
+    return Compiled(made, found["threads"], stages, code, constants, found["room"], found["grouped"])

@@ -132,7 +132,9 @@ def _classes() -> Iterator[Class]:
         yield Class(f"requantize, {rounding}", kind, partial(_requantization, rounding))
         yield Class(f"requantize at the ends of its results, {rounding}", kind, partial(_ends_of_results, rounding))
     yield Class("ops by element", frozenset({"elements"}), _elementwise)
+    yield Class("ops by element in narrow lanes", frozenset({"narrow"}), _narrow)
     yield Class("ops that move elements", frozenset({"copies"}), _moved)
+    yield Class("transposes by blocks", frozenset({"blocks"}), _transposed)
     yield Class("windows", frozenset({"pools"}), _pools)
     yield Class("sums and maxima", frozenset({"reductions"}), _reductions)
     yield Class("detections", frozenset({"detections"}), _detections)
@@ -219,6 +221,8 @@ def _few_channels() -> VerifiedProgram:
         m = builder.parameter((2**26 + 7919 * np.arange(channels)).reshape(1, channels, 1, 1))
         numbers = [builder.parameter(np.full(1, number)) for number in (-12345, 34)]
         (codes,) = builder.add("requantize", [sums, m, *numbers], {"lo": -100, "hi": 120, "rounding": "half_up"})
+        if stride == 2:  # the store clips what a clip behind the codes clips
+            (codes,) = builder.add("relu", [codes])
         outputs.append(Output(f"y{channels}", codes))
     return verify(builder.build(outputs))
 
@@ -332,6 +336,42 @@ def _elementwise() -> VerifiedProgram:
     return _each(builder, applied)
 
 
+SPANS = ((-128, 127), (0, 255), (-30_000, 30_000), (0, 65_535), (-(2**17), 2**17))
+"""Intervals of all formats in which elements are stored."""
+
+
+def _stored(builder: ProgramBuilder, shape: tuple[int, ...], spans: Sequence[tuple[int, int]]) -> list[str]:
+    """Tensors of several intervals that lie in the formats of these: copies of inputs, which lie in 32 bits."""
+    given = [builder.input(f"x{number}", shape, *span) for number, span in enumerate(spans)]
+    limits = ({"a_min": lo, "a_max": hi} for lo, hi in spans)
+    return [builder.add("clip", [x], limit)[0] for x, limit in zip(given, limits, strict=True)]
+
+
+def _narrow() -> VerifiedProgram:
+    builder = ProgramBuilder()
+    applied: list[tuple[str, list[str], dict[str, Any]]] = []
+    codes, positive, words, _ = _stored(builder, (3, 150), SPANS[:4])
+    for x in (codes, positive, words):
+        applied += [
+            ("abs", [x], {}), ("negative", [x], {}), ("relu", [x], {}), ("cvm_precision", [x], {}),
+            ("clip", [x], {"a_min": -99, "a_max": 77}), ("cvm_right_shift", [x], {"precision": 7, "shift_bit": 2}),
+            ("cvm_left_shift", [x], {"precision": 9, "shift_bit": 2}), ("broadcast_max", [x, codes], {}),
+            ("broadcast_greater", [x, codes], {}), ("where", [positive, x, codes], {}),
+            ("broadcast_mul", [x, codes], {}), ("broadcast_add", [x, codes], {}), ("broadcast_sub", [codes, x], {}),
+        ]  # fmt: skip
+    return _each(builder, applied)
+
+
+def _transposed() -> VerifiedProgram:
+    builder = ProgramBuilder()
+    applied: list[tuple[str, list[str], dict[str, Any]]] = []
+    for x in _stored(builder, (75, 37), SPANS):
+        (turned,) = builder.add("transpose", [x])
+        beside = builder.constant(np.zeros((1, 75), np.int32))
+        applied += [("concatenate", [turned, beside], {"axis": 0}), ("negative", [turned], {})]
+    return _each(builder, applied)
+
+
 def _moved() -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (3, 21), -INT32_MAX, INT32_MAX)
@@ -366,7 +406,10 @@ def _reductions() -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (2, 19, 9, 9), -128, 127)
     axes = ((2, 3), (1,), (0, 3), ())
-    return _each(builder, [(op, [x], {"axes": a, "keepdims": True}) for op in ("sum", "max") for a in axes])
+    applied = [(op, [x], {"axes": a, "keepdims": True}) for op in ("sum", "max") for a in axes]
+    for stored in _stored(builder, (19, 300), SPANS):
+        applied += [(op, [stored], {"axes": a, "keepdims": False}) for op in ("sum", "max") for a in ((0,), (1,))]
+    return _each(builder, applied)
 
 
 def _detections() -> VerifiedProgram:
