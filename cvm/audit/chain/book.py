@@ -67,17 +67,18 @@ class Book:
     def __init__(self, node: Node, deployment: Deployment) -> None:
         self.node = node
         self.deployment = deployment
-        self._book = interface("ClaimBook")
+        self.contract = interface("ClaimBook")
+        """The contract of the book."""
         self._game = interface("DisputeGame")
 
     # Reading
 
     def _read(self, function: str, *arguments: Any) -> Any:
-        return self.node.read(self.deployment.address("ClaimBook"), self._book, function, *arguments)
+        return self.node.read(self.deployment.address("ClaimBook"), self.contract, function, *arguments)
 
     def _events(self, event: str, *topics: int | None) -> list[dict[str, Any]]:
         deployment = self.deployment
-        return self.node.events(deployment.address("ClaimBook"), self._book, event, topics, deployment.block)
+        return self.node.events(deployment.address("ClaimBook"), self.contract, event, topics, deployment.block)
 
     def claims(self) -> int:
         """How many claims there are."""
@@ -85,7 +86,7 @@ class Book:
 
     def entry(self, number: int) -> Entry:
         """A claim. Raises `Invalid` (``chain.claim``) if there is none with that number."""
-        names = self._book.members("claim")
+        names = self.contract.members("claim")
         found = dict(zip(names, self._read("claim", number), strict=True))
         if Status(found["status"]) is Status.NONE:
             raise Invalid("chain.claim", f"there is no claim {number}")
@@ -102,7 +103,7 @@ class Book:
         return [self._challenge(number) for number in numbers]
 
     def _challenge(self, number: int) -> Challenge:
-        found = dict(zip(self._book.members("challenge"), self._read("challenge", number), strict=True))
+        found = dict(zip(self.contract.members("challenge"), self._read("challenge", number), strict=True))
         return Challenge(number, found["claim"], found["challenger"], found["game"], found["settled"])
 
     def due(self, account: str) -> int:
@@ -131,8 +132,8 @@ class Book:
 
     def _send(self, account: Account, function: str, arguments: Sequence[Any], bonded: bool = False) -> Mined:
         value = self.deployment.terms.bond if bonded else 0
-        data = self._book.call(function, arguments)
-        return self.node.send(account, self.deployment.address("ClaimBook"), self._book, function, data, value)
+        data = self.contract.call(function, arguments)
+        return self.node.send(account, self.deployment.address("ClaimBook"), self.contract, function, data, value)
 
     def claim(self, account: Account, receipt: Claim, index: int) -> tuple[int, Mined]:
         """Claim a run of a receipt. Raises `Invalid` (``chain.trace``) if the run has no trace."""
