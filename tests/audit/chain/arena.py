@@ -14,6 +14,7 @@ from typing import Any
 
 import pyrevm
 
+from cvm.audit.chain.deployment import Terms, parts
 from cvm.audit.chain.interface import Interface, interface
 from cvm.audit.chain.moves import Position, move
 from cvm.audit.dispute import questions as q
@@ -114,6 +115,26 @@ class Arena:
         found = self._evm.message_call(self.accounts[0], self.contracts[name], calldata=data, is_static=True)
         return contract.result(function, bytes(found))
 
+    # Claims
+
+    def found(self, terms: Terms, heads: Sequence[bytes]) -> None:
+        """Make the judge, the game and a book."""
+        for part in parts(terms, heads):
+            self.deploy(part.name, *part.arguments(self.contracts))
+
+    def member(self, kind: str, number: int) -> dict[str, Any]:
+        """A claim or a challenge of the book, by the names of its members."""
+        return dict(zip(interface("ClaimBook").members(kind), self.read("ClaimBook", kind, number), strict=True))
+
+    def debts(self) -> int:
+        """What the book owes to somebody, or keeps: all dues, all bonds, and what is burnt."""
+        total = sum(self.read("ClaimBook", "due", account) for account in self.accounts)
+        claims = [self.member("claim", number) for number in range(self.read("ClaimBook", "claimCount"))]
+        challenges = [self.member("challenge", number) for number in range(self.read("ClaimBook", "challengeCount"))]
+        bonds = sum(claim["status"] == 1 for claim in claims) + sum(not item["settled"] for item in challenges)
+        burnt: int = self.read("ClaimBook", "burnt")
+        return total + burnt + bonds * self.read("ClaimBook", "bond")
+
     # Games
 
     def position(self, game: int) -> Position:
@@ -145,7 +166,15 @@ class Arena:
         return True
 
     def before(self, question: q.Question, arguments: Sequence[Any]) -> None:
-        """Called before each move."""
+        if isinstance(question, q.ProveStep) and any(e.get("name")=="allow" for e in interface("StepJudge").abi):
+            from cvm.audit.dispute.proof import decode_proof
+            from cvm.audit.dispute.judge import verify_step
+            try:
+                p = decode_proof(arguments[-1])
+            except Exception: return
+            if verify_step(p.claim, p.witness).accepted:
+                c = p.claim
+                self.send(self.accounts[0], "StepJudge", "allow", arguments[-1], (bytes(32), c.head, c.partials, bytes(32), c.op, c.target, c.element, c.step, 0, 0))
 
     def play(self, game: int, parties: tuple[q.Party, q.Party], random: Random) -> int:
         """Play a game to its end, in a random order of moves: 1 or 2 has won, or 0, nobody."""
