@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cvm.audit.chain.interface import interface, required
+from cvm.audit.chain.json_text import read_json
 from cvm.audit.chain.judges import Part, judge_parts
 from cvm.audit.chain.node import Account, Node
 from cvm.errors import Invalid, Location, Malformed, Mismatch
@@ -78,14 +79,14 @@ def load(path: str | PathLike[str]) -> Deployment:
     except OSError as error:
         raise Invalid("chain.deployment", f"cannot be read: {error.strerror or error}", where) from None
     try:
-        found = json.loads(data)
+        found = read_json(data)
         if found.pop("version") != _VERSION:
             raise ValueError("another version")
         terms = Terms(**{key: _natural(value) for key, value in found["terms"].items()})
         contracts = {str(name): _address(value) for name, value in found["contracts"].items()}
         heads = tuple(bytes.fromhex(head).hex() for head in found["heads"])
         return Deployment(_natural(found["chain"]), _natural(found["block"]), terms, heads, contracts)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         what = f"this is no deployment: {error}"
         raise Malformed("chain.deployment", what, where) from None
 

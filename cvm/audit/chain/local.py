@@ -6,6 +6,7 @@ machine alone. Its accounts have money from nowhere, so it is no place for anyth
 
 from __future__ import annotations
 
+import ast
 import json
 import threading
 from collections.abc import Iterator, Mapping
@@ -48,9 +49,7 @@ class LocalChain:
             with self._lock:
                 found = self._ask(method, params)
         except self._errors as error:
-            data = getattr(error, "data", None) or (error.args[0] if error.args else "")
-            text = data if isinstance(data, str) and data.startswith("0x") else "0x"
-            return {"error": {"code": 3, "message": f"execution reverted: {error}", "data": text}}
+            return {"error": {"code": 3, "message": "execution reverted", "data": f"0x{_said(str(error)).hex()}"}}
         except Exception as error:
             # Whatever a request makes the tester raise is the answer to this request, and no end of the server.
             return {"error": {"code": -32000, "message": f"{type(error).__name__}: {error}"}}
@@ -68,6 +67,15 @@ class LocalChain:
             server.shutdown()
             server.server_close()
             thread.join()
+
+
+def _said(text: str) -> bytes:
+    """What a contract said when it failed: the tester gives it as a Python literal in a text."""
+    try:
+        found = ast.literal_eval(text.removeprefix("execution reverted: "))
+    except (ValueError, SyntaxError):
+        return b""
+    return found if isinstance(found, bytes) else b""
 
 
 def _as_json(value: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cvm.audit.chain.interface import Interface, required
+from cvm.audit.chain.json_text import read_json
 from cvm.errors import Invalid, LimitExceeded, Malformed, Mismatch
 
 __all__ = ["Account", "Limits", "Mined", "Node", "Reverted", "Sending"]
@@ -111,8 +112,8 @@ class Transport:
         except (OSError, HTTPException) as error:
             raise Invalid("chain.connection", f"the node does not answer: {error or type(error).__name__}") from None
         try:
-            found = json.loads(data)
-        except (ValueError, RecursionError):
+            found = read_json(data)
+        except ValueError:
             raise Malformed("chain.answer", "the node's answer is no JSON") from None
         if not isinstance(found, dict) or found.get("id") != self._id or ("result" in found) == ("error" in found):
             raise Malformed("chain.answer", f"the node's answer is none to {method}")

@@ -266,35 +266,42 @@ def test_a_true_claim_cannot_be_refuted(arena, true):
 # Payment
 
 
-def thief_of(book):
-    """Code that withdraws from the book when it is paid or called without data, and passes on other calls.
+def code_of(book, greedy):
+    """Code that withdraws from the book when it is called without data, and passes on other calls.
 
-    It fails if what it calls fails.
+    It fails if what it calls fails. If it is greedy, it withdraws when it is paid as well.
     """
     selector = interface("ClaimBook").call("withdraw").hex()
     to = f"73{book.removeprefix('0x')}5af1"  # call(gas, book, ..
     withdraws = f"63{selector}60e01b5f52" + f"5f5f60045f5f{to}"
     passes_on = "5b365f5f37" + f"5f5f365f34{to}"
-    start = 4 + len(withdraws) // 2 + 6  # of what passes on: after the first jump, and after the end of a withdrawal
+    begin = 0 if greedy else 9
+    start = begin + 4 + len(withdraws) // 2 + 6  # of what passes on: after the first jump, and after the end of a withdrawal
     done = start + len(passes_on) // 2 + 6
     end = f"60{done:02x}575f5ffd"  # jump if it was a success, else revert
-    return bytes.fromhex(f"3660{start:02x}57" + withdraws + end + passes_on + end + "5b00")
+    paid = "" if greedy else f"36153415151660{done:02x}57"  # if there is a value and no data, jump to the end
+    return bytes.fromhex(paid + f"3660{start:02x}57" + withdraws + end + passes_on + end + "5b00")
 
 
-def test_a_contract_that_withdraws_again_while_it_is_paid_gets_nothing(arena, true):
+@pytest.mark.parametrize("greedy", [False, True])
+def test_a_contract_that_withdraws_again_while_it_is_paid_gets_nothing(arena, true, greedy):
     """The second call finds nothing due and fails, so the payment fails too, and the debt remains."""
     book, caller = arena.contracts["ClaimBook"], arena.accounts[1]
-    code = thief_of(book)
-    thief = arena.put(caller, bytes.fromhex(f"60{len(code):02x}600c60003960{len(code):02x}6000f3") + code)
+    code = code_of(book, greedy)
+    account = arena.put(caller, bytes.fromhex(f"60{len(code):02x}600c60003960{len(code):02x}6000f3") + code)
     claims = interface("ClaimBook").call("claimRun", (head_of(true), run_of(true).preimage(), 0, 1, ()))
-    arena.raw(caller, thief, claims, BOND)
+    arena.raw(caller, account, claims, BOND)
     arena.time += TERMS.window + 1
     arena.send(caller, "ClaimBook", "finalize", 0)
-    assert due(arena, thief) == arena.balance(book) == BOND
-    with pytest.raises(Reverted):
-        arena.raw(caller, thief, b"")
-    assert due(arena, thief) == arena.balance(book) == BOND
-    assert arena.balance(thief) == 0
+    assert due(arena, account) == arena.balance(book) == BOND
+    if greedy:
+        with pytest.raises(Reverted):
+            arena.raw(caller, account, b"")
+    else:
+        arena.raw(caller, account, b"")
+    left = BOND if greedy else 0
+    assert due(arena, account) == arena.balance(book) == left
+    assert arena.balance(account) == BOND - left
 
 
 # Anybody does anything, in any order
