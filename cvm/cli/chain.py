@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -211,8 +210,8 @@ def challenge(
 ) -> int:
     """Run the program and challenge a claim if it says something else.
 
-    If the trace differs, a game begins, which `cvm chain play` plays. If the claim contradicts its own trace, this is shown
-    at once. The exit code is 1 if the claim is right, since nothing is sent then.
+    If the trace differs, a game begins, which `cvm chain play` plays. If the claim contradicts its own trace, this is
+    shown at once. The exit code is 1 if the claim is right, since nothing is sent then.
     """
     from cvm.audit.chain import read_run, refutation, refute
 
@@ -276,9 +275,9 @@ def play(
 ) -> int:
     """Watch a claim and do what is this account's turn, until nothing is left to do.
 
-    A claimant answers in every game about the claim, makes the claim final, and is paid. A challenger plays its own games.
-    Nothing is kept between two looks: a command that was stopped is started again. The exit code is 1 if the side of
-    this account has lost.
+    A claimant answers in every game about the claim, makes the claim final, and is paid. A challenger plays its own
+    games. Nothing is kept between two looks: a command that was stopped is started again. The exit code is 1 if the
+    side of this account has lost.
     """
     from cvm.audit.chain import Player, Status
     from cvm.audit.dispute import Witnessed
@@ -395,7 +394,10 @@ def _demo_code(document: dict[str, Any]) -> int:
 def _render_demo(console: Console, document: dict[str, Any]) -> None:
     honest, false = document["honest_claim"], document["false_claim"]
     gas = ", ".join(f"{what} {cost}" for what, cost in honest["gas"].items())
-    say(console, f"A true claim about {document['model']} that nobody challenges: {honest['status'].lower()}. Gas: {gas}\n")
+    say(
+        console,
+        f"A true claim about {document['model']} that nobody challenges: {honest['status'].lower()}. Gas: {gas}\n",
+    )
     gas = ", ".join(f"{what} {cost}" for what, cost in false["gas"].items())
     say(console, f"A false claim, and a challenge. Gas: {gas}")
     rows = [(number, item["by"], item["what"], item["gas"]) for number, item in enumerate(false["moves"], 1)]
@@ -403,7 +405,10 @@ def _render_demo(console: Console, document: dict[str, Any]) -> None:
     place = f"op {false['op']}, element {false['element']}, step {false['step']}"
     say(console, f"rounds    {false['rounds']} of {document['most_rounds']} at most, to {place}")
     say(console, f"gas       {false['gas_of_game']} for the whole game, both sides")
-    say(console, f"winner    {false['winner']}: paid {false['won']} wei more than it left, {false['burnt']} wei are burnt")
+    say(
+        console,
+        f"winner    {false['winner']}: paid {false['won']} wei more than it left, {false['burnt']} wei are burnt",
+    )
 
 
 GROUP = Group(

@@ -1,8 +1,8 @@
 """Claims about runs on a chain: contracts that take bonds, lead two parties to one step, and judge it.
 
 The contracts are in ``contracts``; what they hash is in ``docs/commitments.md``, what they do in ``docs/chain.md``. In
-Python, read `cvm.audit.chain.moves` first (from a position of a game to the call that answers it), then `play`, the loop of
-a party, `book` and `node`. The package needs the extra ``chain``.
+Python, read `cvm.audit.chain.moves` first (from a position of a game to the call that answers it), then `play`, the
+loop of a party, `book` and `node`. The package needs the extra ``chain``.
 """
 
 from cvm.audit.chain.book import Book, Challenge, Entry, Status

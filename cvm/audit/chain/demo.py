@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from cvm.audit.chain.book import Book, Status
 from cvm.audit.chain.deployment import Terms, deploy, verify
 from cvm.audit.chain.local import LocalChain
@@ -65,7 +63,7 @@ def _changed(true: Evidence) -> Evidence:
     nodes = true.program.program.nodes
     name = nodes[len(nodes) // 2].outputs[0].name
     array = true.values[name].copy()
-    array.flat[-1] += np.int32(1 if array.flat[-1] < 2**31 - 1 else -1)
+    array.flat[-1] ^= 1
     return Evidence(true.program, {**true.values, name: array})
 
 
@@ -75,7 +73,11 @@ def _honest_claim(chain: LocalChain, book: Book, party: _Party, claim: Claim) ->
     number, mined = book.claim(party.account, claim, 0)
     chain.advance(_TERMS.window + 1)
     status = Player(book, party.account, party.says, done.append).play(number, looks=0)
-    return {"claim": number, "status": status.name, "gas": {"claimRun": mined.gas, **{item.what: item.gas for item in done}}}
+    return {
+        "claim": number,
+        "status": status.name,
+        "gas": {"claimRun": mined.gas, **{item.what: item.gas for item in done}},
+    }
 
 
 def _false_claim(chain: LocalChain, book: Book, parties: tuple[_Party, _Party], claim: Claim) -> dict[str, Any]:

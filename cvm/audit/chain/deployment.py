@@ -124,7 +124,7 @@ def deploy(
     begun: Deployment | None = None,
     keep: Callable[[Deployment], None] = lambda _: None,
 ) -> Deployment:
-    """Make the contracts that ``begun`` does not have yet. ``keep`` is called after each, so that nothing is made twice."""
+    """Make the contracts that ``begun`` lacks. ``keep`` is called after each, so that nothing is made twice."""
     heads = tuple(receipt_head(verified) for verified in programs)
     named = tuple(head.hex() for head in heads)
     found = Deployment(node.chain, node.block(), terms, named, {}) if begun is None else begun

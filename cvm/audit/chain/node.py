@@ -1,8 +1,8 @@
 """A node that is asked over JSON-RPC, and is not believed more than needed.
 
-What it can do to its user is bounded. An answer has a largest size and must carry the id of its question; the chain must
-be the expected one; a transaction is signed here, for that chain, and costs at most the limits; a receipt must be that of
-the transaction that was sent. What a node says of the state of the chain has to be believed.
+What it can do to its user is bounded. An answer has a largest size and must carry the id of its question; the chain
+must be the expected one; a transaction is signed here, for that chain, and costs at most the limits; a receipt must be
+that of the transaction that was sent. What a node says of the state of the chain has to be believed.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class Node:
     def events(
         self, address: str, contract: Interface, event: str, topics: Sequence[int | None] = (), first: int = 0
     ) -> list[dict[str, Any]]:
-        """The events of a contract from block ``first`` on, whose first indexed arguments are ``topics`` (None: any)."""
+        """The events of a contract from block ``first`` on; ``topics`` are their first indexed arguments (None: any)."""
         wanted = [None if topic is None else f"0x{topic:064x}" for topic in topics]
         names = [_hex(contract.topic(event)), *wanted]
         query = {"address": address, "topics": names, "fromBlock": hex(first), "toBlock": "latest"}

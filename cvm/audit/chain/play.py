@@ -1,7 +1,7 @@
 """A party on a chain: it watches one claim and does what is its turn.
 
-Everything is read from the chain at each look, and nothing is kept, so a player that was killed goes on when it is started
-again. A move that the other party's transaction has overtaken is refused by the contract, and made again.
+Everything is read from the chain at each look, and nothing is kept, so a player that was killed goes on when it is
+started again. A move that the other party's transaction has overtaken is refused by the contract, and made again.
 """
 
 from __future__ import annotations

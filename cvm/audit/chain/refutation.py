@@ -27,10 +27,10 @@ def read_run(record: bytes) -> Run:
     """The run whose record is ``record``. Raises `Malformed` for bytes that are none."""
     cursor = Cursor(record)
     cursor.tag(b"cvm1:run\0")
-    lists = [cursor.roots() for _ in range(4)]
+    inputs, before, outputs, after = (cursor.roots() for _ in range(4))
     trace = cursor.root() if cursor.flag() else None
     cursor.end()
-    return Run(*lists, trace)
+    return Run(inputs, before, outputs, after, trace)
 
 
 def refutation(program: OpenProgram, trace: Trace, run: Run) -> Refutation | None:

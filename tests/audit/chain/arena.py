@@ -1,7 +1,7 @@
 """The contracts in an EVM of this process, without a node: fast enough for hundreds of games.
 
-pyrevm keeps accounts and slots warm from call to call, so the gas that it reports is too low, and no test reads it. Gas is
-measured on `cvm.audit.chain.local`.
+pyrevm keeps accounts and slots warm from call to call, so the gas that it reports is too low, and no test reads it. Gas
+is measured on `cvm.audit.chain.local`.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ class Arena:
             result = bytes(self._evm.message_call(sender, to, calldata=data, value=value, gas=_CALL_GAS))
         except RuntimeError as error:
             raise Reverted(self._reason(str(error))) from None
+        assert self._evm.result is not None
         for log in self._evm.result.logs:
             topics = tuple(bytes.fromhex(topic.removeprefix("0x")) for topic in log.topics)
             self.logs.append(Log(log.address.lower(), topics, bytes(log.data[1])))
@@ -132,8 +133,7 @@ class Arena:
         claims = [self.member("claim", number) for number in range(self.read("ClaimBook", "claimCount"))]
         challenges = [self.member("challenge", number) for number in range(self.read("ClaimBook", "challengeCount"))]
         bonds = sum(claim["status"] == 1 for claim in claims) + sum(not item["settled"] for item in challenges)
-        burnt: int = self.read("ClaimBook", "burnt")
-        return total + burnt + bonds * self.read("ClaimBook", "bond")
+        return int(total + self.read("ClaimBook", "burnt") + bonds * self.read("ClaimBook", "bond"))
 
     # Games
 
@@ -166,21 +166,30 @@ class Arena:
         return True
 
     def before(self, question: q.Question, arguments: Sequence[Any]) -> None:
-        if isinstance(question, q.ProveStep) and any(e.get("name")=="allow" for e in interface("StepJudge").abi):
-            from cvm.audit.dispute.proof import decode_proof
+        if isinstance(question, q.ProveStep) and any(e.get("name") == "allow" for e in interface("StepJudge").abi):
             from cvm.audit.dispute.judge import verify_step
+            from cvm.audit.dispute.proof import decode_proof
+
             try:
                 p = decode_proof(arguments[-1])
-            except Exception: return
+            except Exception:
+                return
             if verify_step(p.claim, p.witness).accepted:
                 c = p.claim
-                self.send(self.accounts[0], "StepJudge", "allow", arguments[-1], (bytes(32), c.head, c.partials, bytes(32), c.op, c.target, c.element, c.step, 0, 0))
+                self.send(
+                    self.accounts[0],
+                    "StepJudge",
+                    "allow",
+                    arguments[-1],
+                    (bytes(32), c.head, c.partials, bytes(32), c.op, c.target, c.element, c.step, 0, 0),
+                )
 
     def play(self, game: int, parties: tuple[q.Party, q.Party], random: Random) -> int:
         """Play a game to its end, in a random order of moves: 1 or 2 has won, or 0, nobody."""
         while not self.read("DisputeGame", "outcome", game)[0]:
             order = random.sample((0, 1), 2)
-            if not any([self.turn(game, side, parties[side]) for side in order]):
+            answered = [self.turn(game, side, parties[side]) for side in order]
+            if not any(answered):
                 self.time = self.position(game).deadline + 1
         winner: int = self.read("DisputeGame", "outcome", game)[1]
         return winner

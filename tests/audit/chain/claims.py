@@ -60,9 +60,7 @@ def arena_of(*truths: Evidence, accounts: int = 4) -> Arena:
 
 def claim(arena: Arena, account: str, true: Evidence, run: Run) -> int:
     """Claim a run, as the only one of its receipt."""
-    number: int = arena.send(
-        account, "ClaimBook", "claimRun", head_of(true), run.preimage(), 0, 1, (), value=BOND
-    )
+    number: int = arena.send(account, "ClaimBook", "claimRun", head_of(true), run.preimage(), 0, 1, (), value=BOND)
     return number
 
 
@@ -77,9 +75,7 @@ class Quarrel:
     """What the claimant and the challenger have more than before, in wei."""
 
 
-def quarrel(
-    arena: Arena, true: Evidence, parties: tuple[Witnessed, Witnessed], random: Random
-) -> Quarrel:
+def quarrel(arena: Arena, true: Evidence, parties: tuple[Witnessed, Witnessed], random: Random) -> Quarrel:
     """A claim of the first party, a challenge of the second, the game, and the payment of both."""
     accounts = arena.accounts[1:3]
     before = [arena.balance(account) for account in accounts]

@@ -27,7 +27,16 @@ from tests.audit.dispute.liars import LIARS, wrong_element
 from tests.selection import examples
 
 OPEN, FINAL, REJECTED = 1, 2, 3
-REFUTED = ("tiny_cnn", "detection", "accumulator", "delay_line", "exchanged_states", "constants_only", "direct", "two_results")
+REFUTED = (
+    "tiny_cnn",
+    "detection",
+    "accumulator",
+    "delay_line",
+    "exchanged_states",
+    "constants_only",
+    "direct",
+    "two_results",
+)
 """Programs whose outputs and states are results, inputs, constants and states."""
 
 
@@ -103,7 +112,10 @@ def test_a_challenge_needs_its_bond_another_root_another_account_and_an_open_win
     _, claimant, other, _ = arena.accounts
     run = run_of(true)
     number = claim(arena, claimant, true, run)
-    rejected = ((number, run.preimage(), bytes(32)), (number, replace(run, trace=bytes(32)).preimage(), bytes(31) + b"1"))
+    rejected = (
+        (number, run.preimage(), bytes(32)),
+        (number, replace(run, trace=bytes(32)).preimage(), bytes(31) + b"1"),
+    )
     with refused("WrongBond"):
         arena.send(other, "ClaimBook", "challengeRun", *rejected[0], value=1)
     with refused("NotARun"):
@@ -276,7 +288,9 @@ def code_of(book, greedy):
     withdraws = f"63{selector}60e01b5f52" + f"5f5f60045f5f{to}"
     passes_on = "5b365f5f37" + f"5f5f365f34{to}"
     begin = 0 if greedy else 9
-    start = begin + 4 + len(withdraws) // 2 + 6  # of what passes on: after the first jump, and after the end of a withdrawal
+    start = (
+        begin + 4 + len(withdraws) // 2 + 6
+    )  # of what passes on: after the first jump, and after the end of a withdrawal
     done = start + len(passes_on) // 2 + 6
     end = f"60{done:02x}575f5ffd"  # jump if it was a success, else revert
     paid = "" if greedy else f"36153415151660{done:02x}57"  # if there is a value and no data, jump to the end
@@ -308,7 +322,7 @@ def test_a_contract_that_withdraws_again_while_it_is_paid_gets_nothing(arena, tr
 
 
 class Everything(RuleBasedStateMachine):
-    """Honest and lying claimants and challengers, who act in any order; the honest ones act before their time is over."""
+    """Honest and lying claimants and challengers, who act in any order; the honest ones act in time."""
 
     def __init__(self):
         super().__init__()
@@ -363,8 +377,9 @@ class Everything(RuleBasedStateMachine):
     def _honest_turns(self):
         """Honest parties answer whatever they are asked, until it is somebody else's turn everywhere."""
         honest = [(*place, party) for place, party in self.parties.items() if party.root == self.true.trace.root]
-        while any([self.arena.turn(*turn) for turn in honest]):
-            pass
+        answered = [True]
+        while any(answered):
+            answered = [self.arena.turn(*turn) for turn in honest]
 
     @rule(seconds=st.sampled_from((1, TERMS.move_time - 200, TERMS.move_time + 1, TERMS.window)))
     def time_passes(self, seconds):

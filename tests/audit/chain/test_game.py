@@ -267,7 +267,7 @@ def test_every_revert_has_a_reason(table):
             ("commit", (0, bytes(32), ())),
             ("proveStep", (bytes(32), b"", (), b"", random.randbytes(50))),
         ))  # fmt: skip
-        with pytest.raises(Reverted, match="^(NotAsked|WrongStatement)"):
+        with pytest.raises(Reverted, match=r"^(NotAsked|WrongStatement)"):
             table.arena.send(table.accounts[0], "DisputeGame", function, table.game, *arguments)
 
 

@@ -17,8 +17,17 @@ pytest.importorskip("eth_tester", reason="the extra chain is not installed")
 
 import cvm
 from cvm.arrays import read_npz
-from cvm.audit.chain import Account, Limits, Node, Reverted, Terms, deploy_contracts, load_deployment, save_deployment
-from cvm.audit.chain import verify_deployment
+from cvm.audit.chain import (
+    Account,
+    Limits,
+    Node,
+    Reverted,
+    Terms,
+    deploy_contracts,
+    load_deployment,
+    save_deployment,
+    verify_deployment,
+)
 from cvm.audit.chain.interface import interface
 from cvm.audit.chain.local import LocalChain
 from cvm.audit.chain.node import ANSWER_BYTES
@@ -175,7 +184,8 @@ def test_a_deployment_is_verified_and_resumed(chain, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "[]", "null", '{"version": 2}', '{"version": 1, "chain": true}', "[" * 100_000, '{"version": []}']
+    "text",
+    ["", "{}", "[]", "null", '{"version": 2}', '{"version": 1, "chain": true}', "[" * 100_000, '{"version": []}'],
 )
 def test_a_file_that_is_no_deployment_is_refused(tmp_path, text):
     (tmp_path / "book.json").write_text(text)
@@ -193,8 +203,8 @@ def test_a_refusal_of_a_contract_is_told_by_its_name(chain):
     with pytest.raises(Reverted) as caught:
         node.send(account, made, contract, "start", contract.call("start", arguments))
     assert caught.value.reason == "SameRoot"
+    data = contract.call("start", (*arguments[:2], b"1" * 32, *arguments[3:]))
     with pytest.raises(LimitExceeded):
-        data = contract.call("start", (*arguments[:2], b"1" * 32, *arguments[3:]))
         Node(url, limits=Limits(fee=1)).send(account, made, contract, "start", data)
 
 
