@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Part", "judge_parts"]
+__all__ = ["FAMILIES", "Part", "judge_parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,11 @@ class Part:
     arguments: Callable[[Mapping[str, str]], tuple[Any, ...]]
 
 
+FAMILIES = ("ElementwiseJudge", "TransformJudge", "SumJudge", "QuotientJudge", "SearchJudge")
+"""The contracts that compute the ops, in the order in which the constructor of ``StepJudge`` takes them."""
+
+
 def judge_parts() -> list[Part]:
     """The judge and what it calls."""
-    return [Part("StepJudge", lambda _: ())]
+    families = [Part(name, lambda _: ()) for name in FAMILIES]
+    return [*families, Part("StepJudge", lambda made: tuple(made[name] for name in FAMILIES))]
