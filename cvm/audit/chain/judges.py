@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Part", "judge_parts"]
+__all__ = ["FAMILIES", "Part", "judge_parts"]
+
+FAMILIES = ("ElementwiseJudge", "TransformJudge", "SumJudge", "QuotientJudge", "SearchJudge")
+"""The contracts that compute the steps, one for each family of ops, in the order of the judge's constructor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,5 +21,6 @@ class Part:
 
 
 def judge_parts() -> list[Part]:
-    """The judge and what it calls."""
-    return [Part("StepJudge", lambda _: ())]
+    """The judge, after the contracts that it calls. None has an owner or any storage."""
+    families = [Part(name, lambda _: ()) for name in FAMILIES]
+    return [*families, Part("StepJudge", lambda made: tuple(made[name] for name in FAMILIES))]
