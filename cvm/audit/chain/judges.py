@@ -8,6 +8,9 @@ from typing import Any
 
 __all__ = ["FAMILIES", "Part", "judge_parts"]
 
+FAMILIES = ("ElementwiseJudge", "TransformJudge", "SumJudge", "QuotientJudge", "SearchJudge")
+"""The contracts that compute the steps, one for each family of ops, in the order of the judge's constructor."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -17,11 +20,7 @@ class Part:
     arguments: Callable[[Mapping[str, str]], tuple[Any, ...]]
 
 
-FAMILIES = ("ElementwiseJudge", "TransformJudge", "SumJudge", "QuotientJudge", "SearchJudge")
-"""The contracts that compute the ops, in the order in which the constructor of ``StepJudge`` takes them."""
-
-
 def judge_parts() -> list[Part]:
-    """The judge and what it calls."""
+    """The judge, after the contracts that it calls. None has an owner or any storage."""
     families = [Part(name, lambda _: ()) for name in FAMILIES]
     return [*families, Part("StepJudge", lambda made: tuple(made[name] for name in FAMILIES))]

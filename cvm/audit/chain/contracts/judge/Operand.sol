@@ -50,7 +50,7 @@ using {get, element, aligned, extent} for Operand global;
 /// The element with that number, row-major.
 function get(Operand memory x, uint256 number) pure returns (int256 value) {
     unchecked {
-        demand(number < x.length, "op");
+        if (number >= x.length) refuse("op");
         uint256 place = number << x.width;
         if (place >> 10 != x.current) _turnTo(x, place >> 10);
         place = x.begin + (place & 1023);

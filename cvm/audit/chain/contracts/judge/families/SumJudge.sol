@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {Boxes, LEAVES, boxesOf} from "../Chunks.sol";
 import {FamilyJudge} from "../FamilyJudge.sol";
-import {NO_ELEMENT, axisSet, most} from "../Numbers.sol";
+import {NO_ELEMENT, axisSet, least, most} from "../Numbers.sol";
 import {Operand} from "../Operand.sol";
 import {Attribute, Op} from "../Records.sol";
 import {demand, refuse} from "../Refusal.sol";
@@ -290,15 +290,31 @@ contract SumJudge is FamilyJudge {
         uint256 plane = (run.d[0] * x.shape[1] + run.d[1]) * x.shape[2];
         for (uint256 i = from[0]; i < to[0]; ++i) {
             int256 y = top + int256(i);
-            for (uint256 k = from[1]; k < to[1]; ++k) {
-                int256 z = left + int256(k);
-                if (y < 0 || y >= int256(x.shape[2]) || z < 0 || z >= int256(x.shape[3])) {
-                    found = most(found, NO_ELEMENT);
-                } else {
-                    demand(run.d[0] < x.shape[0] && run.d[1] < x.shape[1], "op");
-                    found = most(found, x.get((plane + uint256(y)) * x.shape[3] + uint256(z)));
-                }
+            if (y < 0 || y >= int256(x.shape[2])) {
+                found = most(found, NO_ELEMENT);
+                continue;
             }
+            if (left + int256(to[1]) > 0 && left + int256(from[1]) < int256(x.shape[3])) {
+                demand(run.d[0] < x.shape[0] && run.d[1] < x.shape[1], "op");
+            }
+            uint256 row = (plane + uint256(y)) * x.shape[3];
+            found = _largestOfRow(x, found, row, left + int256(from[1]), left + int256(to[1]));
+        }
+    }
+
+    /// The largest of a number and the elements z .. end - 1 of a row, as far as it has them: padding counts as NO_ELEMENT.
+    function _largestOfRow(Operand memory x, int256 found, uint256 row, int256 z, int256 end)
+        private
+        pure
+        returns (int256)
+    {
+        unchecked {
+            if (z < 0 || end > int256(x.shape[3])) found = most(found, NO_ELEMENT);
+            end = least(end, int256(x.shape[3]));
+            for (z = most(z, 0); z < end; ++z) {
+                found = most(found, x.get(row + uint256(z)));
+            }
+            return found;
         }
     }
 }
