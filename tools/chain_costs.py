@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -61,7 +62,7 @@ class Games:
     def __init__(self, verified: VerifiedProgram, url: str, keys: tuple[str, ...]) -> None:
         self.node = Node(url, pause=lambda _: None)
         self.accounts = [Account(key) for key in keys[:2]]
-        self.book = Book(self.node, deploy(self.node, self.accounts[0], _TERMS, [verified]))
+        self.deployment = deploy(self.node, self.accounts[0], _TERMS, [verified])
 
     def play(self, verified: VerifiedProgram, true: Evidence, false: Evidence) -> tuple[int, list[Done]]:
         """A false claim, its challenge, and the game: its rounds, and what both sides did."""
@@ -69,18 +70,19 @@ class Games:
         trace = true.trace
         run = Run(trace.inputs, trace.before, (bytes(32),) * len(program.outputs), trace.before, liar.root)
         claim = Claim(trace.program, program.op_set, program.limits, verified.gas, (run,))
-        number, _ = self.book.claim(self.accounts[0], claim, 0)
-        self.book.challenge(self.accounts[1], self.book.entry(number), honest.root)
-        game, done = self.book.challenges(number)[0].game, list[Done]()
+        book = Book(self.node, replace(self.deployment, block=self.node.block()))  # no events of earlier games are read
+        number, _ = book.claim(self.accounts[0], claim, 0)
+        book.challenge(self.accounts[1], book.entry(number), honest.root)
+        game, done = book.challenges(number)[0].game, list[Done]()
         players = [
-            Player(self.book, account, party, done.append)
+            Player(book, account, party, done.append)
             for account, party in zip(self.accounts, (liar, honest), strict=True)
         ]
-        while not self.book.outcome(game)[0]:
+        while not book.outcome(game)[0]:
             for player in players:
                 player.play(number, looks=0)
-        assert self.book.outcome(game)[1] == 2, "the honest side wins"
-        return self.book.position(game).rounds, [item for item in done if item.game == game and item.what != "settle"]
+        assert book.outcome(game)[1] == 2, "the honest side wins"
+        return book.position(game).rounds, [item for item in done if item.game == game and item.what != "settle"]
 
 
 def measured(verified: VerifiedProgram, count: int) -> dict[str, Any]:
