@@ -49,6 +49,8 @@ KINDS = (*LIARS, "silent", "late")
 
 
 def griefer(kind, true, random):
+    if not true.trace.steps:
+        return liar_of("wrong_status", true, random)
     if kind == "silent":
         return Silent(wrong_element(true, random).evidence)
     if kind == "late":
