@@ -40,6 +40,8 @@ _FLOOR = 10
 _COLD = 2_500
 """What the first access to a contract costs in a transaction beyond a later one (EIP-2929): of the family that judges."""
 _PLENTY = 2**32
+_OP = slice(32, 68)
+"""Where a proof has the head and the number of the op (docs/commitments.md, section 9)."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,16 @@ def proofs_of(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[st
 def table(name: str, proofs: Iterable[tuple[str, bytes]], judge: ContractJudge) -> Iterator[str]:
     """A table of Markdown, and before it the most and the median of all proofs."""
     found: dict[str, list[tuple[Verdict, int]]] = defaultdict(list)
+    by_op: dict[bytes, list[int]] = defaultdict(list)
     for op, proof in proofs:
         verdict = judge.verdict(proof)
         if not verdict.accepted:
             raise AssertionError(f"{op}: {verdict.reason}")
         found[op].append((verdict, len(proof)))
-    gas = sorted(verdict.gas for items in found.values() for verdict, _ in items)
-    yield f"{name}: {len(gas):,} steps, at most {gas[-1]:,} gas, median {statistics.median_low(gas):,}."
+        by_op[proof[_OP]].append(verdict.gas)
+    steps = [verdict.gas for items in found.values() for verdict, _ in items]
+    ops = statistics.median_low([statistics.median_low(costs) for costs in by_op.values()])
+    yield f"{name}: {len(steps):,} steps of {len(by_op)} ops, at most {max(steps):,} gas; the median op {ops:,}."
     yield ""
     yield "| op | steps judged | median gas | most gas | of it call data | bytes of that proof |"
     yield "|---|---:|---:|---:|---:|---:|"
