@@ -19,6 +19,7 @@ FAMILIES = {
         "`cvm quantize`, `cvm.quantize`, `cvm.quantize_program`: quantisers from data "
         "([calibration.md](calibration.md))."
     ),
+    "chain": "Claims and games on a chain: nodes, keys, contracts ([chain.md](chain.md)).",
     "cluster": "Work on a Ray cluster ([receipts.md](receipts.md), [threads.md](threads.md)).",
     "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
     "digest": "`cvm digest`, and digests that are expected.",
@@ -108,6 +109,13 @@ ADVICE = {
     "calibration.": "Give the option a value that the message lists; `cvm quantize --help` has all.",
     "calibration.real": "Remove NaN and infinities from the data or the weights of the tensor that is named.",
     "calibration.goal": "Ask for less, allow more bytes, or give more data; the message has what can be reached.",
+    "chain.": "Check the node and the deployment; `cvm chain status` shows what is on the chain.",
+    "chain.extra": "`pip install 'cvm[chain]'`.",
+    "chain.key": "Give 32 bytes in hexadecimal, in a file that only you can read or in CVM_CHAIN_KEY.",
+    "chain.fee": "Wait until gas is cheaper, or say `--max-fee GWEI`.",
+    "chain.code": "Use the version of cvm that made the contracts, or `cvm chain deploy` new ones.",
+    "chain.pending": "Repeat the command: what is on the chain is not done twice.",
+    "chain.trace": "Make the receipt with `cvm run --receipt FILE --trace`.",
     "cluster.": "Check the address, and that all nodes run the same versions of cvm, Ray and Python.",
     "cvm_runtime.": _EXPORT,
     "cvm_runtime.compat": "Say `correct` or `cvm-1`.",

@@ -43,8 +43,7 @@ class Interface:
     name: str
     abi: tuple[Mapping[str, Any], ...]
     bytecode: bytes
-    runtime: bytes
-    """The code on the chain, with zeros where the constructor writes."""
+    """The code that makes the contract, without the arguments of its constructor."""
 
     def _entry(self, kind: str, name: str) -> Mapping[str, Any]:
         return next(item for item in self.abi if item["type"] == kind and item.get("name") == name)
@@ -115,12 +114,6 @@ class Interface:
                 return f"{entry['name']}({', '.join(words)})" if words else str(entry["name"])
         return f"0x{data.hex()}" if data else "a revert without a reason"
 
-    def runs(self, code: bytes) -> bool:
-        """Whether code on a chain is this contract's, whatever its constructor wrote into it."""
-        if len(code) != len(self.runtime):
-            return False
-        return all(mine in (0, theirs) for mine, theirs in zip(self.runtime, code, strict=True))
-
 
 def _signature(entry: Mapping[str, Any]) -> str:
     return f"{entry['name']}({','.join(_types(entry['inputs']))})"
@@ -143,5 +136,4 @@ def interface(name: str) -> Interface:
     except OSError:
         raise Unsupported("chain.artifact", f"there is no contract {name}") from None
     document = json.loads(text)
-    code, runtime = (bytes.fromhex(document[key].removeprefix("0x")) for key in ("bytecode", "deployedBytecode"))
-    return Interface(name, tuple(document["abi"]), code, runtime)
+    return Interface(name, tuple(document["abi"]), bytes.fromhex(document["bytecode"].removeprefix("0x")))

@@ -125,8 +125,8 @@ class Transport:
         path = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
         try:
             connection.request("POST", path, body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            data = response.read(ANSWER_BYTES + 1)
+            with connection.getresponse() as response:
+                data = response.read(ANSWER_BYTES + 1)
         finally:
             connection.close()
         if len(data) > ANSWER_BYTES:
@@ -208,7 +208,7 @@ class Node:
     def events(
         self, address: str, contract: Interface, event: str, topics: Sequence[int | None] = (), first: int = 0
     ) -> list[dict[str, Any]]:
-        """The events of a contract from block ``first`` on; ``topics`` are their first indexed arguments (None: any)."""
+        """The events of a contract since block ``first``; ``topics`` are their first indexed arguments (None: any)."""
         wanted = [None if topic is None else f"0x{topic:064x}" for topic in topics]
         names = [_hex(contract.topic(event)), *wanted]
         query = {"address": address, "topics": names, "fromBlock": hex(first), "toBlock": "latest"}

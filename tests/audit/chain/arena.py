@@ -158,31 +158,11 @@ class Arena:
         made = move(party, position, self.shown(game) if position.has_answered(1 - side) else None)
         if made is None:
             return False
-        self.before(made.question, made.arguments)
         try:
             self.send(position.parties[side], "DisputeGame", made.function, game, *made.arguments)
         except (Reverted, Invalid):  # refused by the contract, or nothing that a call can hold
             return False
         return True
-
-    def before(self, question: q.Question, arguments: Sequence[Any]) -> None:
-        if isinstance(question, q.ProveStep) and any(e.get("name") == "allow" for e in interface("StepJudge").abi):
-            from cvm.audit.dispute.judge import verify_step
-            from cvm.audit.dispute.proof import decode_proof
-
-            try:
-                p = decode_proof(arguments[-1])
-            except Exception:
-                return
-            if verify_step(p.claim, p.witness).accepted:
-                c = p.claim
-                self.send(
-                    self.accounts[0],
-                    "StepJudge",
-                    "allow",
-                    arguments[-1],
-                    (bytes(32), c.head, c.partials, bytes(32), c.op, c.target, c.element, c.step, 0, 0),
-                )
 
     def play(self, game: int, parties: tuple[q.Party, q.Party], random: Random) -> int:
         """Play a game to its end, in a random order of moves: 1 or 2 has won, or 0, nobody."""
