@@ -38,7 +38,7 @@ _ZERO, _OTHER = 4, 16
 _FLOOR = 10
 """The least gas for each token of call data: a byte 0 is one, another byte four (EIP-7623)."""
 _COLD = 2_500
-"""What the first access to a contract costs in a transaction beyond a later one (EIP-2929): of the family that judges."""
+"""What the first access to the family that judges costs in a transaction beyond a later one (EIP-2929)."""
 _PLENTY = 2**32
 _OP = slice(32, 68)
 """Where a proof has the head and the number of the op (docs/commitments.md, section 9)."""
@@ -149,8 +149,7 @@ def main() -> int:
     if options.vectors:
         folder = Path(__file__).parents[1] / "spec_vectors" / "steps"
         sets.append(("Test vectors", _vectors(folder)))
-    for path in options.models:
-        sets.append((path.stem, proofs_of(evidence_of(open_program(path)), options.elements)))
+    sets.extend((path.stem, proofs_of(evidence_of(open_program(path)), options.elements)) for path in options.models)
     if options.wide:
         sets.append(("Awkward shapes", proofs_of(evidence_of(verify(wide_program())), options.elements)))
     if options.language:
