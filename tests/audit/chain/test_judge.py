@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -20,6 +21,7 @@ from tests.audit.dispute.games import MODELS, ROOT, op_programs, vector_programs
 from tools import build_contracts, contract_judge
 from tools.dispute_costs import evidence_of, language_program, wide_program
 from tools.fuzz.mutation import mutate_bytes
+from tools.fuzz.step_mutants import whole
 from tools.fuzz.steps import make
 
 pyrevm = pytest.importorskip("pyrevm", reason="the EVM of the tests is not installed (pip install pyrevm)")
@@ -126,12 +128,20 @@ def test_a_proof_longer_than_the_limit_is_refused_unread():
     assert on_chain(bytes(2**20 + 1)) == (False, "proof_bytes")
 
 
-@pytest.mark.parametrize("gas", [60_000, 80_000, 100_000, 110_000, 115_000])
-def test_without_enough_gas_there_is_no_verdict(gas):
-    """Whoever sends a proof chooses the gas: too little of it must not look like a refusal."""
-    data = (ROOT / "spec_vectors/steps/dense_0_first.step").read_bytes()
-    with pytest.raises(RuntimeError):
-        contract().verdict(data, gas)
+@pytest.mark.parametrize("name", ["dense_0_first", "relu_0_last", "refused_false_step"])
+def test_want_of_gas_is_never_a_verdict(name):
+    """Whoever sends a proof chooses the gas: too little of it must not look like a refusal, nor change the fault."""
+    data = (ROOT / f"spec_vectors/steps/{name}.step").read_bytes()
+    enough = contract().verdict(data)
+    failed = 0
+    for share in range(20, 108, 4):
+        try:
+            verdict = contract().verdict(data, enough.gas * share // 100)
+        except RuntimeError:
+            failed += 1
+        else:
+            assert (verdict.accepted, verdict.reason) == (enough.accepted, enough.reason), share
+    assert failed > 10
 
 
 def require_judged(true: object, elements: int) -> set[str]:
@@ -169,10 +179,6 @@ def test_awkward_shapes_are_judged_within_the_gas(program):
 
 def test_a_proof_must_be_the_true_one():
     """The partial after a step is changed, and committed to: everything but the step is right."""
-    from dataclasses import replace
-
-    from tools.fuzz.step_mutants import whole
-
     for path in STEPS[::7]:
         if path.stem.startswith("refused_"):
             continue
