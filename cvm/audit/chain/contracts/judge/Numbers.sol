@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {demand, refuse} from "./Refusal.sol";
-import {Attribute, Op} from "./Records.sol";
+import {demand} from "./Refusal.sol";
+import {Attribute} from "./Records.sol";
 
 // Integers as the definitions of the ops use them.
 
@@ -48,10 +48,12 @@ function realAxis(int256 axis, uint256 rank) pure returns (uint256) {
     return uint256(axis);
 }
 
-/// A bit for each axis of a list.
+/// A bit for each axis of a list that the tensor has.
 function axisSet(Attribute memory axes, uint256 rank) pure returns (uint256 set) {
     for (uint256 i; i < axes.items.count; ++i) {
-        set |= 1 << realAxis(axes.item(i), rank);
+        int256 axis = axes.item(i);
+        if (axis < 0) axis += int256(rank);
+        if (axis >= 0 && axis < int256(rank)) set |= 1 << uint256(axis);
     }
 }
 
@@ -73,8 +75,4 @@ function copied(uint256[] memory d) pure returns (uint256[] memory e) {
     for (uint256 k; k < d.length; ++k) {
         e[k] = d[k];
     }
-}
-
-function isOne(bytes32 name, bytes32 a, bytes32 b) pure returns (bool) {
-    return name == a || name == b;
 }

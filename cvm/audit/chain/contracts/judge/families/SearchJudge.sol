@@ -5,7 +5,7 @@ import {Boxes, TERMS, boxesOf} from "../Chunks.sol";
 import {FamilyJudge} from "../FamilyJudge.sol";
 import {least, most, replaced} from "../Numbers.sol";
 import {Operand} from "../Operand.sol";
-import {Op} from "../Records.sol";
+
 import {demand, refuse} from "../Refusal.sol";
 import {Run} from "../Run.sol";
 

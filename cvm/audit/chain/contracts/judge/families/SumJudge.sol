@@ -5,7 +5,7 @@ import {Boxes, LEAVES, boxesOf} from "../Chunks.sol";
 import {FamilyJudge} from "../FamilyJudge.sol";
 import {NO_ELEMENT, axisSet, least, most} from "../Numbers.sol";
 import {Operand} from "../Operand.sol";
-import {Attribute, Op} from "../Records.sol";
+import {Attribute} from "../Records.sol";
 import {demand, refuse} from "../Refusal.sol";
 import {Run} from "../Run.sol";
 

@@ -5,7 +5,7 @@ import {FamilyJudge} from "../FamilyJudge.sol";
 import {axisSet, clamp, copied, floorDiv, least, most, numberOf, realAxis, replaced} from "../Numbers.sol";
 import {Operand} from "../Operand.sol";
 import {sameShape} from "../Reader.sol";
-import {Attribute, Op} from "../Records.sol";
+import {Attribute} from "../Records.sol";
 import {demand, refuse} from "../Refusal.sol";
 import {Run} from "../Run.sol";
 
