@@ -19,8 +19,11 @@ FAMILIES = {
         "`cvm quantize`, `cvm.quantize`, `cvm.quantize_program`: quantisers from data "
         "([calibration.md](calibration.md))."
     ),
+    "chain": "Claims and games on a chain: nodes, keys, contracts ([chain.md](chain.md)).",
     "cluster": "Work on a Ray cluster ([receipts.md](receipts.md), [threads.md](threads.md)).",
+    "compare": "`cvm compare` and `cvm explain`: models in other engines ([compare.md](compare.md)).",
     "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
+    "deployment": "Files that say where the contracts are on a chain ([chain.md](chain.md)).",
     "digest": "`cvm digest`, and digests that are expected.",
     "dispute": "Disputes about runs, and answers of their parties ([disputes.md](disputes.md)).",
     "executors": "Requests that an executor cannot fulfil.",
@@ -110,6 +113,13 @@ ADVICE = {
     "calibration.": "Give the option a value that the message lists; `cvm quantize --help` has all.",
     "calibration.real": "Remove NaN and infinities from the data or the weights of the tensor that is named.",
     "calibration.goal": "Ask for less, allow more bytes, or give more data; the message has what can be reached.",
+    "chain.": "Check the node and the deployment; `cvm chain status` shows what is on the chain.",
+    "chain.extra": "`pip install 'cvm[chain]'`.",
+    "chain.key": "Give 32 bytes in hexadecimal, in a file that only you can read or in CVM_CHAIN_KEY.",
+    "chain.fee": "Wait until gas is cheaper, or say `--max-fee GWEI`.",
+    "chain.code": "Use the version of cvm that made the contracts, or `cvm chain deploy` new ones.",
+    "chain.pending": "Repeat the command: what is on the chain is not done twice.",
+    "chain.trace": "Make the receipt with `cvm run --receipt FILE --trace`.",
     "cluster.": "Check the address, and that all nodes run the same versions of cvm, Ray and Python.",
     "cvm_runtime.": _EXPORT,
     "cvm_runtime.compat": "Say `correct` or `cvm-1`.",
@@ -120,6 +130,7 @@ ADVICE = {
     "cvm_runtime.unreadable": _PATH,
     "cvm_runtime.graph.file": _AGAIN,
     "cvm_runtime.params.file": _AGAIN,
+    "deployment.": "Name the file that `cvm chain deploy` wrote.",
     "digest.": "Name a program, a receipt, a trace, or an array of integers.",
     "dispute.": (
         "Compare runs of one program on one input; make the files with `cvm run --codes --capture all` or "

@@ -327,7 +327,8 @@ def step(
     if (tensor is None) == (op is None) or (tensor is not None and target is not None):
         raise Usage("say what the step is about: --tensor NAME, or --op N and, if it has several targets, --target N")
     with working("running"):
-        true = _computed(program, inputs, state, run, cycles, codes, executor)
+        # One run: NumPy has finished it before machine code would be compiled.
+        true = _computed(program, inputs, state, run, cycles, codes, executor or "numpy")
     nodes = true.program.program.nodes
     if tensor is not None:
         if tensor not in true.program.makers:

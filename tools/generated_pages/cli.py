@@ -58,6 +58,7 @@ NOT_RUN = {
     "./my-runtime": "needs a runtime of one's own; tests/spec_vectors tries the command with others",
     "cache clear": "deletes the compiled code of this account; tests/cli/test_habits.py runs it on a folder of its own",
     "~/": "writes into the home folder; tests/cli/test_habits.py tries every shell",
+    "--node": "needs a node; tests/audit/chain/test_node.py runs one",
     "--compare": "needs other engines (extra bench); tests/bench/test_engines.py tries them",
 }
 """Words in examples that are not run, and the reason."""
