@@ -25,7 +25,8 @@ from cvm.errors import ClampWarning, Invalid, Location
 from cvm.program.model import Input, ProgramParts, Shape
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 
-__all__ = ["Clamped", "Feed", "Intake", "Layout", "OutOfRange", "ambiguous", "arrange", "check_codes", "stream"]
+__all__ = ["Clamped", "Feed", "Intake", "Layout", "OutOfRange", "ambiguous", "arrange", "check_codes", "stacked",
+           "stream"]  # fmt: skip
 
 Array: TypeAlias = npt.NDArray[Any]
 Feed: TypeAlias = dict[str, npt.NDArray[np.int32]]
@@ -157,6 +158,23 @@ def arrange(
     rules = intake or Intake()
     layout, given = _opened(program, arrays, cycles, rules)
     return layout, _feeds(program, given, layout, rules)
+
+
+def stacked(
+    program: ProgramParts, arrays: Mapping[str, Any], intake: Intake
+) -> tuple[Layout, dict[str, npt.NDArray[np.int32]]]:
+    """As `arrange` without cycles, with the codes of all samples of an input in one C-contiguous array, samples first.
+
+    C-contiguous int32 arrays are returned as they are, and their codes are not checked.
+    """
+    layout, given = _opened(program, arrays, False, intake)
+    samples, made = layout.samples or 1, {}
+    for item in program.inputs:
+        array = given[item.value.name]
+        if array.dtype != np.int32 or not array.flags.c_contiguous:
+            array = _codes(item, array, layout, intake, 0)
+        made[item.value.name] = array.reshape(samples, *item.value.shape)
+    return layout, made
 
 
 def stream(

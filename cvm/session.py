@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
@@ -26,9 +25,11 @@ from cvm.executors import (
     keep,
     recall,
 )
+from cvm.executors.batching import Batching
 from cvm.executors.held import Bound, Held, hold
 from cvm.formats import diagnosed, refuse_folder
-from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange
+from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange, stacked
+from cvm.outputs import Attached, receiving
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from cvm.ports import Port
     from cvm.program import Program
     from cvm.program.model import Input, ProgramParts
+    from cvm.program.reading import ReadFile
     from cvm.program.verifier import VerifiedProgram
     from cvm.quantization import Quantizer
 
@@ -47,6 +49,13 @@ _R = TypeVar("_R")
 
 SHARES = 8
 """How many shares of the inputs of one call each thread gets, so that no thread waits long for the last one."""
+
+SINGLE = Layout()
+"""The layout of one sample."""
+ATTACHED = 16
+"""For how many sets of output arrays a session remembers that it has checked them."""
+PART = 16
+"""How many inputs of `Session.run_many` each thread gets at least before progress is told."""
 
 
 class Result(Mapping[str, Int32Array]):
@@ -78,6 +87,14 @@ class Result(Mapping[str, Int32Array]):
 
     def __repr__(self) -> str:
         return f"Result({', '.join(f'{name}: {list(array.shape)}' for name, array in self._codes.items())})"
+
+    def _moved(self, arrays: Mapping[str, Int32Array]) -> Result:
+        """Write the codes of some names into other arrays of their shapes, and hold these instead."""
+        for name, array in arrays.items():
+            if not np.may_share_memory(array, self._codes[name]):
+                array[...] = self._codes[name]
+            self._codes[name] = array
+        return self
 
     def has_real(self, name: str) -> bool:
         """Whether the codes of ``name`` stand for real numbers."""
@@ -127,10 +144,11 @@ def verified_of(program: object) -> VerifiedProgram:
     return _verified_and_hash(program)[0]
 
 
-def _verified_and_hash(program: object) -> tuple[VerifiedProgram, str | None]:
-    """The verified program, and the SHA-256 of its file if it is one."""
+def _verified_and_hash(program: object, file: ReadFile | None = None) -> tuple[VerifiedProgram, str | None]:
+    """The verified program, and the SHA-256 of its file if it is one. ``file`` is the file if it was read before."""
     from cvm.program import Program
-    from cvm.program.files import load_hashed
+    from cvm.program.files import decoded
+    from cvm.program.reading import ReadFile
     from cvm.program.verifier import VerifiedProgram, verify
 
     if isinstance(program, VerifiedProgram):
@@ -142,20 +160,19 @@ def _verified_and_hash(program: object) -> tuple[VerifiedProgram, str | None]:
     path = checked_path(program, "a program")
     refuse_folder(path, "a program of cvm (.cvm)")
     try:
-        return load_hashed(path)
+        return decoded(file or ReadFile(path))
     except CvmError as error:
         raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
 
 
-def _hash_of(program: object) -> str | None:
-    """The SHA-256 of a program file; None if it is none, or cannot be read."""
+def _file_of(program: object) -> ReadFile | None:
+    """A program file that was read; None if it is none, or cannot be read."""
     if not isinstance(program, str | os.PathLike):
         return None
-    from cvm.limits import DEFAULT
-    from cvm.program.reading import read_bytes
+    from cvm.program.reading import ReadFile
 
     try:
-        return sha256(read_bytes(program, DEFAULT.program_bytes)).hexdigest()
+        return ReadFile(program)
     except (CvmError, OSError, ValueError):  # `verified_of` says what is wrong
         return None
 
@@ -192,24 +209,34 @@ class Session:
         self._parts: ProgramParts
         self._shapes: Mapping[str, tuple[int, ...]]
         self._digest: str | None
-        self._hash = _hash_of(program) if executor in (None, "native") else None
-        recalled = self._hash and recall(self._hash, self._threads, lambda: self.verified)
-        if recalled:
-            self._executor, started = recalled
-            self._name, self._reason = "native", started.reason if executor is None else "asked for"
-            self._parts, self._shapes, self._ends = started.parts, started.shapes, started.ends
-            self._digest, self._gas = started.digest, started.gas
-        else:
-            self._open(program, executor, threads)
+        file = _file_of(program) if executor in (None, "native") else None
+        self._hash = file and file.hash
+        if file is None or not self._start(executor, file.forget):
+            self._open(program, executor, threads, file)
+            if self._name == "native":
+                self._start(executor)  # so that the memory of the program and of the compilation is free
         self._plain = [(item.value.name, item.value.shape) for item in self._parts.inputs]
         self._ambiguous = any(ambiguous(item.quantizer) for item in self._parts.inputs)
         self._quantizers = {out.name: out.quantizer for out in self._parts.outputs if out.quantizer is not None}
         self._single: Executor | None = None
         self._held: Held | None = None
+        self._attached: dict[int, Attached] = {}
+        self._batching = self._executor if isinstance(self._executor, Batching) and not self._parts.state else None
 
-    def _open(self, program: object, executor: str | None, threads: int | None) -> None:
+    def _start(self, executor: str | None, known: Callable[[], object] = lambda: None) -> bool:
+        """Begin with what the cache knows of the program file. Returns False if this is not enough for a run."""
+        recalled = self._hash and recall(self._hash, self._threads, lambda: self.verified, known)
+        if not recalled:
+            return False
+        self._executor, started = recalled
+        self._name, self._reason = "native", started.reason if executor is None else "asked for"
+        self._parts, self._shapes, self._ends = started.parts, started.shapes, started.ends
+        self._digest, self._gas, self._proven = started.digest, started.gas, None
+        return True
+
+    def _open(self, program: object, executor: str | None, threads: int | None, file: ReadFile | None) -> None:
         """Verify the program and make an executor."""
-        verified, self._hash = _verified_and_hash(program)
+        verified, self._hash = _verified_and_hash(program, file)
         self._name, self._reason = choose_executor(executor)
         self._executor = create(self._name, verified, threads)
         self._proven, self._parts, self._shapes = verified, verified.program, verified.shapes
@@ -355,6 +382,7 @@ class Session:
         codes: bool = False,
         out_of_range: OutOfRange = "warn",
         receipt: bool | Literal["trace"] = False,
+        out: Mapping[str, Int32Array] | None = None,
     ) -> Result:
         """Run on arrays by the names of the inputs.
 
@@ -370,18 +398,40 @@ class Session:
         with the state that the last run left, and leaves its own; with one, every sample begins with the initial
         state, and the session's state does not change. ``witness`` observes every single run, with all tensors if it
         asks for them. ``receipt`` puts a receipt of the call into the result; "trace" lets it commit to every tensor of
-        every run. Raises `Invalid`.
+        every run.
+
+        ``out`` has an array for each output, by its name: int32, C-contiguous, writable, with the shape that the result
+        has, and with memory that no other array of the call shares. The codes are written there, and the result holds
+        these arrays. They are checked before the run; if the run then refuses its inputs, they may hold anything.
+        Repeated calls with the same arrays cost the least. Raises `Invalid`.
         """
         if receipt:
-            return self._with_receipt(inputs, capture, cycles, witness, receipt, codes, out_of_range)
-        plain = capture is None and not cycles and witness is None and (codes or not self._ambiguous)
-        if plain and self._are_plain(inputs):
-            return self._run_plain(inputs)
+            return self._with_receipt(inputs, capture, cycles, witness, receipt, codes, out_of_range, out)
+        if capture is None and not cycles and witness is None and (codes or not self._ambiguous):
+            if out is not None and type(out) is type(inputs) is dict:
+                attached = self._attached.get(id(next(iter(out.values()), None)))
+                if attached and (addresses := attached.addresses(inputs, out)):
+                    return self._run_attached(attached, addresses, inputs, out)
+            if self._are_plain(inputs):
+                return self._run_plain(inputs) if out is None else self._run_plain_into(inputs, out)
         checked_arrays(inputs, [name for name, _ in self._plain])
         intake = Intake(codes, out_of_range)
+        if self._batching is not None and not cycles and witness is None:
+            return self._run_stacked(self._batching, inputs, capture, intake, out)
         layout, samples = arrange(self._parts, inputs, cycles, intake)
         intake.report()
-        wishes, names = self._wished(capture)
+        received = self._received(out, layout, inputs)
+        return self._run_arranged(layout, samples, *self._wished(capture), witness)._moved(received)
+
+    def _run_arranged(
+        self,
+        layout: Layout,
+        samples: list[list[Feed]],
+        wishes: dict[str, str] | Literal["all"],
+        names: Capture,
+        witness: Witness | None,
+    ) -> Result:
+        """Run every sample, and every cycle of each, one by one."""
         if layout.samples is None:
             seen = self._sequence(samples[0], self._executor, self._kept(), names, witness)
         else:
@@ -389,8 +439,7 @@ class Session:
             seen = [item for sequence in sequences for item in sequence]
         if witness is not None:
             witness.keep([note for _, note in seen])
-        results = [result for result, _ in seen]
-        return self._result(results, layout, wishes)
+        return self._result([result for result, _ in seen], layout, wishes)
 
     def _with_receipt(
         self,
@@ -401,6 +450,7 @@ class Session:
         receipt: object,
         codes: bool,
         out_of_range: OutOfRange,
+        out: Mapping[str, Int32Array] | None,
     ) -> Result:
         from cvm.audit.record import Recorder, host_facts
 
@@ -409,7 +459,7 @@ class Session:
         if witness is not None:
             raise Invalid("argument.receipt", "a receipt is made by a witness of its own: give one of the two")
         recorder = Recorder(self.verified, receipt == "trace")
-        result = self.run(inputs, capture, cycles, recorder, codes=codes, out_of_range=out_of_range)
+        result = self.run(inputs, capture, cycles, recorder, codes=codes, out_of_range=out_of_range, out=out)
         result.receipt = recorder.receipt(host_facts(self._name))
         return result
 
@@ -430,8 +480,77 @@ class Session:
         except Invalid:
             arrange(self._parts, inputs, intake=Intake(codes=True))  # raises an error that names the wrong code
             raise
-        codes = {output.name: result.values[output.value] for output in self._parts.outputs}
-        return Result(codes, self._quantizers)
+        return self._single_result(result)
+
+    def _run_plain_into(self, inputs: Mapping[str, Int32Array], out: Mapping[str, Int32Array]) -> Result:
+        """Run on plain inputs with arrays for the outputs, which the next call may bring again."""
+        received = self._received(out, SINGLE, inputs)
+        values = {output.value: (output.name, received[output.name]) for output in self._parts.outputs}
+        entry = self._batching and self._batching.entry()
+        attached = Attached(entry, values) if entry and len(values) == len(received) else None
+        addresses = attached and attached.addresses(inputs, received)
+        if not attached or not addresses:
+            return self._run_plain(inputs)._moved(received)
+        if len(self._attached) >= ATTACHED:
+            self._attached.clear()
+        self._attached[id(next(iter(out.values())))] = attached
+        return self._run_attached(attached, addresses, inputs, received)
+
+    def _run_attached(
+        self,
+        attached: Attached,
+        addresses: list[int],
+        inputs: Mapping[str, Int32Array],
+        out: Mapping[str, Int32Array],
+    ) -> Result:
+        if not attached.run(addresses):
+            arrange(self._parts, inputs, intake=Intake(codes=True))  # raises an error that names the wrong code
+            raise AssertionError("the check of the inputs contradicts itself")
+        return Result(out, self._quantizers)
+
+    def _received(
+        self, out: Mapping[str, Int32Array] | None, layout: Layout, inputs: Mapping[str, Any]
+    ) -> dict[str, Int32Array]:
+        """The caller's arrays for the outputs by their names; none if there is no ``out``."""
+        if out is None:
+            return {}
+        shapes = {output.name: layout.shape(self._shapes[output.value]) for output in self._parts.outputs}
+        return receiving(out, shapes, inputs)
+
+    def _single_result(self, result: RunResult) -> Result:
+        """The outputs of one run."""
+        return Result({output.name: result.values[output.value] for output in self._parts.outputs}, self._quantizers)
+
+    def _run_stacked(
+        self,
+        executor: Batching,
+        inputs: Mapping[str, Any],
+        capture: str | Iterable[str] | None,
+        intake: Intake,
+        out: Mapping[str, Int32Array] | None,
+    ) -> Result:
+        """Run on arrays of one sample or of a batch; the executor deals the samples to its threads."""
+        layout, stacks = stacked(self._parts, inputs, intake)
+        intake.report(stacklevel=3)  # the caller of `run`
+        wishes, names = self._wished(capture)
+        samples = layout.samples or 1
+        received = self._received(out, layout, inputs)
+        into = {
+            output.value: received[output.name].reshape(samples, *self._shapes[output.value])
+            for output in (self._parts.outputs if received else ())
+        }
+        try:
+            values = executor.run_batch(samples, stacks, names, into)
+        except Invalid:
+            arrange(self._parts, inputs, intake=intake)  # raises an error that names the wrong code
+            raise
+        if values is None:
+            _, arranged = arrange(self._parts, inputs, intake=intake)
+            sequences = self._each(lambda feeds: self._sample(feeds, names, None), arranged)
+            results = [result for seen in sequences for result, _ in seen]
+            return self._result(results, layout, wishes)._moved(received)
+        joined = {name: array.reshape(layout.shape(array.shape[1:])) for name, array in values.items()}
+        return self._labelled(joined, layout, wishes)._moved(received)
 
     def run_many(
         self,
@@ -448,23 +567,30 @@ class Session:
         this thread, with the number of finished inputs. ``codes`` and ``out_of_range`` are those of `run`; there is one
         warning for all inputs. Raises `Invalid` for the first input that is not valid, with its number.
         """
-        wishes, names = self._wished(capture)
-        given = list(enumerate(_several(inputs)))
-        intakes = [Intake(codes, out_of_range) for _ in given]
+        given = list(_several(inputs))
+        asked = _Many(self, *self._wished(capture), [Intake(codes, out_of_range) for _ in given])
+        numbered = list(enumerate(given))
+        results = (
+            self._each(asked.one, numbered, progress)
+            if self._batching is None
+            else self._parts_of(asked.several, numbered, progress)
+        )
+        Intake(clamped=[item for intake in asked.intakes for item in intake.clamped]).report()
+        return results
 
-        def one(item: tuple[int, Mapping[str, Any]]) -> Result:
-            number, arrays = item
-            try:
-                checked_arrays(arrays, [name for name, _ in self._plain])
-                layout, samples = arrange(self._parts, arrays, intake=intakes[number])
-            except Invalid as error:
-                error.message = f"number {number} of the {len(given)} inputs of run_many: {error.message}"
-                raise
-            results = [result for feeds in samples for result, _ in self._sample(feeds, names, None)]
-            return self._result(results, layout, wishes)
-
-        results = self._each(one, given, progress)
-        Intake(clamped=[item for intake in intakes for item in intake.clamped]).report()
+    def _parts_of(
+        self,
+        compute: Callable[[Sequence[_T]], list[_R]],
+        items: Sequence[_T],
+        progress: Callable[[int], None] | None = None,
+    ) -> list[_R]:
+        """``compute`` for all items: for parts of them, so that progress is told and few results exist in two forms."""
+        size = max(self._threads * PART, len(items) // SHARES)
+        results: list[_R] = []
+        for start in range(0, len(items), size):
+            results.extend(compute(items[start : start + size]))
+            if progress is not None:
+                progress(len(results))
         return results
 
     def _each(
@@ -551,6 +677,12 @@ class Session:
 
     def _result(self, results: Sequence[RunResult], layout: Layout, wishes: dict[str, str] | Literal["all"]) -> Result:
         joined = {name: layout.join([result.values[name] for result in results]) for name in results[0].values}
+        return self._labelled(joined, layout, wishes)
+
+    def _labelled(
+        self, joined: Mapping[str, Int32Array], layout: Layout, wishes: dict[str, str] | Literal["all"]
+    ) -> Result:
+        """The result of joined tensors by the names of values."""
         outputs = self._parts.outputs
         codes = {output.name: joined[output.value] for output in outputs}
         captured = {name: name for name in joined} if wishes == "all" else wishes
@@ -562,3 +694,54 @@ class Session:
             if output.quantizer is not None
         }
         return Result(codes, quantizers)
+
+
+class _Many:
+    """The inputs of one call of `Session.run_many`: what is asked of each of them."""
+
+    def __init__(
+        self, session: Session, wishes: dict[str, str] | Literal["all"], names: Capture, intakes: Sequence[Intake]
+    ) -> None:
+        self.session, self.wishes, self.names, self.intakes = session, wishes, names, intakes
+        self._trusting = any(intake.codes for intake in intakes) or not session._ambiguous
+
+    def one(self, item: tuple[int, Mapping[str, Any]]) -> Result:
+        """Run on one input, which may hold several samples."""
+        layout, samples = self._opened(item)
+        results = [result for feeds in samples for result, _ in self.session._sample(feeds, self.names, None)]
+        return self.session._result(results, layout, self.wishes)
+
+    def several(self, part: Sequence[tuple[int, Mapping[str, Any]]]) -> list[Result]:
+        """Run on several inputs at once, if the executor can; else one by one."""
+        executor = self.session._batching
+        opened = [self._opened(item, self._trusting) for item in part]
+        feeds = [feed for _, samples in opened for (feed,) in samples]
+        try:
+            values = None if executor is None else executor.run_samples(feeds, self.names)
+        except Invalid:
+            for item in part:
+                self._opened(item)  # one of them raises an error that names the wrong code
+            raise
+        if values is None:
+            return self.session._each(self.one, part)
+        left = iter(values)
+        made = [(layout, [RunResult(next(left), {}) for _ in samples]) for layout, samples in opened]
+        return [self._result(layout, results) for layout, results in made]
+
+    def _result(self, layout: Layout, results: Sequence[RunResult]) -> Result:
+        if layout is SINGLE and not self.wishes:
+            return self.session._single_result(results[0])
+        return self.session._result(results, layout, self.wishes)
+
+    def _opened(self, item: tuple[int, Mapping[str, Any]], trusting: bool = False) -> tuple[Layout, list[list[Feed]]]:
+        """The layout and the codes of an input; ``trusting`` leaves the check of codes to the executor."""
+        number, arrays = item
+        session = self.session
+        if trusting and session._are_plain(arrays):
+            return SINGLE, [[cast("Feed", arrays)]]
+        try:
+            checked_arrays(arrays, [name for name, _ in session._plain])
+            return arrange(session._parts, arrays, intake=self.intakes[number])
+        except Invalid as error:
+            error.message = f"number {number} of the {len(self.intakes)} inputs of run_many: {error.message}"
+            raise

@@ -160,7 +160,6 @@ SAME: Table = {
     ("cvm/audit/hashing.py", "_pieces"): "tensors of int32",
     ("cvm/audit/verify.py", "_codes_of_state"): "state.type: 32 bits hold them",
     ("cvm/audit/verify.py", "_split"): "refused before: 32 bits hold them",
-    ("cvm/bench/engines.py", "_bound_native"): "codes that the benchmark made as int32",
     (
         "cvm/executors/native/descriptions/formats.py",
         "Format.stored",
@@ -225,6 +224,13 @@ PROVEN: Table = {
         "cvm/executors/numpy/contraction.py",
         "Contraction.contract",
     ): "`choose`: S < 2^31 in int32; else sums modulo 2^64, and program.range for the sum",
+    (
+        "cvm/executors/numpy/contraction.py",
+        "Contraction.as_integers",
+    ): "`choose`: S < 2^31 in int32; else sums modulo 2^64, and program.range for the sum",
+    ("cvm/executors/numpy/codes.py", "FloatCodes.of"): "shifts of 0 .. 52, checked before",
+    ("cvm/executors/numpy/codes.py", "FloatCodes.write"): "float64, by the proof of the module; codes within [lo, hi]",
+    ("cvm/executors/numpy/depthwise.py", "Depthwise.each"): "floats exact by `choose`: S <= 2^24 or 2^53",
     ("cvm/executors/numpy/contraction.py", "magnitudes"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/executors/numpy/contraction.py", "_runs"): "differences of cumulative sums, which `_cumulative` holds",
     ("cvm/executors/numpy/elemwise.py", "plan_cvm_precision"): "powers up to 2^30",
@@ -277,12 +283,16 @@ PROVEN: Table = {
     ("cvm/executors/native/checker/packed.py", "weights_of"): "modulo 2^32, from below 2^41",
     ("cvm/executors/native/checker/addresses.py", "_values"): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
+        "cvm/executors/native/runtime/executor.py",
+        "NativeExecutor.run_batch",
+    ): "addresses of the samples of arrays that are in memory",
+    (
         "cvm/executors/native/runtime/rehearsal.py",
         "_elements",
     ): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
         "cvm/executors/native/runtime/rehearsal.py",
-        "_Trial.whole",
+        "_Trial._compare_arrays",
     ): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
         "cvm/executors/native/runtime/resident.py",
@@ -380,4 +390,17 @@ CHOSEN: Table = {
 }
 """Values whose width the function or its caller chooses by a bound of its own; and arrays of Python integers."""
 
-PLACES: Table = {**REALS, **SIZES, **SAME, **PROVEN, **CHOSEN}
+ENGINES: Table = {
+    ("cvm/comparison/arithmetic.py", "*"): "accumulators of 32 bits times multipliers of 31, in 64 bits",
+    (
+        "cvm/comparison/models.py",
+        "*",
+    ): "codes of 16 bits, sums of 32, which `_rescaled` requires, in 64 bits; or float32, as engines compute",
+    ("cvm/comparison/model.py", "Model.follows"): "an engine's codes, which `_codes` holds to the quantiser's range",
+    ("cvm/comparison/samples.py", "samples"): "codes of inputs, whose quantisers have the range of the file's type",
+    ("cvm/comparison/regions.py", "Region.unit"): "scales are float64",
+    ("cvm/comparison/comparing.py", "Counts.add"): "differences of codes of 32 bits, in 64 bits",
+}
+"""What other engines compute, modelled to find out why they differ; nothing that is proven depends on it."""
+
+PLACES: Table = {**REALS, **SIZES, **SAME, **PROVEN, **CHOSEN, **ENGINES}

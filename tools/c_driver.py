@@ -1,16 +1,18 @@
-"""A main function around an exported model: codes of inputs from stdin, outputs or every tensor to stdout.
+"""Exported programs behind one main function: codes of inputs from stdin, outputs or every tensor to stdout.
 
-All numbers are int32, little-endian. stdin holds the inputs of some runs, one after the other. After each run stdout
-gets what the run returned and then, if that is 0, the outputs, or for a traced model the number, count and elements of
-every tensor, and -1 after the last one.
+All numbers are int32, little-endian. For each program in turn stdin holds how many runs it gets, and the inputs of each
+of them. After each run stdout gets what the run returned, and then, if that is 0, the outputs; before it, for a traced
+program, the number, count and elements of every tensor, and -1 after the last one. One file of C includes the sources
+of all programs, since a compiler needs more time to start than for a small program.
 """
 
 from __future__ import annotations
 
 import math
-import shutil
+import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,60 +20,59 @@ import numpy.typing as npt
 
 from cvm.export.c import exported
 from cvm.program.verifier import VerifiedProgram
+from tools.c_targets import GCC, Target, compilers
 
-__all__ = ["STRICT", "Built", "build", "compilers", "main_text"]
+__all__ = ["SANITIZED", "STRICT", "Batch", "Built", "Member", "build", "build_all", "compilers"]
 
 Array = npt.NDArray[np.int32]
+Feeds = Sequence[Mapping[str, Array]]
+Tensors = list[dict[str, Array]]
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
-SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
+SANITIZED = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
-
-def compilers() -> list[str]:
-    """The compilers of C that this machine has."""
-    return [name for name in ("gcc", "clang") if shutil.which(name) is not None]
-
-
-_MAIN = """#include <stdio.h>
+_MAIN = """#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include "{name}.h"
 
 /* Numbers are read and written byte by byte, so that the driver is the same on machines of every byte order. */
-static int take(int32_t *value)
-{{
+static int32_t take(void)
+{
     unsigned char bytes[4];
     uint32_t bits;
-    if (fread(bytes, 1, 4, stdin) != 4) {{
-        return 0;
-    }}
+    if (fread(bytes, 1, 4, stdin) != 4) {
+        exit(2);
+    }
     bits = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-    *value = bits <= 0x7fffffffu ? (int32_t)bits : -1 - (int32_t)(0xffffffffu - bits);
-    return 1;
-}}
+    return bits <= 0x7fffffffu ? (int32_t)bits : -1 - (int32_t)(0xffffffffu - bits);
+}
 
 static void give(int32_t value)
-{{
+{
     const uint32_t bits = (uint32_t)value;
     unsigned char bytes[4];
     bytes[0] = (unsigned char)(bits & 0xffu);
     bytes[1] = (unsigned char)(bits >> 8 & 0xffu);
     bytes[2] = (unsigned char)(bits >> 16 & 0xffu);
     bytes[3] = (unsigned char)(bits >> 24 & 0xffu);
-    if (fwrite(bytes, 1, 4, stdout) != 4) {{
+    if (fwrite(bytes, 1, 4, stdout) != 4) {
         exit(3);
-    }}
-}}
-{hook}
-static {name}_arena arena;
-{state}{arrays}
-int main(void)
+    }
+}
+"""
+
+_DRIVE = """
+static {name}_arena arena_of_{name};
+{arrays}
+static void drive_{name}(void)
 {{
     {name}_inputs in;
     {name}_outputs out;
-{reset}    for (;;) {{
+    int32_t runs = take();
+{reset}{pointed}    for (; runs > 0; runs--) {{
         int32_t status;
-{filled}{pointed}        status = {name}_run({arguments});
-        {mark}give(status);
+{filled}        status = {name}_run({arguments});
+{mark}        give(status);
         if (status == 0) {{
 {given}        }}
     }}
@@ -94,48 +95,52 @@ static void show(void *context, int32_t value, const void *elements, int32_t byt
 """
 
 
-def main_text(verified: VerifiedProgram, name: str, traced: bool, header: str) -> str:
-    """The main function of a program that is exported under ``name`` with this header."""
-    fields = {kind: _fields(header, f"{name}_{kind}") for kind in ("inputs", "outputs")}
-    program = verified.program
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One program of a batch."""
+
+    verified: VerifiedProgram
+    traced: bool = False
+    dots: bool = False
+
+
+def _drive(member: Member, name: str, header: str) -> str:
+    """The function that runs a program that is exported under ``name`` with this header."""
+    inputs, outputs = (_fields(header, f"{name}_{kind}") for kind in ("inputs", "outputs"))
+    verified, program = member.verified, member.verified.program
     arrays: list[str] = []
     filled: list[str] = []
     pointed: list[str] = []
     given: list[str] = []
-    for item, (kind, word) in zip(program.inputs, fields["inputs"], strict=False):
+    for item, (kind, word) in zip(program.inputs, inputs, strict=False):
         count = math.prod(item.value.shape)
-        arrays.append(f"static {kind} in_{word}[{count}];\n")
-        missing = "2" if filled else "i == 0 ? 0 : 2"
+        arrays.append(f"static {kind} {name}_in_{word}[{count}];\n")
         filled.append(
-            f"        for (int32_t i = 0; i < {count}; i++) {{\n            int32_t x;\n"
-            f"            if (!take(&x)) {{\n                return {missing};\n            }}\n"
-            f"            in_{word}[i] = ({kind})x;\n"
-            f"            if ((int32_t)in_{word}[i] != x) {{\n                return 4;\n            }}\n        }}\n"
+            f"        for (int32_t i = 0; i < {count}; i++) {{\n            const int32_t x = take();\n"
+            f"            {name}_in_{word}[i] = ({kind})x;\n"
+            f"            if ((int32_t){name}_in_{word}[i] != x) {{\n                exit(4);\n            }}\n"
+            "        }\n"
         )
-        pointed.append(f"        in.{word} = in_{word};\n")
+        pointed.append(f"    in.{word} = {name}_in_{word};\n")
     if not program.inputs:
-        filled.append("        int32_t go;\n        if (!take(&go)) {\n            return 0;\n        }\n")
-        pointed.append("        in.none = &go;\n")
-    for output, (kind, word) in zip(program.outputs, fields["outputs"], strict=True):
+        pointed.append("    in.none = 0;\n")
+    for output, (kind, word) in zip(program.outputs, outputs, strict=True):
         count = math.prod(verified.shapes[output.value])
-        arrays.append(f"static {kind} out_{word}[{count}];\n")
-        pointed.append(f"        out.{word} = out_{word};\n")
-        if not traced:
-            given.append(
-                f"            for (int32_t i = 0; i < {count}; i++) {{\n"
-                f"                give(out_{word}[i]);\n            }}\n"
-            )
-    arguments = ["&arena", "&in", "&out", *(["&state"] if program.state else []), *(["show", "0"] if traced else [])]
-    return _MAIN.format(
+        arrays.append(f"static {kind} {name}_out_{word}[{count}];\n")
+        pointed.append(f"    out.{word} = {name}_out_{word};\n")
+        if not member.traced:
+            loop = f"            for (int32_t i = 0; i < {count}; i++) {{\n"
+            given.append(f"{loop}                give({name}_out_{word}[i]);\n            }}\n")
+    state = ["&kept"] if program.state else []
+    arguments = [f"&arena_of_{name}", "&in", "&out", *state, *(["show", "0"] if member.traced else [])]
+    return _DRIVE.format(
         name=name,
-        hook=_HOOK if traced else "",
-        state=f"static {name}_state state;\n" if program.state else "",
         arrays="".join(arrays),
-        reset=f"    {name}_reset(&state);\n" if program.state else "",
+        reset=f"    static {name}_state kept;\n    {name}_reset(&kept);\n" if program.state else "",
         filled="".join(filled),
         pointed="".join(pointed),
         arguments=", ".join(arguments),
-        mark="give(-1);\n        " if traced else "",
+        mark="        give(-1);\n" if member.traced else "",
         given="".join(given),
     )
 
@@ -151,66 +156,111 @@ def _fields(header: str, struct: str) -> list[tuple[str, str]]:
     return found
 
 
-class Built:
-    """A program, exported, compiled and ready to run."""
+def _included(member: Member, name: str, source: str, header: str) -> str:
+    """A program's source and its driver, with names of their own for what the source declares as static."""
+    names = sorted(set(re.findall(r"^static [\w ]*?(\w+)[(\[]", source, re.MULTILINE)) | {"wide"})
+    defined = "".join(f"#define {word} {name}_{word}\n" for word in names)
+    undefined = "".join(f"#undef {word}\n" for word in names)
+    return f'{defined}#include "{name}.c"\n{_drive(member, name, header)}{undefined}'
 
-    def __init__(self, verified: VerifiedProgram, binary: Sequence[str], traced: bool) -> None:
-        self.verified, self.traced = verified, traced
-        self._command = list(binary)
 
-    def run(self, feeds: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]]:
-        """The outputs of each run by name, or every tensor by the name of its value. Raises RuntimeError."""
-        program = self.verified.program
-        sent = b"".join(
-            np.ascontiguousarray(feed[item.value.name], "<i4").tobytes() for feed in feeds for item in program.inputs
-        )
-        if not program.inputs:
-            sent = bytes(4 * len(feeds))
-        done = subprocess.run(self._command, input=sent, capture_output=True, check=False)
+class Batch:
+    """Programs, exported, compiled and ready to run."""
+
+    def __init__(self, members: Sequence[Member], command: Sequence[str]) -> None:
+        self.members = list(members)
+        self._command = list(command)
+
+    def run(self, feeds: Sequence[Feeds]) -> list[Tensors]:
+        """For each program the outputs of each of its runs by name, or every tensor by the name of its value.
+
+        Raises RuntimeError.
+        """
+        sent: list[bytes] = []
+        for member, runs in zip(self.members, feeds, strict=True):
+            sent.append(len(runs).to_bytes(4, "little"))
+            for feed in runs:
+                given = [feed[item.value.name] for item in member.verified.program.inputs]
+                sent.extend(np.ascontiguousarray(array, "<i4").tobytes() for array in given)
+        done = subprocess.run(self._command, input=b"".join(sent), capture_output=True, check=False)
         if done.returncode:
             raise RuntimeError(f"exit {done.returncode}: {done.stderr.decode(errors='replace')[:2000]}")
         numbers = np.frombuffer(done.stdout, "<i4").astype(np.int32)
-        return list(self._parsed(numbers))
+        found, at = [], 0
+        for member, runs in zip(self.members, feeds, strict=True):
+            of_program: Tensors = []
+            for _ in runs:
+                tensors, at = _parsed(member, numbers, at)
+                of_program.append(tensors)
+            found.append(of_program)
+        if at != len(numbers):
+            raise RuntimeError(f"{len(numbers)} numbers were written, {at} were expected")
+        return found
 
-    def _parsed(self, numbers: Array) -> Iterator[dict[str, Array]]:
-        names = list(self.verified.program.value_names())
-        at = 0
-        while at < len(numbers):
-            found: dict[str, Array] = {}
-            if self.traced:
-                while numbers[at] != -1:
-                    name, count = names[numbers[at]], int(numbers[at + 1])
-                    found[name] = numbers[at + 2 : at + 2 + count].reshape(self.verified.shapes[name])
-                    at += 2 + count
-                at += 1
-            status = int(numbers[at])
-            at += 1
-            if status:
-                raise RuntimeError(f"the run returned {status}")
-            for output in () if self.traced else self.verified.program.outputs:
-                shape = self.verified.shapes[output.value]
-                found[output.name] = numbers[at : at + math.prod(shape)].reshape(shape)
-                at += math.prod(shape)
-            yield found
+
+def _parsed(member: Member, numbers: Array, at: int) -> tuple[dict[str, Array], int]:
+    """The tensors of the run that begins at this number, and where the next one begins."""
+    program, shapes = member.verified.program, member.verified.shapes
+    found: dict[str, Array] = {}
+    if member.traced:
+        names = list(program.value_names())
+        while numbers[at] != -1:
+            name, count = names[numbers[at]], int(numbers[at + 1])
+            found[name] = numbers[at + 2 : at + 2 + count].reshape(shapes[name])
+            at += 2 + count
+        at += 1
+    status = int(numbers[at])
+    at += 1
+    if status:
+        raise RuntimeError(f"the run returned {status}")
+    for output in () if member.traced else program.outputs:
+        shape = shapes[output.value]
+        found[output.name] = numbers[at : at + math.prod(shape)].reshape(shape)
+        at += math.prod(shape)
+    return found, at
+
+
+class Built:
+    """One program, exported, compiled and ready to run."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def run(self, feeds: Feeds) -> Tensors:
+        """See `Batch.run`."""
+        return self._batch.run([feeds])[0]
+
+
+def build_all(
+    members: Sequence[Member], folder: Path, target: Target = GCC, options: Sequence[str] = ("-O1",)
+) -> Batch:
+    """Export programs into a folder and compile them. Raises RuntimeError with what the compiler said."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [_MAIN]
+    if any(member.traced for member in members):
+        parts.append(_HOOK)
+    for number, member in enumerate(members):
+        name = f"m{number}"
+        files = exported(member.verified, name, member.traced, member.dots).files
+        for file, data in files.items():
+            (folder / file).write_bytes(data)
+        parts.append(_included(member, name, *(files[f"{name}.{end}"].decode() for end in ("c", "h"))))
+    calls = "".join(f"    drive_m{number}();\n" for number in range(len(members)))
+    parts.append(f"\nint main(void)\n{{\n{calls}    return 0;\n}}\n")
+    (folder / "main.c").write_text("\n".join(parts))
+    command = target.command([*STRICT, *options], ["main.c"], folder / "program")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[:4000])
+    return Batch(members, target.run(folder / "program"))
 
 
 def build(
     verified: VerifiedProgram,
     folder: Path,
-    compiler: Sequence[str] = ("gcc",),
+    target: Target = GCC,
     options: Sequence[str] = ("-O1",),
     traced: bool = False,
-    runner: Sequence[str] = (),
 ) -> Built:
-    """Export a program into a folder and compile it with a driver. Raises RuntimeError with what the compiler said."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made = exported(verified, "model", traced)
-    for name, data in made.files.items():
-        (folder / name).write_bytes(data)
-    (folder / "main.c").write_text(main_text(verified, "model", traced, made.files["model.h"].decode()))
-    binary = folder / "model"
-    command = [*compiler, *STRICT, *options, "model.c", "main.c", "-o", str(binary)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr[:4000])
-    return Built(verified, [*runner, str(binary)], traced)
+    """`build_all` for one program."""
+    return Built(build_all([Member(verified, traced)], folder, target, options))

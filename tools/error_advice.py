@@ -45,6 +45,7 @@ FAMILIES = {
     "onnx": "Models of ONNX ([onnx.md](onnx.md)).",
     "ops": "An integer operation is used against its declaration; `<label>` is C1, C2, .. of [ops.md](ops.md).",
     "openvx": "OpenVX graphs ([openvx.md](openvx.md)); the classes carry the vx_status.",
+    "out": "Arrays that receive the outputs of a run.",
     "output": "Results could not be written.",
     "program": "A program breaks a rule of programs, or is no program.",
     "proof": "Files of one-step proofs.",
@@ -200,6 +201,7 @@ ADVICE = {
         "Correct the call by the specification's section of the function or kernel; the message names the parameter."
     ),
     "ops.": "Correct the call by the op's declaration: `cvm ops NAME`, or [ops.md](ops.md).",
+    "out.": "Give each output an array of its own in the shape of the result: `numpy.empty(SHAPE, numpy.int32)`.",
     "output.": "Check the path, its permissions and the space on the disk.",
     "program.": _WHOLE,
     "program.op_set": "The program needs another version of cvm: compile the model again, or install that version.",

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,8 @@ from tools.planted.table import KINDS, scripted  # noqa: E402
 TRIAL, CHECKER, REHEARSAL = "refused by the trial", "refused by the checker", "refused by the rehearsal"
 CRASHED, NOTHING, WRONG = "crashed", "no byte changed", "WRONG BYTES LEFT"
 VERDICTS = (TRIAL, CHECKER, REHEARSAL, CRASHED, NOTHING, WRONG)
+WAIT = 10
+"""How many times the limit of processor time a process may take on a machine that has other work."""
 ON = 20
 """The seconds for which samples go on after the first refusal."""
 
@@ -63,14 +66,14 @@ def verdict(events: Sequence[Event]) -> tuple[str, str]:
 
 def events(defect: Defect, samples: Path, machine: str, more: Sequence[str], limit: float) -> list[Event]:
     """The events that a process with a defect prints; ``more`` are options like ``--unguarded``."""
-    command = [sys.executable, __file__, "--judge", str(samples), "--machine", machine, *more]
+    command = [sys.executable, __file__, "--judge", str(samples), "--machine", machine, "--limit", str(limit), *more]
     environment = {**os.environ, "CVM_CACHE": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     given = json.dumps([defect.module, defect.text]).encode()
     with tempfile.TemporaryFile() as printed:
         with suppress(subprocess.TimeoutExpired):
             subprocess.run(
-                command, input=given, stdout=printed, stderr=subprocess.DEVNULL, env=environment, timeout=limit,
-                check=False,
+                command, input=given, stdout=printed, stderr=subprocess.DEVNULL, env=environment,
+                timeout=WAIT * limit, check=False,
             )  # fmt: skip
         printed.seek(0)
         lines = printed.read().decode("utf-8", "replace").splitlines()
@@ -119,10 +122,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--long", action="store_true", help="rehearse every sample as a long run: on random inputs alone"
     )
     parser.add_argument("--unguarded", action="store_true", help="try what was refused once more without the guards")
-    parser.add_argument("--limit", type=float, default=240, help="seconds for a defect; what takes longer has crashed")
+    parser.add_argument("--limit", type=float, default=240,
+                        help="seconds of processor time for a defect; what takes longer has crashed")  # fmt: skip
     parser.add_argument("--judge", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.judge:
+        limit = max(1, int(options.limit))
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 1))
         module, text = json.loads(sys.stdin.read())
         plant(dotted(module), text)
         from tools.planted.samples import loaded

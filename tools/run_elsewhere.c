@@ -20,8 +20,7 @@ void stage_0(void *arena, void *constants, void **table, void *claims, int64_t e
 int64_t worker(void *control, int64_t index, int64_t seen, int64_t budget);
 void show(void *control, void *job);
 void settle(void *control, int64_t lines, void *job);
-/* start(), with the arrays one by one: its text is written for each network. */
-int64_t call_start(void *arena, void *constants, void **table, void *claims, void **arrays);
+int64_t start(void *job);
 
 static void fail(const char *what) {
   fprintf(stderr, "run_elsewhere: %s\n", what);
@@ -75,7 +74,7 @@ int main(int count, char **words) {
   take(job_file, constants, head[3]);
   job[1] = (int64_t)stage_0, job[2] = (int64_t)arena, job[3] = (int64_t)constants;
   job[4] = (int64_t)table, job[5] = threads - 1;
-  for (int64_t k = 0; k < arrays; k++) array[k] = guarded(sizes[k], 4);
+  for (int64_t k = 0; k < arrays; k++) table[k] = array[k] = guarded(sizes[k], 4);
   for (int64_t k = 0; k + 1 < threads; k++) {
     hands[k].control = control, hands[k].index = k;
     if (pthread_create(&hands[k].thread, NULL, work, &hands[k])) fail("no thread");
@@ -83,7 +82,7 @@ int main(int count, char **words) {
   for (int64_t run = 0; run < runs; run++) {
     for (int64_t k = 0; k < given; k++) take(job_file, array[k], sizes[k]);
     for (int64_t k = given; k < arrays; k++) memset(array[k], 0x5A, sizes[k]);
-    int64_t found = call_start(arena, constants, table, (char *)job + HEAD_BYTES, array);
+    int64_t found = start(job);
     if (found < 0 && threads > 1) {
       show(control, job);
       settle(control, threads - 1, job);

@@ -38,7 +38,6 @@ from cvm.executors.native.emit.sharing import emit_worker
 from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import calls
-from cvm.executors.native.runtime.calls import DIRECT
 from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds
 from cvm.executors.native.runtime.trial import programs
 from cvm.executors.numpy import NumpyExecutor
@@ -161,24 +160,10 @@ def built(subject: Subject, elsewhere: Elsewhere, folder: Path) -> Path:
         module = llvm.parse_assembly(ir)
         module.verify()
         (folder / name).write_bytes(target.emit_object(module))
-    (folder / "call.c").write_text(_call(len(subject.plan.arrays)), encoding="ascii")
-    sources = [str(MAIN), *(str(folder / name) for name in ("call.c", "network.o", "workers.o"))]
+    sources = [str(MAIN), *(str(folder / name) for name in ("network.o", "workers.o"))]
     command = [elsewhere.compiler(), "-O1", "-Wall", "-Werror", "-static", "-pthread", *sources]
     _ran([*command, "-o", str(folder / "network")], 600.0)
     return folder / "network"
-
-
-def _call(arrays: int) -> str:
-    """C that calls ``start`` as the executor does: with up to `DIRECT` arrays one by one, else with their table."""
-    direct = arrays <= DIRECT
-    types = ", ".join(["void *"] * (4 + (arrays if direct else 1)))
-    given = "".join(f", arrays[{index}]" for index in range(arrays)) if direct else ", arrays"
-    types = types.replace("void *, void *, void *, void *", "void *, void *, void *, void *, long", 1)
-    return f"""long start({types});
-long call_start(void *arena, void *constants, void **table, void *claims, void **arrays) {{
-  return start(arena, constants, table, claims, 1{given});
-}}
-"""
 
 
 def _ran(command: Sequence[str], seconds: float) -> None:

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -79,17 +79,19 @@ def compete(
     rounds: int,
     seconds: float,
     advance: Callable[[int], None] = lambda done: None,
+    cache: str | None = None,
 ) -> list[Score]:
     """Time all contestants, by turns.
 
     Executors that run the same program on the same batch must give the same bytes before anything is timed. If another
-    engine fails, its score holds the reason. Raises `Mismatch` (``bench.outputs``), and the errors of executors.
+    engine fails, its score holds the reason. ``cache`` is a folder of compiled code that serves several contests; with
+    it, no engine is started a second time. Raises `Mismatch` (``bench.outputs``), and the errors of executors.
     """
     with ExitStack() as stack:
-        cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="cvm-bench-"))
+        own = None if cache else stack.enter_context(tempfile.TemporaryDirectory(prefix="cvm-bench-"))
         entries = []
         for index, contestant in enumerate(contestants):
-            entries.append(_entered(contestant, os.path.join(cache, str(index)), stack))
+            entries.append(_entered(contestant, cache or os.path.join(own or "", str(index)), stack, cache is None))
             advance(index + 1)
         _compare([(entry.contestant, entry.process.greeting) for entry in entries if entry.process is not None])
         timings: list[list[dict[str, Any]]] = [[] for _ in entries]
@@ -97,11 +99,22 @@ def compete(
         for number in range(rounds):
             for turn in range(count):
                 index = (turn + number) % count
-                process = entries[index].process
-                if process is not None:
-                    timings[index].append(process.ask(seconds))
+                entries[index] = _timed(entries[index], seconds, timings[index])
                 advance(count * (number + 1) + turn + 1)
     return [_score(entry, found) for entry, found in zip(entries, timings, strict=True)]
+
+
+def _timed(entry: _Entry, seconds: float, timings: list[dict[str, Any]]) -> _Entry:
+    """Let a contestant have its turn; if another engine fails, it has no process from now on."""
+    if entry.process is None:
+        return entry
+    try:
+        timings.append(entry.process.ask(seconds))
+    except (_Failed, OSError) as failed:
+        if not ENGINES[entry.contestant.engine].foreign:
+            raise failed.error if isinstance(failed, _Failed) else failed from None
+        return replace(entry, process=None, failure=str(failed))
+    return entry
 
 
 def check(contestants: Sequence[Contestant]) -> None:
@@ -128,11 +141,11 @@ class _Entry:
     cached: Start | None = None
 
 
-def _entered(contestant: Contestant, cache: str, stack: ExitStack) -> _Entry:
+def _entered(contestant: Contestant, cache: str, stack: ExitStack, twice: bool) -> _Entry:
     engine = ENGINES[contestant.engine]
     try:
         cold = None
-        if engine.keeps_code:
+        if engine.keeps_code and twice:
             with _process(contestant, cache) as first:
                 cold = first.start
         process = stack.enter_context(_process(contestant, cache))

@@ -90,17 +90,12 @@ def _executor(name: str) -> Callable[[Path, int, int], Opened]:
 
 
 def _bound_native(session: Any, inputs: Mapping[str, Array]) -> Callable[[], object]:
-    """A call of the network's function on arrays that stay in place, which no public interface offers."""
-    from cvm.executors.base import returned
-
-    executor, program = session._executor, session.program
-    network = executor._network(returned(program, frozenset()))
-    shapes = {value.name: value.shape for node in program.nodes for value in node.outputs}
-    shapes |= {item.value.name: item.value.shape for item in program.inputs}
-    names = network.plan.arrays
-    given = [np.ascontiguousarray(inputs[name], np.int32) for name in names[: network.plan.written]]
-    arrays = [*given, *(np.empty(shapes[name], np.int32) for name in names[network.plan.written :])]
-    return lambda: network.run(arrays)
+    """A call on arrays that stay in place."""
+    bound = session.bind()
+    for name, array in bound.inputs.items():
+        array[...] = inputs[name]
+    run: Callable[[], object] = bound.run
+    return run
 
 
 def _onnxruntime(path: Path, threads: int, batch: int) -> Opened:

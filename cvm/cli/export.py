@@ -32,6 +32,11 @@ _Trace = Annotated[
     bool, typer.Option("--trace", help="Format c: call a hook with every tensor, each of which is stored for it.")
 ]
 
+_Dot = Annotated[
+    bool,
+    typer.Option("--dot", help="Format c: multiply bytes by the processor's instructions; the results are the same."),
+]
+
 
 def command(
     program: Model,
@@ -42,6 +47,7 @@ def command(
     ],
     name: _Name = "model",
     trace: _Trace = False,
+    dot: _Dot = False,
     bit_order: BitOrder = "lsb",
     no_optimize: NoOptimize = False,
     as_json: Json = False,
@@ -55,11 +61,11 @@ def command(
     """
     from cvm.cli.models import open_program
 
-    if form != "c" and (trace or name != "model"):
-        raise Usage("--name and --trace are for --format c")
+    if form != "c" and (trace or dot or name != "model"):
+        raise Usage("--name, --trace and --dot are for --format c")
     verified = open_program(program, no_optimize, bit_order)
     with working("exporting"):
-        files, facts, render = _as_c(verified, name, trace) if form == "c" else _as_cvm_runtime(verified)
+        files, facts, render = _as_c(verified, name, trace, dot) if form == "c" else _as_cvm_runtime(verified)
     make_folder(output, parents=True)
     for file, data in files.items():
         write_file(output / file, data)
@@ -85,12 +91,12 @@ _Result: TypeAlias = "tuple[Mapping[str, bytes], dict[str, Any], Callable[[Conso
 """Files, facts for the document, and a function that prints these facts."""
 
 
-def _as_c(verified: VerifiedProgram, name: str, trace: bool) -> _Result:
+def _as_c(verified: VerifiedProgram, name: str, trace: bool, dot: bool) -> _Result:
     from cvm.export.c import exported
 
-    made = exported(verified, name, trace)
+    made = exported(verified, name, trace, dot)
     sizes = {"arena": made.arena_bytes, "state": made.state_bytes, "constants": made.constant_bytes}
-    return made.files, {"c": {"name": name, "traced": trace, "bytes": sizes}}, _render_c
+    return made.files, {"c": {"name": name, "traced": trace, "dots": dot, "bytes": sizes}}, _render_c
 
 
 def _render_c(console: Console, document: dict[str, Any]) -> None:

@@ -193,6 +193,7 @@ def describe(verified: VerifiedProgram) -> dict[str, Any]:
 def price(verified: VerifiedProgram) -> dict[str, Any]:
     """The costs of one run of a program as a document: in total, and by op."""
     from cvm.audit.costs import costs, gas, macs
+    from cvm.export.c import arena_bytes
 
     program, total = verified.program, costs(verified)
     by_op: dict[str, dict[str, Any]] = {}
@@ -206,6 +207,7 @@ def price(verified: VerifiedProgram) -> dict[str, Any]:
         "macs": total.macs,
         "constant_bytes": total.constant_bytes,
         "peak_bytes": total.peak_bytes,
+        "c_arena_bytes": arena_bytes(verified),
         "trace_bytes": total.trace_bytes,
         "ops": sorted(by_op.values(), key=lambda entry: (-entry["gas"], entry["op"])),
     }
@@ -221,6 +223,7 @@ def _render_price(console: Console, document: dict[str, Any]) -> None:
         console,
         f"memory     {document['peak_bytes']} bytes of tensors at once, {document['constant_bytes']} of constants",
     )
+    say(console, f"arena      {document['c_arena_bytes']} bytes for a run of the program exported as C")
     say(console, f"trace      {document['trace_bytes']} bytes to hash, if one is taken")
     say(console, f"digest     {document['digest']}")
     _render_file(console, document)

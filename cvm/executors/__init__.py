@@ -121,17 +121,20 @@ def keep(file_hash: str, threads: int, verified: VerifiedProgram, executor: Exec
         keep(file_hash, threads, verified, executor.network)
 
 
-def recall(file_hash: str, threads: int, verified: Callable[[], VerifiedProgram]) -> tuple[Executor, Started] | None:
+def recall(
+    file_hash: str, threads: int, verified: Callable[[], VerifiedProgram], known: Callable[[], object] = lambda: None
+) -> tuple[Executor, Started] | None:
     """The native executor of a program file from the cache, and the parts of the program that a run needs.
 
-    Nothing is verified or compiled. ``verified`` gives the verified program if more is wanted than its outputs. The
+    Nothing is verified or compiled. ``verified`` gives the verified program if more is wanted than its outputs;
+    ``known`` is called before constants are read, when the entry of the file has been found. The
     result is None if the file was not verified before on this machine by this version.
     """
     try:
         from cvm.executors.native.runtime.started import recall
     except (ImportError, OSError):  # llvmlite cannot be loaded here
         return None
-    started = recall(file_hash, threads)
+    started = recall(file_hash, threads, known)
     if started is None:
         return None
     from cvm.executors.native import NativeExecutor

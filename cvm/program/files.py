@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-from hashlib import sha256
 from os import PathLike
 
 from cvm.errors import CvmError, Invalid, Location, Mismatch
 from cvm.limits import DEFAULT, Limits
 from cvm.program.codec import decode
 from cvm.program.program import Program
-from cvm.program.reading import read_bytes
+from cvm.program.reading import ReadFile
 from cvm.program.verifier import VerifiedProgram, remember, verify
 
-__all__ = ["load", "load_hashed", "load_verified", "require_digest"]
+__all__ = ["decoded", "load", "load_hashed", "load_verified", "require_digest"]
 
 
 def load_verified(path: str | PathLike[str], limits: Limits = DEFAULT) -> VerifiedProgram:
@@ -24,11 +22,21 @@ def load_verified(path: str | PathLike[str], limits: Limits = DEFAULT) -> Verifi
 
 def load_hashed(path: str | PathLike[str], limits: Limits = DEFAULT) -> tuple[VerifiedProgram, str]:
     """`load_verified`, and the SHA-256 of the bytes of the file in hexadecimal."""
+    return decoded(ReadFile(path, limits), limits)
+
+
+def decoded(file: ReadFile, limits: Limits = DEFAULT) -> tuple[VerifiedProgram, str]:
+    """The program in a file that was read, verified, and the SHA-256 of the file.
+
+    The bytes of the file are freed before the program is verified. Raises `CvmError` (with the file).
+    """
+    data, found = file.taken()
     try:
-        data = read_bytes(path, limits.program_bytes)
-        return verify(decode(data, limits), limits), sha256(data).hexdigest()
+        program = decode(data, limits)
+        del data
+        return verify(program, limits), found
     except CvmError as error:
-        raise error.at(file=os.fspath(path)) from None
+        raise error.at(file=file.path) from None
 
 
 def load(path: str | PathLike[str], limits: Limits = DEFAULT) -> Program:

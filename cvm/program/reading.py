@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from hashlib import sha256
 from os import PathLike
 
-from cvm.errors import Malformed
-from cvm.limits import require
+from cvm.errors import CvmError, Malformed
+from cvm.limits import DEFAULT, Limits, require
 
-__all__ = ["read_bytes"]
+__all__ = ["ReadFile", "read_bytes"]
 
 
 def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "program") -> bytes:
@@ -29,3 +30,29 @@ def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "progra
             f"{format_name}.file", f"expected {status.st_size} bytes, found {len(data)}: the file is changing"
         )
     return data
+
+
+class ReadFile:
+    """The bytes of a program file, and their SHA-256 in hexadecimal. Raises `CvmError` (with the file) or OSError."""
+
+    def __init__(self, path: str | PathLike[str], limits: Limits = DEFAULT) -> None:
+        self.path, self._limits = os.fspath(path), limits
+        try:
+            self._data = read_bytes(path, limits.program_bytes)
+        except CvmError as error:
+            raise error.at(file=self.path) from None
+        self.hash = sha256(self._data).hexdigest()
+
+    def forget(self) -> None:
+        """Free the bytes, which take as much memory as the program itself."""
+        self._data = b""
+
+    def taken(self) -> tuple[bytes, str]:
+        """The bytes, which this object frees, and their SHA-256.
+
+        If it freed them before, the file is read again, whatever is in it now. Raises as the class does.
+        """
+        if not self._data:
+            return ReadFile(self.path, self._limits).taken()
+        data, self._data = self._data, b""
+        return data, self.hash

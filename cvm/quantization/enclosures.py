@@ -4,21 +4,45 @@ An interval is a pair of decimals, one below and one above the true value. The c
 quotients outward. ``exp``, ``ln`` and ``sqrt`` of `decimal` are correctly rounded to nearest, so the result plus and
 minus one unit in the last digit encloses the true value. All other functions are computed from these, or by a series
 with a bound on its tail.
+
+A number beyond the range of exponents has the largest decimal or an infinity as a bound, on the safe side. What cannot
+be said of an infinite bound, such as its difference to another, raises `decimal.InvalidOperation`.
 """
 
 from __future__ import annotations
 
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import (
+    MAX_EMAX,
+    MIN_EMIN,
+    ROUND_CEILING,
+    ROUND_FLOOR,
+    ROUND_HALF_EVEN,
+    Context,
+    Decimal,
+    DivisionByZero,
+    InvalidOperation,
+)
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-__all__ = ["Arithmetic", "Interval"]
+__all__ = ["Arithmetic", "Interval", "fractions"]
 
 Interval: TypeAlias = tuple[Decimal, Decimal]
 
 _ZERO = Decimal(0)
 _ONE = Decimal(1)
+_TWO = Decimal(2)
+_TRAPS = [InvalidOperation, DivisionByZero]
+_LONGEST = 5_000
+"""Digits before or after the point that numbers are written out with."""
+
+
+def fractions(x: Interval) -> tuple[Fraction, Fraction] | None:
+    """The bounds as rationals; None if one of them is too long to be written out."""
+    if any(not bound.is_finite() or (bound and abs(bound.adjusted()) > _LONGEST) for bound in x):
+        return None
+    return Fraction(x[0]), Fraction(x[1])
 
 
 class Arithmetic:
@@ -26,8 +50,8 @@ class Arithmetic:
 
     def __init__(self, digits: int) -> None:
         self.digits = digits
-        self.down = Context(prec=digits, rounding=ROUND_FLOOR, Emax=MAX_EMAX, Emin=MIN_EMIN)
-        self.up = Context(prec=digits, rounding=ROUND_CEILING, Emax=MAX_EMAX, Emin=MIN_EMIN)
+        self.down = Context(digits, ROUND_FLOOR, MIN_EMIN, MAX_EMAX, traps=_TRAPS)
+        self.up = Context(digits, ROUND_CEILING, MIN_EMIN, MAX_EMAX, traps=_TRAPS)
 
     @staticmethod
     @lru_cache(maxsize=64)
@@ -78,27 +102,37 @@ class Arithmetic:
         low, high = self.down.sqrt(x[0]).next_minus(self.down), self.up.sqrt(x[1]).next_plus(self.up)
         return max(low, _ZERO), high
 
-    def sin(self, x: Interval) -> Interval:
-        """``sin x``, by the Taylor series at the middle of the interval. sin changes at most as much as x does."""
-        middle = self.down.divide(self.down.add(x[0], x[1]), Decimal(2))
+    def sin(self, x: Interval) -> Interval | None:
+        """``sin x``, by the Taylor series at the middle of the interval. sin changes at most as much as x does.
+
+        None if x has more digits before the point than are computed with.
+        """
+        middle = self.down.divide(self.down.add(x[0], x[1]), _TWO)
         radius = max(self.up.subtract(x[1], middle), self.up.subtract(middle, x[0]))
-        # The terms of the series grow up to e^|x| first, so as many more digits are needed.
-        fine = Arithmetic.of(self.digits + int(abs(middle)) // 2 + 10)
-        point = (middle, middle)
-        square = fine.neg(fine.mul(point, point))
-        total: Interval = (_ZERO, _ZERO)
-        term: Interval = point
-        k = 1
-        while max(abs(term[0]), abs(term[1])) > Decimal((0, (1,), -fine.digits - 5)) or k < abs(middle) + 2:
-            total = fine.add(total, term)
-            ratio = fine.mul(term, square)
-            divisor = Decimal((k + 1) * (k + 2))
-            term = fine.down.divide(ratio[0], divisor), fine.up.divide(ratio[1], divisor)
-            k += 2
-        # From here on, the terms alternate and fall, so the rest is at most the next term.
-        rest = self.up.add(max(abs(term[0]), abs(term[1])), radius)
-        low, high = self.down.subtract(total[0], rest), self.up.add(total[1], rest)
+        if middle.adjusted() > _LONGEST:
+            return None
+        # A whole number of turns is taken away, at as many more digits as x has before the point.
+        fine = Arithmetic.of(self.digits + max(middle.adjusted(), 0) + 10)
+        turn = fine.mul((_TWO, _TWO), fine.pi())
+        turns = fine.down.divide(middle, turn[0]).to_integral_value(ROUND_HALF_EVEN)
+        point = fine.add((middle, middle), fine.neg(fine.mul((turns, turns), turn)))
+        low, high = fine.sin_series(point)
+        low, high = self.down.subtract(low, radius), self.up.add(high, radius)
         return max(low, _ONE.copy_negate()), min(high, _ONE)
+
+    def sin_series(self, x: Interval) -> Interval:
+        """``x - x^3/3! + x^5/5! - ..`` for |x| < 4. From the third term on, each bounds the rest after it."""
+        square = self.neg(self.mul(x, x))
+        total: Interval = (_ZERO, _ZERO)
+        term, k = x, 1
+        while k < 6 or max(abs(term[0]), abs(term[1])) > Decimal((0, (1,), -self.digits - 5)):
+            total = self.add(total, term)
+            ratio = self.mul(term, square)
+            divisor = Decimal((k + 1) * (k + 2))
+            term = self.down.divide(ratio[0], divisor), self.up.divide(ratio[1], divisor)
+            k += 2
+        rest = max(abs(term[0]), abs(term[1]))
+        return self.add(total, (rest.copy_negate(), rest))
 
     def atan(self, x: Interval) -> Interval:
         """``arctan x``. It grows, so enclosures at both ends of x enclose it."""

@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from cvm.quantization.enclosures import Arithmetic, Interval
+from cvm.quantization.enclosures import Arithmetic, Interval, fractions
 from cvm.quantization.exact import quantize
 from cvm.quantization.float_enclosures import FLOATS, FloatInterval, Floats, between
 from cvm.quantization.quantizer import LinearQuantizer, Quantizer
@@ -74,7 +74,8 @@ def _floats(x: Real) -> FloatInterval:
     if x.exact is not None:
         return FLOATS.rational(x.exact)
     found = x.bounds(Arithmetic.of(_DIGITS))
-    return between(*map(Fraction, found)) if found is not None else (np.array(np.nan), np.array(np.nan))
+    ends = None if found is None else fractions(found)
+    return between(*ends) if ends is not None else (np.array(np.nan), np.array(np.nan))
 
 
 def _unknown(count: int) -> FloatInterval:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from cvm.quantization.enclosures import Arithmetic, Interval
+from cvm.quantization.enclosures import Arithmetic, Interval, fractions
 from cvm.quantization.exact import code as exact_code
 from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
 from cvm.quantization.roots import exact_root
@@ -83,7 +84,10 @@ class Real:
             return arithmetic.rational(self.exact)
         if self.enclosure is None:
             raise Undefined("an infinite value cannot be computed with")
-        return self.enclosure(arithmetic)
+        try:
+            return self.enclosure(arithmetic)
+        except InvalidOperation:  # an operand is beyond the range of exponents
+            return None
 
     def applied(self, function: Callable[..., Any], operands: Sequence[Real]) -> Real:
         """The value of a function of ``operands``, one of which is this number. ``function`` encloses it."""
@@ -186,15 +190,32 @@ def rounded(x: Real) -> int:
 
 def floor(x: Real) -> int:
     """The greatest integer that is not above x. Raises `Undecided`, and `Undefined` for an infinite value."""
-    if x.exact is not None:
-        return math.floor(x.exact)
+
+    def of(found: Interval) -> tuple[int, int] | None:
+        ends = fractions(found)
+        return None if ends is None else (math.floor(ends[0]), math.floor(ends[1]))
+
+    return math.floor(x.exact) if x.exact is not None else _decided(x, of)
+
+
+def _floor_between(x: Real, lo: int, hi: int) -> int:
+    """The floor of x clamped to ``lo .. hi``, however large or small x is. Raises `Undecided` and `Undefined`."""
+
+    def of(found: Interval) -> tuple[int, int]:
+        low, high = (int(min(max(bound, Decimal(lo)), Decimal(hi)).to_integral_value(ROUND_FLOOR)) for bound in found)
+        return low, high
+
+    return min(max(math.floor(x.exact), lo), hi) if x.exact is not None else _decided(x, of)
+
+
+def _decided(x: Real, of: Callable[[Interval], tuple[int, int] | None]) -> int:
+    """An integer that grows with x: enclosures are refined until ``of`` gives the same integer for both ends."""
     digits = START_DIGITS
     while digits <= MOST_DIGITS:
         found = x.bounds(Arithmetic.of(digits))
-        if found is not None:
-            low, high = (math.floor(Fraction(bound)) for bound in found)
-            if low == high:
-                return low
+        ends = None if found is None else of(found)
+        if ends is not None and ends[0] == ends[1]:
+            return ends[0]
         digits *= 2
     raise Undecided("not known to differ from an integer")
 
@@ -209,11 +230,10 @@ def code(x: Real, quantizer: Quantizer, index: int = 0) -> int:
         return _power_code(x, quantizer)
     scale, offset = quantizer.scale[index], quantizer.offset[index]
     scaled = (x - rational(offset)) / rational(scale)
-    if quantizer.rounding == "toward_zero":
-        steps = floor(scaled) if scaled.sign > 0 else -floor(-scaled)
-    else:
-        steps = rounded(scaled)  # an irrational number is not at a tie
-    return min(max(steps, quantizer.lo), quantizer.hi)
+    lo, hi = quantizer.lo, quantizer.hi
+    if quantizer.rounding != "toward_zero":
+        return _floor_between(scaled + rational(_HALF), lo, hi)  # an irrational number is not at a tie
+    return _floor_between(scaled, lo, hi) if scaled.sign > 0 else -_floor_between(-scaled, -hi, -lo)
 
 
 def _power_code(x: Real, quantizer: LogarithmicQuantizer) -> int:

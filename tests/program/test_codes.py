@@ -27,7 +27,6 @@ from cvm.program import (
     Value,
     decode,
     encode,
-    files,
     load,
     verify,
     wire,
@@ -673,7 +672,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
         found[6] -= 1
         return os.stat_result(found)
 
-    monkeypatch.setattr(files.os, "fstat", smaller)
+    monkeypatch.setattr(os, "fstat", smaller)
     with pytest.raises(Malformed) as caught:
         load(path)
     assert caught.value.code == "program.file"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -327,3 +328,40 @@ def test_a_difference_in_the_last_digits_that_are_tried_is_seen() -> None:
     assert floor(number) == 0
     with pytest.raises(Undecided):
         number.compare(Fraction(1, 2))
+
+
+FAR = [sign * Fraction(10) ** exponent for exponent in (6, 12, 30, 400) for sign in (1, -1)]
+ENDS = LinearQuantizer((Fraction(1, 16),), (Fraction(0),), -128, 127)
+
+
+@pytest.mark.parametrize("x", FAR, ids=lambda x: f"{'-' * (x < 0)}1e{len(str(abs(x))) - 1}")
+def test_every_function_of_a_number_far_from_zero_has_a_code(x: Fraction) -> None:
+    limits = {
+        **dict.fromkeys(("exp", "gelu", "silu", "softplus"), (127, 0)),
+        **dict.fromkeys(("tanh", "erf"), (16, -16)),
+        "cosh": (127, 127),
+        "sinh": (127, -128),
+        "sigmoid": (16, 0),
+        "atan": (25, -25),
+    }
+    for name, (above, below) in limits.items():
+        expected = above if x > 0 else below
+        assert code(FUNCTIONS[name](rational(x)), ENDS) == expected, name
+    cut = replace(ENDS, rounding="toward_zero")
+    assert code(FUNCTIONS["sinh"](rational(x)), cut) == (127 if x > 0 else -128)
+
+
+def test_sines_of_large_numbers_are_those_of_what_is_left_of_whole_turns() -> None:
+    # sin(10^22) is a well-known hard case: -0.8522008497671888; cos(10^22) = 0.5232147853951389.
+    fine = LinearQuantizer((Fraction(1, 10**9),), (Fraction(0),), -(2**31) + 1, 2**31 - 1)
+    large = rational(10**22)
+    assert code(FUNCTIONS["sin"](large), fine) == -852200850
+    assert code(FUNCTIONS["cos"](large), fine) == 523214785
+    assert code(FUNCTIONS["sin"](rational(0) - large), fine) == 852200850
+
+
+def test_what_is_too_long_to_be_written_out_is_said_to_be_undecided() -> None:
+    with pytest.raises(Undecided):
+        floor(FUNCTIONS["exp"](rational(10**12)))
+    with pytest.raises(Undecided):
+        floor(FUNCTIONS["exp"](rational(10**30)))

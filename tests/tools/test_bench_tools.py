@@ -7,14 +7,18 @@ import json
 import platform
 import warnings
 
+import numpy as np
 import pytest
 
 from cvm.audit.costs import macs
+from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.runtime.select import available
-from cvm.program import verify
+from cvm.ops import REGISTRY
+from cvm.program import Output, ProgramBuilder, verify
 from tests.selection import mostly_long
 from tests.tools.test_bench_networks import small
-from tools.bench import compare, peak, profile_layers
+from tools.bench import compare, op_cases, ops, peak, profile_layers, scaling
+from tools.bench.layer_bounds import Shares, shares
 from tools.bench.networks import NETWORKS
 from tools.bench.programs import program_of
 
@@ -34,9 +38,39 @@ def test_the_peak_of_every_machine_is_a_rate():
 def test_a_profile_has_all_multiply_adds_of_the_network(machine):
     for program in (program_of(small()), program_of(NETWORKS["lenet"]())):
         verified = verify(program)
-        found = profile_layers.profile(verified, machine, 0.0)
+        found = profile_layers.profile(verified, machine, 0.0, 1e11, 1e10)
         assert sum(row.macs for row in found.rows) == sum(macs(verified))
         assert min(found.whole, found.constants) > 0
+        assert all(row.bound for row in found.rows)
+
+
+@pytest.mark.parametrize(("values", "words"), [
+    ((0.9, 0.3, 0, 0, 0, 1e4), "products"), ((0.9, 0.3, 0, 0, 0.3, 1e4), "products, 30 % of the products padding"),
+    ((0.5, 0.2, 0, 0, 0, 1e4), "products and codes of sums"), ((0.2, 0.4, 0, 0, 0, 1e4), "codes of sums"),
+    ((0.2, 0.1, 0.6, 0, 0, 1e4), "permutations"), ((0.3, 0.3, 0, 0.9, 0, 1e4), "memory"),
+    ((0.3, 0.1, 0.2, 0.1, 0, 1e4), "several, none of them alone"), ((0.9, 0, 0, 0, 0, 200), "the call"),
+])  # fmt: skip
+def test_the_largest_share_says_what_binds_a_call(values, words):
+    assert Shares(*values).bound == words
+
+
+def test_the_dot_products_of_a_kernel_have_room_for_all_multiply_adds():
+    """With 64 channels and runs of whole steps, no product is padding; with 63 input channels, one in 64 is."""
+    machine = available()[0]
+    if machine.width != 16 or machine.tiles:
+        pytest.skip(f"{machine.name} has other vectors")
+    for inputs, padding in ((64, 0), (63, 1 / 64)):
+        builder = ProgramBuilder()
+        x = builder.input("x", (1, inputs, 10, 10), 0, 255)
+        weights = builder.constant(np.ones((64, inputs, 1, 1), np.int64))
+        (sums,) = builder.add("conv2d", [x, weights])
+        verified = verify(builder.build([Output("y", sums)]))
+        made = plan(verified, machine, frozenset({sums}))
+        (call,) = [call for call in made.calls if call.function.startswith("conv2d")]
+        work = 100 * 64 * inputs
+        found = shares(made.functions[call.function], call, work, 1000.0, machine, 64e12, 1e9)
+        assert found.padding == pytest.approx(padding)
+        assert found.dots == pytest.approx(100 * 64 * 64 / 64 * 1e-3 / 1000)
 
 
 @x86
@@ -103,3 +137,43 @@ def test_compare_knows_its_networks(capsys):
     assert "the networks are resnet18, " in capsys.readouterr().out
     assert compare.main(["lenet", "--peers", "mine"]) == 3
     assert "there is no engine 'mine'" in capsys.readouterr().out
+
+
+def test_ops_are_measured_beside_their_limits(capsys):
+    assert ops.main(["abs, 8", "dense", "--seconds", "0"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("| abs", "| dense"))]
+    assert len(rows) == 2
+    assert "GB/s" in rows[0]
+    assert "GMAC/s" in rows[1]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_every_op_has_a_case_that_runs():
+    for case in op_cases.CASES:
+        row = ops.measured(case, available()[0], 1e12, 0.0)
+        assert min(row.nanoseconds) > 0
+        assert row.read + row.written > 0
+    unmeasured = {"reshape", "flatten", "squeeze", "expand_dims"}  # never move an element
+    others = {"non_max_suppression", "slice_like"}
+    assert {case.op for case in op_cases.CASES} == set(REGISTRY) - unmeasured - others
+
+
+def test_a_simulated_call_waits_for_claims_and_for_its_longest_chunk():
+    free = scaling.Costs(0, 0, 0)
+    assert scaling.simulated_call([4.0] * 8, 1, free).elapsed == 32
+    assert scaling.simulated_call([4.0] * 8, 4, free).elapsed == 8
+    assert scaling.simulated_call([4.0] * 8, 64, free).elapsed == 4
+    assert scaling.simulated_call([9.0, 1.0, 1.0], 2, free).elapsed == 9
+    # Sixty-four claims one after the other take longer than the chunks.
+    assert scaling.simulated_call([1.0] * 64, 64, scaling.Costs(10, 0, 0)).elapsed >= 640
+    assert scaling.simulated_call([4.0, 4.0], 2, scaling.Costs(1, 5, 0)) == scaling.Spent(1 + 1 + 4 + 1 + 5, 8)
+
+
+@x86
+def test_scaling_prints_a_row_for_each_number_of_threads(capsys, monkeypatch):
+    monkeypatch.setattr(scaling, "EMPTY_CALLS", 20)
+    assert scaling.main(["lenet", "--threads", "1,2,64", "--seconds", "0"]) == 0
+    text = capsys.readouterr().out
+    assert "## lenet" in text
+    assert "| 64 |" in text

@@ -3,8 +3,9 @@
     python tools/bench/profile_layers.py NETWORK|PROGRAM.. [--machine NAME] [--seconds S] [--json]
 
 NETWORK is one of tools/bench/networks.py, PROGRAM a program file or an NNEF model. The compiled network reads the
-processor's time stamp counter before every call, so this needs x86. A call's time is its median over the runs,
-less the time of an empty stretch.
+processor's time stamp counter before every call, so this needs x86. A call's time is the least of many runs, which
+other work on the machine hardly changes, less the time of an empty stretch. `python tools/generate_pages.py layers
+--measure` writes the tables of docs/layers.md.
 """
 
 from __future__ import annotations
@@ -35,22 +36,24 @@ from cvm.executors.native.plan.steps import KernelCall, Plan
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.select import choice, named
 from cvm.program.verifier import VerifiedProgram, verify
+from tools.bench.layer_bounds import shares
 from tools.bench.networks import NETWORKS
 from tools.bench.peak import multiply_add_peak, read_peak
 from tools.bench.programs import program_of
 
-__all__ = ["Row", "profile"]
+__all__ = ["Profile", "Row", "profile"]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One call: the value that it computes, its kernel, nanoseconds, and its multiply-adds (0: none)."""
+    """One call: the value that it computes, its kernel, nanoseconds, its multiply-adds (0: none), and what binds it."""
 
     what: str
     function: str
     note: str
     nanoseconds: float
     macs: int
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,11 @@ class Profile:
     constants: int
 
 
-def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -> Profile:
-    """Run a program for some seconds, and measure its calls."""
+def profile(verified: VerifiedProgram, machine: Machine, seconds: float, peak: float, read: float) -> Profile:
+    """Run a program for some seconds, and measure its calls.
+
+    ``peak`` is the machine's in multiply-adds per second, ``read`` its rate of bytes from memory.
+    """
     made = plan(verified, machine, returned(verified.program, frozenset()))
     loaded = Loaded(compiled(_text(made, machine), machine), machine)
     types = [ctypes.c_void_p] * 4
@@ -88,13 +94,14 @@ def profile(verified: VerifiedProgram, machine: Machine, seconds: float = 1.0) -
         ratios.append((time.perf_counter_ns() - start) / int(ticks[-1] - ticks[0]))
         stretches.append(np.diff(ticks))
     del keep
-    nanoseconds = np.median(np.array(stretches, np.float64), axis=0) * float(np.median(ratios))
+    nanoseconds = np.array(stretches, np.float64).min(axis=0) * float(np.median(ratios))
     work = _work(verified, made)
     sums = Counter(call.what for call in made.calls if _kind(call.function) in _SUMS)
-    rows = [
-        Row(call.what, call.function, call.note, float(spent), _share(call, work, sums))
-        for call, spent in zip(made.calls, nanoseconds[:-1] - nanoseconds[-1], strict=True)
-    ]
+    rows = []
+    for call, spent in zip(made.calls, (nanoseconds[:-1] - nanoseconds[-1]).tolist(), strict=True):
+        kernel, count = made.functions[call.function], _share(call, work, sums)
+        bound = shares(kernel, call, count, spent, machine, peak, read).bound
+        rows.append(Row(call.what, call.function, call.note, spent, count, bound))
     return Profile(rows, float(min(whole)), len(made.constants))
 
 
@@ -187,11 +194,12 @@ def _print(name: str, machine: Machine, found: Profile, peak: float, read: float
         print(f"  {kind:<12} {len(alike):4d} calls {times} {_rate(done, spent, peak)}")
     for row in rows:
         times = f"{row.nanoseconds / 1e3:8.2f} us {100 * row.nanoseconds / total:5.1f} %"
-        print(f"  {times} {_rate(row.macs, row.nanoseconds, peak)}  {row.what}: {row.function}, {row.note}")
+        print(f"  {times} {_rate(row.macs, row.nanoseconds, peak)}  {row.what}: {row.function}, {row.note}; "
+              f"bound by {row.bound}")  # fmt: skip
 
 
 def _rate(work: int, nanoseconds: float, peak: float) -> str:
-    if not work:
+    if not work or nanoseconds <= 0:
         return " " * 21
     return f"{work / nanoseconds:7.1f} GMAC/s {1e11 * work / nanoseconds / peak:4.0f} %"
 
@@ -214,7 +222,7 @@ def main(arguments: list[str] | None = None) -> int:
     documents = []
     for name in options.programs:
         verified = verify(program_of(NETWORKS[name]())) if name in NETWORKS else open_program(Path(name))
-        found = profile(verified, machine, options.seconds)
+        found = profile(verified, machine, options.seconds, peak, read)
         calls = [asdict(row) for row in found.rows]
         rates = {"peak": peak, "read": read, "nanoseconds": found.whole, "constants": found.constants}
         documents.append({"program": name, "machine": machine.name, **rates, "calls": calls})

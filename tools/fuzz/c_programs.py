@@ -1,11 +1,11 @@
 """Random programs as exported C against NumPy: outputs, and with every tensor shown, every tensor.
 
-    python -m tools.fuzz.c_programs --seed 1 --begin 0 --count 100 [--compiler gcc] [--options=-O2]
+    python -m tools.fuzz.c_programs --seed 1 --begin 0 --count 100 [--target gcc] [--options=-O2]
 
 Small programs at the edges of machine integers are packed into one (`tools.fuzz.native_programs.pack`); every other
 program is one of any ops, with state. Each is exported once as it is and once with every tensor shown, and compiled
-with all warnings as errors and with the sanitizers of addresses and of undefined behaviour. Prints a line for each
-difference, and exits with 1 if there was one.
+with all warnings as errors and, for this machine, with the sanitizers of addresses and of undefined behaviour. Prints a
+line for each difference, and exits with 1 if there was one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ import numpy.typing as npt
 
 from cvm.executors import create, initial_state
 from cvm.program import Program, decode, verify
-from tools.c_driver import SANITIZED, build
+from cvm.program.verifier import VerifiedProgram
+from tools.c_driver import SANITIZED, Member, build_all
+from tools.c_targets import TARGETS, Target
 from tools.fuzz.growers import GROWERS, sample
 from tools.fuzz.growth import Seeded
 from tools.fuzz.native_programs import pack
 
-__all__ = ["case", "differences", "main"]
+__all__ = ["case", "compared", "computed", "differences", "main"]
 
-Feeds = Sequence[Mapping[str, npt.NDArray[np.int32]]]
+Array = npt.NDArray[np.int32]
+Feeds = Sequence[Mapping[str, Array]]
 
 SINGLE = 12
 """How many ops a program of any ops has at most."""
@@ -46,26 +49,40 @@ def case(seed: int, number: int) -> tuple[Program, Feeds, int]:
     return grown.program, grown.runs, 1
 
 
-def differences(program: Program, feeds: Feeds, folder: Path, compiler: str, options: Sequence[str]) -> list[str]:
-    """What C computes otherwise than NumPy, in words."""
+def differences(program: Program, feeds: Feeds, folder: Path, target: Target, options: Sequence[str]) -> list[str]:
+    """What C computes otherwise than NumPy, in words: outputs of the plain program, every tensor of the traced one."""
     verified = verify(decode(program.to_bytes()))
+    expected = computed(verified, feeds)
+    sanitized = SANITIZED if target.sanitizers else ()
+    batch = build_all([Member(verified), Member(verified, traced=True)], folder, target, (*options, *sanitized))
+    return [words for member, runs in zip(batch.members, batch.run([feeds, feeds]), strict=True)
+            for words in compared(member, runs, expected)]  # fmt: skip
+
+
+def computed(verified: VerifiedProgram, feeds: Feeds) -> list[Mapping[str, Array]]:
+    """Every tensor of each run by the name of its value, computed by NumPy."""
     numpy = create("numpy", verified)
     state = initial_state(verified.program)
-    expected = []
+    expected: list[Mapping[str, Array]] = []
     for feed in feeds:
         result = numpy.run(dict(feed), state, capture="all")
         expected.append({**feed, **state, **result.values})
         state = result.state
-    found = []
-    for traced in (False, True):
-        built = build(verified, folder / str(traced), (compiler,), (*options, *SANITIZED), traced)
-        outputs = {item.name: item.value for item in verified.program.outputs}
-        for number, tensors in enumerate(built.run(feeds)):
-            for name, array in tensors.items():
-                value = name if traced else outputs[name]
-                if not np.array_equal(array, expected[number][value]):
-                    found.append(f"run {number}, {'tensor' if traced else 'output'} {name!r}")
-    return found
+    return expected
+
+
+def compared(member: Member, runs: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]) -> list[str]:
+    """Where the tensors of runs differ from the expected ones, in words."""
+    outputs = {item.name: item.value for item in member.verified.program.outputs}
+    words = []
+    for number, (tensors, right) in enumerate(zip(runs, expected, strict=True)):
+        missing = {value.name for node in member.verified.program.nodes for value in node.outputs} - set(tensors)
+        if member.traced and missing:
+            words.append(f"run {number}, {len(missing)} tensors were not shown")
+        for name, array in tensors.items():
+            if not np.array_equal(array, right[name if member.traced else outputs[name]]):
+                words.append(f"run {number}, {'tensor' if member.traced else 'output'} {name!r}")
+    return words
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--begin", type=int, default=0)
     parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--compiler", default="gcc")
+    parser.add_argument("--target", choices=list(TARGETS), default="gcc")
     parser.add_argument("--options", default="-O1")
     options = parser.parse_args(arguments)
     programs = failures = 0
@@ -82,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program, feeds, members = case(options.seed, number)
         with tempfile.TemporaryDirectory(prefix="cvm-c-") as folder:
             try:
-                wrong = differences(program, feeds, Path(folder), options.compiler, options.options.split())
+                wrong = differences(program, feeds, Path(folder), TARGETS[options.target], options.options.split())
             except RuntimeError as error:
                 wrong = [str(error)]
         programs += members

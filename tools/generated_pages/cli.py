@@ -35,6 +35,8 @@ FILES = {
     "cvm inspect": "program nnef cvm-runtime",
     "cvm quantize": "tflite nnef onnx",
     "cvm report": "program onnx nnef",
+    "cvm compare": "onnx tflite",
+    "cvm explain": "onnx tflite",
     "cvm legalize": "program nnef",
     "cvm nnef check": "nnef",
     "cvm nnef flatten": "nnef",

@@ -22,8 +22,8 @@ SAID = {"call": 4, "prefetch": 0}
 def drawn(count: int, seed: int, machine: str) -> list[Defect]:
     """``count`` different mutants for a machine: first a module is drawn, then one of its mutants."""
     random_ = random.Random(seed)
-    modules = [module for module in MODULES if module != "tiles" or machine == "amx"]
-    every = {module: list(mutants(module)) for module in modules}
+    every = {module: list(mutants(module)) for module in MODULES if module != "tiles" or machine == "amx"}
+    modules = [module for module, those in every.items() if those]
     found: dict[str, Defect] = {}
     while len(found) < count:
         module = random_.choice(modules)

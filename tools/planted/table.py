@@ -264,13 +264,13 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "clip",
         "formulas",
-        "return value if lo <= least and largest <= hi else",
-        "return value if lo <= least or largest <= hi else",
+        "(lo <= least and largest <= hi)",
+        "(lo <= least or largest <= hi)",
     ),
     (
         "clip",
         "formulas",
-        "(max(chosen.rule.lo + format_.bias, 0), min",
+        "(max(lo + format_.bias, 0), min",
         "(0, min",
     ),
     (
@@ -488,6 +488,36 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
         "depthwise",
         "(weights - narrow)[:, wide]], axis=1), tuple(wide.tolist())",
         "(weights - narrow)[:, wide]], axis=1), tuple((wide ^ 1).tolist())",
+    ),
+    (
+        "channels",
+        "depthwise",
+        "size = kernel.parts * kernel.groups * ROWS * block.vectors * block.lane",
+        "size = kernel.parts * kernel.groups * ROWS * 4 * block.lane",
+    ),
+    (
+        "lanes",
+        "depthwise",
+        "chosen = [2 * each * pixel + k for",
+        "chosen = [each * pixel + k for",
+    ),
+    (
+        "lanes",
+        "depthwise",
+        "code.at(at, pixel * step)) for pixel",
+        "code.at(at, pixel * each)) for pixel",
+    ),
+    (
+        "lanes",
+        "epilogue",
+        "offset = (q % block.vectors * block.lane",
+        "offset = (q * block.lane",
+    ),
+    (
+        "channels",
+        "epilogue",
+        "self._store_pieces(part, code.at(pointer, pixel * apart), one.valid)",
+        "self._store_pieces(part, code.at(pointer, pixel * apart), each)",
     ),
 )
 

@@ -39,7 +39,7 @@ def plan_matmul(call: Call) -> PlannedNode:
             column = W[tuple(i // n for i, n in zip(index, shared, strict=True))]
             x, w = X[index].astype(method.dtype), method.split(column)
             sums = method.contract((x[:, k], part.T) for part, k in zip(w, method.runs, strict=True))
-            np.copyto(Y[index], sums, casting="same_kind")
+            np.copyto(Y[index], method.as_integers(sums), casting="same_kind")
         return Y
 
     return single(run, method.note)

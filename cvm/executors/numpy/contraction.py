@@ -74,13 +74,21 @@ class Contraction:
         return [np.ascontiguousarray(weights[..., run], self.dtype) for run in self.runs]
 
     def contract(self, products: Iterable[tuple[Array, Array]]) -> Array:
-        """The sum of the matrix products of all pairs, as integers. ``products`` has one pair per run, in ``dtype``."""
+        """The sum of the matrix products of all pairs: of one run in ``dtype``, of several as integers.
+
+        ``products`` has one pair per run, in ``dtype``.
+        """
         total: Array | None = None
         for a, b in products:
-            part = np.matmul(a, b).astype(self.accumulator, copy=False)
+            part = np.matmul(a, b)
+            part = part if len(self.runs) == 1 else self.as_integers(part)
             total = part if total is None else np.add(total, part, out=total)
         assert total is not None
         return total
+
+    def as_integers(self, sums: Array) -> Array:
+        """Sums in the integers that hold them."""
+        return sums.astype(self.accumulator, copy=False)
 
 
 def magnitudes(bounds: Range, shape: Shape) -> npt.NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,12 @@ __all__ = ["NumpyExecutor", "every_tensor"]
 
 @dataclass(frozen=True, slots=True)
 class _Scheduled:
-    """A planned node with the names of the tensors that it reads, that it writes, and that are freed after it."""
+    """A planned node with the names of the tensors that it reads, that it writes, and that are freed after it.
 
+    ``index`` is the number of the node; a step that also computes the codes of the next node has the next one's.
+    """
+
+    index: int
     step: PlannedNode
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -39,7 +44,13 @@ class NumpyExecutor:
     def __init__(self, verified: VerifiedProgram, threads: int | None = None) -> None:
         self._program = verified.program
         steps = [KERNELS[node.op](call) for node, call in zip(verified.program.nodes, verified.calls, strict=True)]
-        self._schedule = _scheduled(verified.program, steps)
+        items = [_Item(index, step, index) for index, step in enumerate(steps)]
+        self._schedule = _scheduled(verified.program, items)
+        joined = _joined(verified, items)
+        self._joined = _scheduled(verified.program, joined)
+        self._inside = frozenset(
+            verified.program.nodes[item.first].outputs[0].name for item in joined if item.first < item.index
+        )
         self._constants = _constants(verified.program, self._schedule)
         self._outputs = returned(verified.program, frozenset())
 
@@ -72,12 +83,13 @@ class NumpyExecutor:
         tensors: dict[str, Array] = {**self._constants, **fed}
         borrowed = _Issued([*self._constants.values(), *fed.values()])
         # Some BLAS libraries raise floating-point flags without a cause. No kernel computes anything that could.
+        whole = shows is not None or not self._inside.isdisjoint(needed)
         with np.errstate(all="ignore"):
-            for index, scheduled in enumerate(self._schedule):
-                if edits is None or not edits.edit(index, tensors):
+            for scheduled in self._schedule if whole else self._joined:
+                if edits is None or not edits.edit(scheduled.index, tensors):
                     _execute(scheduled, tensors)
                 if shows is not None:
-                    shows.after(index, scheduled, tensors)
+                    shows.after(scheduled.index, scheduled, tensors)
                 for name in scheduled.frees:
                     if name not in needed:
                         del tensors[name]
@@ -143,19 +155,50 @@ def _execute(scheduled: _Scheduled, tensors: dict[str, Array]) -> None:
     tensors.update(zip(scheduled.writes, map(np.ascontiguousarray, results), strict=True))
 
 
-def _scheduled(program: Program, steps: list[PlannedNode]) -> list[_Scheduled]:
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A step that computes the results of node ``index`` from the inputs of node ``first``: the same, or the one whose
+    sums it turns into codes.
+    """
+
+    index: int
+    step: PlannedNode
+    first: int
+
+
+def _joined(verified: VerifiedProgram, items: Sequence[_Item]) -> list[_Item]:
+    """The items, where a step and a requantize that alone reads its result are one step, if the step allows that."""
+    nodes, found = verified.program.nodes, {item.index: item for item in items}
+    uses = Counter(name for node in nodes for name in node.inputs)
+    producer = {node.outputs[0].name: index for index, node in enumerate(nodes)}
+    for index, (node, call) in enumerate(zip(nodes, verified.calls, strict=True)):
+        first = producer.get(node.inputs[0])
+        if node.op != "requantize" or len(call.shapes) != 3 + 1 or first is None or uses[node.inputs[0]] != 1:
+            continue
+        join = items[first].step.join
+        if join is None or nodes[first].outputs[0].shape != call.shapes[0]:
+            continue
+        step = join(call)
+        if step is not None:
+            del found[first]
+            found[index] = _Item(index, step, first)
+    return [found[index] for index in sorted(found)]
+
+
+def _scheduled(program: Program, items: Sequence[_Item]) -> list[_Scheduled]:
     """The steps in order, each with the tensors that it reads last and that are freed after it. Constants are kept."""
-    reads = [_read(node, step) for node, step in zip(program.nodes, steps, strict=True)]
-    writes = [tuple(value.name for value in node.outputs) for node in program.nodes]
+    reads = [_read(program.nodes[item.first], item.step) for item in items]
+    writes = [tuple(value.name for value in program.nodes[item.index].outputs) for item in items]
     last: dict[str, int] = dict.fromkeys(_fed(program), -1)
-    for index, (read, written) in enumerate(zip(reads, writes, strict=True)):
-        last.update(dict.fromkeys((*read, *written), index))
-    frees: list[list[str]] = [[] for _ in steps]
+    for place, (read, written) in enumerate(zip(reads, writes, strict=True)):
+        last.update(dict.fromkeys((*read, *written), place))
+    frees: list[list[str]] = [[] for _ in items]
     kept = {constant.name for constant in program.constants}
-    for name, index in last.items():
-        if name not in kept and steps:
-            frees[max(index, 0)].append(name)
-    return [_Scheduled(*parts) for parts in zip(steps, reads, writes, map(tuple, frees), strict=True)]
+    for name, place in last.items():
+        if name not in kept and items:
+            frees[max(place, 0)].append(name)
+    parts = zip(items, reads, writes, map(tuple, frees), strict=True)
+    return [_Scheduled(item.index, item.step, *names) for item, *names in parts]
 
 
 def _read(node: Node, step: PlannedNode) -> tuple[str, ...]:

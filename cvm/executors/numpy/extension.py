@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, blocks, parameter, part
+from cvm.executors.numpy.codes import FloatCodes
 from cvm.executors.numpy.step import Array, PlannedNode, plans, plans_functions, single
 from cvm.ops.declaration import Call
+from cvm.ops.ranges import Shape
 
 __all__: list[str] = []
 
@@ -29,6 +31,9 @@ def plan_requantize(call: Call) -> PlannedNode:
     *multipliers, offset, shift = (
         aligned(parameter(call, position).astype(np.int64), len(shape)) for position in range(terms, len(call.shapes))
     )
+    floats = FloatCodes.of(call)
+    if floats is not None:
+        return single(_float_codes(floats, shape), f"float64, {terms} terms, {a.rounding}", reads=tuple(range(terms)))
     rounding = ROUNDINGS[a.rounding](offset, shift)
     factors = [None if bool((m == 1).all()) else m for m in multipliers]
 
@@ -44,6 +49,17 @@ def plan_requantize(call: Call) -> PlannedNode:
         return Y
 
     return single(run, f"int64, {terms} terms, {a.rounding}", reads=tuple(range(terms)))
+
+
+def _float_codes(floats: FloatCodes, shape: Shape) -> Callable[..., Array]:
+    """The function that computes codes in float64."""
+
+    def run(*tensors: Array) -> Array:
+        Y = np.empty(shape, np.int32)
+        floats.write_all([aligned(x, len(shape)) for x in tensors], Y)
+        return Y
+
+    return run
 
 
 def _scaled(x: Array, m: Array | None, box: Sequence[slice]) -> Array:

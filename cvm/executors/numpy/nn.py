@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from cvm.bounds import require_fits
 from cvm.executors.numpy.blocks import blocks
+from cvm.executors.numpy.codes import FloatCodes
 from cvm.executors.numpy.contraction import Contraction, choose, magnitudes
+from cvm.executors.numpy.depthwise import Depthwise
 from cvm.executors.numpy.step import Array, PlannedNode, known, plans, single
+from cvm.executors.numpy.windows import Geometry, window
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Exact, Range, Shape
 
@@ -25,81 +29,11 @@ take four to eight times the memory.
 """
 
 
-def window(extent: int, start: int, stop: int, stride: int, offset: int) -> tuple[slice, slice]:
-    """The outputs p in [start, stop) that read inside the image, and the elements that they read, as two slices.
-
-    Output p reads inside if 0 <= p * stride + offset < extent. The first slice counts from ``start``. Both slices are
-    empty if no output reads inside.
-    """
-    first = max(start, -(offset // stride))
-    last = min(stop, (extent - 1 - offset) // stride + 1) - 1
-    if last < first:
-        return slice(0, 0), slice(0, 0)
-    return slice(first - start, last + 1 - start), slice(first * stride + offset, last * stride + offset + 1, stride)
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """The shapes and strides of one conv2d; ``Y`` is the shape (N, OC, P, Q) of its output."""
-
-    X: Shape
-    W: Shape
-    Y: Shape
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
-    groups: int
-
-    @staticmethod
-    def of(call: Call) -> Geometry:
-        """The geometry of a call."""
-        (X, W), a = call.shapes[:2], call.attributes
-        P, Q = (
-            (n + 2 * pad - dilation * (k - 1) - 1) // stride + 1
-            for n, k, pad, stride, dilation in zip(X[2:], W[2:], a.padding, a.stride, a.dilation, strict=True)
-        )
-        return Geometry(X, W, (X[0], W[0], P, Q), a.stride, a.padding, a.dilation, a.groups)
-
-    @property
-    def reduction(self) -> int:
-        """The number of products in one sum: IC * KH * KW."""
-        return self.W[1] * self.W[2] * self.W[3]
-
-    def terms(self, call: Call) -> Array:
-        """The bounds |w| * max|x| of all products of every output channel, as an array (OC, IC * KH * KW)."""
-        require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a conv2d")
-        x = np.maximum(-call.ranges[0].lo, call.ranges[0].hi).max(axis=(0, 2, 3), keepdims=True).astype(np.int64)
-        per_group = np.broadcast_to(x, (1, self.X[1], 1, 1)).reshape(self.groups, 1, self.W[1], 1)
-        w = magnitudes(call.ranges[1], self.W).reshape(self.groups, -1, self.W[1], self.W[2] * self.W[3])
-        terms: Array = w * per_group
-        return terms.reshape(self.W[0], self.reduction)
-
-    def columns(self, X: Array, box: Sequence[slice], dtype: type[np.generic]) -> Array:
-        """The elements that the outputs (n, p, q) in ``box`` read, as an array (n, group, IC * KH * KW, p * q).
-
-        Elements outside X are 0.
-        """
-        n, p, q = box
-        _, _, KH, KW = self.W
-        taps = np.empty((n.stop - n.start, self.X[1], KH, KW, p.stop - p.start, q.stop - q.start), dtype)
-        for ki in range(KH):
-            rows, read_rows = window(
-                self.X[2], p.start, p.stop, self.stride[0], ki * self.dilation[0] - self.padding[0]
-            )
-            for kj in range(KW):
-                put, read_columns = window(
-                    self.X[3], q.start, q.stop, self.stride[1], kj * self.dilation[1] - self.padding[1]
-                )
-                tap, read = taps[:, :, ki, kj], X[n, :, read_rows, read_columns]
-                if read.shape != tap.shape:
-                    tap[...] = 0
-                tap[:, :, rows, put] = read
-        return taps.reshape(taps.shape[0], self.groups, self.reduction, -1)
-
-
 @plans("conv2d")
 def plan_conv2d(call: Call) -> PlannedNode:
-    """For each group, the matrix product of W (OPG, IC KH KW) and columns (IC KH KW, positions), in blocks."""
+    """For each group, the matrix product of W (OPG, IC KH KW) and columns (IC KH KW, positions), in blocks; or sums of
+    shifted planes where every channel has a filter of its own.
+    """
     geometry = Geometry.of(call)
     N, OC, P, Q = geometry.Y
     method = choose(geometry.terms(call), N * P * Q)
@@ -107,19 +41,65 @@ def plan_conv2d(call: Call) -> PlannedNode:
     prepared = None if constant is None or constant.size > _HELD else _grouped(method, geometry, constant)
     stored = constant if prepared is None else None
     biased = len(call.shapes) == 3
-    per_position = np.dtype(method.dtype).itemsize * (geometry.groups * geometry.reduction + 3 * OC)
-    limit = max(1, BLOCK_BYTES // per_position)
+    if prepared is not None and len(prepared) == 1 and not biased and np.issubdtype(method.dtype, np.floating):
+        planes = Depthwise.of(geometry, prepared[0])
+        if planes is not None:
+            return _by_planes(planes, method.note)
+    itemsize = np.dtype(method.dtype).itemsize
+    limit = max(1, BLOCK_BYTES // (itemsize * (geometry.groups * geometry.reduction + 3 * OC)))
 
-    def run(X: Array, *others: Array) -> Array:
+    def run(codes: FloatCodes | None, X: Array, *others: Array) -> Array:
         weights = prepared or _grouped(method, geometry, others[0] if stored is None else stored)
         bias = others[-1].reshape(OC, 1, 1) if biased else None
         Y = np.empty(geometry.Y, np.int32)
         for box in blocks((N, P, Q), limit):
             target = Y[box[0], :, box[1], box[2]]
-            _store(target, _sums(method, weights, geometry.columns(X, box, method.dtype)).reshape(target.shape), bias)
+            sums = _products(method, weights, geometry.columns(X, box, method.dtype)).reshape(target.shape)
+            if codes is None:
+                _store(target, method.as_integers(sums), bias)
+            else:
+                codes.within((box[0], slice(None), box[1], box[2])).write_all([sums], target)
         return Y
 
-    return single(run, method.note, _reads(call, constant is not None))
+    def join(following: Call) -> PlannedNode | None:
+        codes = None if biased else FloatCodes.of(following)
+        return None if codes is None else single(partial(run, codes), method.note, reads)
+
+    reads = _reads(call, constant is not None)
+    return replace(single(partial(run, None), method.note, reads), join=join)
+
+
+def _by_planes(planes: Depthwise, note: str) -> PlannedNode:
+    """A depthwise convolution by products of shifted planes."""
+    Q = planes.geometry.Y[3]
+
+    def run(X: Array) -> Array:
+        Y = np.empty(planes.geometry.Y, np.int32)
+
+        def store(image: int, channels: slice, sums: Array) -> None:
+            np.copyto(Y[image, channels], sums[:, :, :Q], casting="unsafe")
+
+        planes.each(X, store)
+        return Y
+
+    def join(following: Call) -> PlannedNode | None:
+        codes = FloatCodes.of(following)
+        if codes is None or not codes.by_channel:
+            return None
+        return single(partial(joined, codes), note, (0,))
+
+    def joined(codes: FloatCodes, X: Array) -> Array:
+        Y = np.empty(planes.geometry.Y, np.int32)
+
+        def store(image: int, channels: slice, sums: Array) -> None:
+            wide = np.empty((1, *sums.shape), np.int32)
+            codes.within((slice(image, image + 1), channels, slice(None), slice(None))).write_all([sums[None]], wide)
+            np.copyto(Y[image, channels], wide[0, :, :, :Q])
+
+        planes.each(X, store)
+        return Y
+
+    return replace(single(run, note, (0,)), join=join)
 
 
 @plans("dense")
@@ -135,20 +115,28 @@ def plan_dense(call: Call) -> PlannedNode:
     biased = len(call.shapes) == 3
     limit = max(1, BLOCK_BYTES // (np.dtype(method.dtype).itemsize * (K + 3 * N)))
 
-    def run(X: Array, *others: Array) -> Array:
+    def run(codes: FloatCodes | None, X: Array, *others: Array) -> Array:
         weights = prepared or method.split(others[0] if stored is None else stored)
         bias = others[-1] if biased else None
         Y = np.empty((M, N), np.int32)
         for (rows,) in blocks((M,), limit):
             x = X[rows].astype(method.dtype)
             sums = method.contract((x[:, k], w.T) for w, k in zip(weights, method.runs, strict=True))
-            _store(Y[rows], sums, bias)
+            if codes is None:
+                _store(Y[rows], method.as_integers(sums), bias)
+            else:
+                codes.within((rows, slice(None))).write_all([sums], Y[rows])
         return Y
 
-    return single(run, method.note, _reads(call, constant is not None))
+    def join(following: Call) -> PlannedNode | None:
+        codes = None if biased else FloatCodes.of(following)
+        return None if codes is None else single(partial(run, codes), method.note, reads)
+
+    reads = _reads(call, constant is not None)
+    return replace(single(partial(run, None), method.note, reads), join=join)
 
 
-def _sums(method: Contraction, weights: Sequence[Array], columns: Array) -> Array:
+def _products(method: Contraction, weights: Sequence[Array], columns: Array) -> Array:
     return method.contract((w, columns[:, :, k]) for w, k in zip(weights, method.runs, strict=True))
 
 

@@ -30,11 +30,15 @@ class PlannedNode:
     planning has used the others already. It must not refer to the call, whose ranges are as large as the constants. A
     result may be an input itself or a view of one, with any strides. A view must contain all elements of its array, so
     that it does not keep a larger array in memory. ``note`` says which method was chosen and why.
+
+    ``join`` takes the call of a requantize that alone reads the result. It gives a node that computes the codes from
+    the same inputs block by block, or None if it cannot.
     """
 
     run: Callable[[Sequence[Array]], tuple[Array, ...]]
     note: str
     reads: tuple[int, ...] | None = None
+    join: Callable[[Call], PlannedNode | None] | None = None
 
 
 Plan: TypeAlias = Callable[[Call], PlannedNode]

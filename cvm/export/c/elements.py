@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cvm.export.c.indices import Affine, Index, Nest, flat, sliced
-from cvm.export.c.plan import FOLDS, VIEWS, Plan
+from cvm.export.c.indices import Affine, Index, Nest, counters, flat, sliced
+from cvm.export.c.plan import FOLDS, VIEWS, Plan, tensor_operands
 from cvm.export.c.storage import Place, integer
 from cvm.ops.axes import normal
 from cvm.program.model import Node, Shape
@@ -23,6 +23,8 @@ class Source:
     verified: VerifiedProgram
     plan: Plan
     places: dict[str, Place]
+    dots: bool = False
+    """Whether sums of products of bytes are calls of functions that machines have instructions for."""
     producers: dict[str, int] = field(default_factory=dict)
     """The number of the node that makes a value."""
 
@@ -49,6 +51,23 @@ class Source:
     def hull(self, name: str) -> tuple[int, int]:
         """The proven interval of a value."""
         return self.verified.ranges[name].hull()
+
+    def index(self, root: Node) -> Index:
+        """The index of ``root``'s element in the loops of the fold that its chain begins with.
+
+        The loops run over the shape of the fold; where the chain transposes, the axes of ``root`` have another order.
+        """
+        if root.op not in FOLDS:
+            for name in tensor_operands(root):
+                if name in self.plan.inlined and name in self.plan.heads:
+                    inner = self.index(self.node(name))
+                    return tuple(inner[axis] for axis in self.order(root)) if root.op == "transpose" else inner
+        return counters(self.shape(root.outputs[0].name))
+
+    def order(self, node: Node) -> tuple[int, ...]:
+        """For each axis of a transpose's result, the axis of its operand."""
+        rank = len(self.shape(node.inputs[0]))
+        return normal(self.attributes(node).axes, rank) or tuple(range(rank - 1, -1, -1))
 
     def magnitude(self, name: str) -> int:
         """The largest absolute value of an element."""
@@ -106,9 +125,8 @@ class Body:
         if node.op == "slice_like":
             return index
         if node.op == "transpose":
-            rank = len(shape)
-            order = normal(attributes.axes, rank) or tuple(range(rank - 1, -1, -1))
-            return tuple(index[order.index(axis)] for axis in range(rank))
+            order = self.source.order(node)
+            return tuple(index[order.index(axis)] for axis in range(len(shape)))
         begins, steps = sliced(shape, attributes)
         return tuple(axis.scaled(step, begin) for axis, step, begin in zip(index, steps, begins, strict=True))
 
@@ -153,6 +171,11 @@ def _relu(body: Body, node: Node, index: Index) -> str:
 def _largest(body: Body, node: Node, index: Index) -> str:
     a, b = (_named(body, body.operand(node, position, index)) for position in range(2))
     return f"{a} > {b} ? {a} : {b}"
+
+
+def _greater(body: Body, node: Node, index: Index) -> str:
+    a, b = (_named(body, body.operand(node, position, index)) for position in range(2))
+    return f"{a} > {b} ? 1 : 0"
 
 
 def _quotient_toward_zero(body: Body, node: Node, index: Index) -> str:
@@ -281,7 +304,7 @@ _EXPRESSIONS: Mapping[str, Expression] = {
     "abs": _absolute,
     "broadcast_add": _binary("{a} + {b}"),
     "broadcast_div": _quotient_toward_zero,
-    "broadcast_greater": _binary("{a} > {b} ? 1 : 0"),
+    "broadcast_greater": _greater,
     "broadcast_max": _largest,
     "broadcast_mul": _binary("{a} * {b}"),
     "broadcast_sub": _binary("{a} - {b}"),

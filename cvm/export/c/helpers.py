@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from cvm.export.c.dots import TEXTS as DOTS
+
 __all__ = ["with_needed"]
 
 _TEXTS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -267,6 +269,7 @@ static int32_t overlaps(const int32_t *r, const int32_t *s, int32_t percent)
 }
 """,
     ),
+    **DOTS,
 }
 
 

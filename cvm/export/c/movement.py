@@ -80,6 +80,9 @@ def _take(source: Source, text: Text, node: Node) -> None:
     shape = source.shape(node.inputs[0])
     outer, extent, inner = _parts(shape, _axis(source, node, len(shape)))
     count = indices.size
+    if x.only is not None:
+        copy(text, y, x, y.size)
+        return
     with text.loops(("o", "k"), (outer, count)):
         text.line(f"const int32_t given = {indices.read('k')};")
         text.line(f"const int32_t e = given < 0 ? 0 : given > {extent - 1} ? {extent - 1} : given;")
@@ -114,14 +117,17 @@ def _update_slice(source: Source, text: Text, node: Node) -> None:
 def _get_valid_count(source: Source, text: Text, node: Node) -> None:
     x, count, y = (source.place(name) for name in (node.inputs[0], *(value.name for value in node.outputs)))
     batches, rows, width = source.shape(node.inputs[0])
-    threshold = integer(source.attributes(node).score_threshold)
+    threshold = source.attributes(node).score_threshold
+    lo, hi = source.hull(node.inputs[0])
     with text.loop("b", batches):
         text.line("int32_t valid = 0;")
-        with text.loop("n", rows), text.block(f"if ({x.read(f'(b * {rows} + n) * {width} + 1')} > {threshold})"):
-            with text.loop("k", width):
-                at, index = (f"(b * {rows} + {row}) * {width} + k" for row in ("valid", "n"))
-                text.line(_assigned(y, at, x, index))
-            text.line("valid++;")
+        if threshold < hi:  # otherwise no row is valid
+            test = f"if ({x.read(f'(b * {rows} + n) * {width} + 1')} > {integer(threshold)})" if threshold >= lo else ""
+            with text.loop("n", rows), text.block(test):
+                with text.loop("k", width):
+                    at, index = (f"(b * {rows} + {row}) * {width} + k" for row in ("valid", "n"))
+                    text.line(_assigned(y, at, x, index))
+                text.line("valid++;")
         text.line(f"{count.element('b')} = ({count.type.name})valid;")
         with text.loop("n", rows, "valid"), text.loop("k", width):
             text.line(f"{y.element(f'(b * {rows} + n) * {width} + k')} = -1;")
@@ -135,7 +141,7 @@ def scratch(source: Source, node: Node) -> int:
 def _non_max_suppression(source: Source, text: Text, node: Node) -> None:
     x, valid, y = (source.place(name) for name in (*node.inputs, node.outputs[0].name))
     batches, rows, width = source.shape(node.inputs[0])
-    order = source.places[f"{node.outputs[0].name} scratch"]
+    order = source.places[f"{node.outputs[0].name}\nscratch"]
     attributes = source.attributes(node)
     most = rows if attributes.max_output_size < 0 else min(rows, attributes.max_output_size)
     considered = rows if attributes.top_k < 0 else min(rows, attributes.top_k)
@@ -174,7 +180,8 @@ def _suppress(source: Source, text: Text, node: Node, cell: Callable[[str, int],
     rows = source.shape(node.inputs[0])[1]
     text.line(f"const int32_t row = {order.element('n')};")
     text.line(f"const int32_t box[4] = {{{', '.join(cell('row', column) for column in range(2, 6))}}};")
-    text.line(f"int32_t keep = {cell('row', 0)} >= 0 ? 1 : 0;")
+    always = source.hull(node.inputs[0])[0] >= 0
+    text.line("int32_t keep = 1;" if always else f"int32_t keep = {cell('row', 0)} >= 0 ? 1 : 0;")
     with text.loop("k", "kept"):
         text.line(f"const int32_t rival = {order.element(f'{rows} + k')};")
         text.line(f"const int32_t other[4] = {{{', '.join(cell('rival', column) for column in range(2, 6))}}};")

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from cvm.export.c.borders import Border, border
 from cvm.program import Program
 from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["FOLDS", "SAME_ORDER", "VIEWS", "Plan", "is_pointwise", "plan", "tensor_operands"]
+__all__ = ["FOLDS", "SAME_ORDER", "VIEWS", "Plan", "in_place", "is_pointwise", "plan", "tensor_operands"]
 
 POINTWISE = frozenset(
     {
@@ -48,12 +50,49 @@ class Plan:
     """Values that are another value under another shape."""
     live: set[int] = field(default_factory=set)
     """The numbers of the nodes whose results are needed."""
+    borders: dict[str, Border] = field(default_factory=dict)
+    """For results of conv2d: the constant border that their operand has, if it is not stored."""
 
     def stored(self, name: str) -> str:
         """The value whose storage a value has."""
         while name in self.aliases:
             name = self.aliases[name]
         return name
+
+    def reads(self, node: Node, given: Mapping[str, Node]) -> Iterator[str]:
+        """The stored values that the loops of a node read, also inside the chain that it ends.
+
+        ``given`` has the node of each value.
+        """
+        for name in node.inputs:
+            if name in self.inlined:
+                yield from self.reads(given[name], given)
+            else:
+                yield self.stored(name)
+
+
+def in_place(found: Plan, verified: VerifiedProgram, root: Node, given: Mapping[str, Node]) -> set[str]:
+    """The stored tensors whose elements ``root``'s loops read only at the position at which they store an element.
+
+    The result may take the place of one of them, if nothing reads it later. ``given`` has the node of each value.
+    """
+    same: set[str] = set()
+    others: set[str] = set()
+
+    def walk(node: Node) -> None:
+        shape = verified.shapes[node.outputs[0].name]
+        first = len(node.inputs) - len(tensor_operands(node))  # a table comes before the operands
+        for position, operand in enumerate(node.inputs):
+            at_same = is_pointwise(node) and position >= first and verified.shapes[operand] == shape
+            if operand not in found.inlined:
+                (same if at_same else others).add(found.stored(operand))
+            elif at_same and is_pointwise(given[operand]):
+                walk(given[operand])
+            else:
+                others.update(found.reads(given[operand], given))
+
+    walk(root)
+    return same - others
 
 
 def is_pointwise(node: Node) -> bool:
@@ -87,6 +126,10 @@ def plan(verified: VerifiedProgram, traced: bool) -> Plan:
             continue
         if node.op in FOLDS:
             found.heads[name] = number
+        around = border(verified, number, producer, uses, found.aliases) if node.op == "conv2d" and not traced else None
+        if around is not None:
+            found.borders[name] = around
+            found.inlined.update(around.hidden)
         if others or traced or not (is_pointwise(node) or node.op in VIEWS):
             continue
         _inline(found, verified, producer, uses, node)
@@ -107,8 +150,9 @@ def _inline(found: Plan, verified: VerifiedProgram, producer: dict[str, int], us
         if node.op not in VIEWS and math.prod(shapes[name]) != math.prod(shapes[result]):
             continue  # it would be computed again for each element that it is broadcast to
         if name in found.heads:
-            if result in found.heads or node.op in VIEWS or shapes[name] != shapes[result]:
-                continue  # a loop nest has one fold, which runs over the elements in the order of the result
+            whole = node.op == "transpose" or (node.op not in VIEWS and shapes[name] == shapes[result])
+            if result in found.heads or not whole:
+                continue  # a loop nest has one fold, whose loops run over all elements of the result
             found.heads[result] = found.heads[name]
         found.inlined.add(name)
 

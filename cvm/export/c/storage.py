@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cvm.program.model import Constant, Shape
 
-__all__ = ["ALIGNMENT", "TYPES", "CType", "Lifetime", "Place", "integer", "narrowest", "planned"]
+__all__ = ["ALIGNMENT", "TYPES", "CType", "Lifetime", "Place", "integer", "narrowest", "planned", "together"]
 
 ALIGNMENT = 4
 """Every tensor begins at a multiple of so many bytes, the size of the widest element."""
@@ -103,6 +103,14 @@ class Lifetime:
     bytes: int
     first: int
     last: int
+
+
+def together(lifetimes: Mapping[str, Lifetime], owners: Mapping[str, str]) -> dict[str, Lifetime]:
+    """The lifetimes of places: a tensor with an owner is stored where its owner was, after it."""
+    found = {name: need for name, need in lifetimes.items() if name not in owners}
+    for name, owner in owners.items():
+        found[owner] = Lifetime(found[owner].bytes, found[owner].first, max(found[owner].last, lifetimes[name].last))
+    return found
 
 
 def planned(lifetimes: Mapping[str, Lifetime]) -> tuple[dict[str, int], int]:

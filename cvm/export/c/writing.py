@@ -9,18 +9,19 @@ from dataclasses import dataclass
 
 from cvm.errors import Invalid
 from cvm.export.c.elements import Body
-from cvm.export.c.folds import fold, stored
+from cvm.export.c.folds import fold
 from cvm.export.c.helpers import with_needed
 from cvm.export.c.indices import counters, flat, joined
 from cvm.export.c.interface import header
 from cvm.export.c.layout import Layout
 from cvm.export.c.movement import WRITERS, copy
 from cvm.export.c.storage import Place, integer
+from cvm.export.c.sums import stored
 from cvm.export.c.text import Text, comment
 from cvm.program.model import Constant, Node
 from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Exported", "exported"]
+__all__ = ["Exported", "arena_bytes", "exported"]
 
 _LINE = 100
 """The most characters of a line of numbers."""
@@ -37,17 +38,23 @@ class Exported:
     constant_bytes: int
 
 
-def exported(verified: VerifiedProgram, name: str = "model", traced: bool = False) -> Exported:
+def exported(verified: VerifiedProgram, name: str = "model", traced: bool = False, dots: bool = False) -> Exported:
     """A program as C99 that gives its outputs, and its next state, exactly.
 
     ``name`` begins the names of the files and of everything that they declare. ``traced``: the function also shows
-    every tensor to a hook, and therefore stores every tensor. Raises `Invalid` (``export.name``) for a name that is no
-    identifier of C.
+    every tensor to a hook, and therefore stores every tensor. ``dots``: sums of products of bytes use the machine's
+    instructions for them, where macros of the compiler or of the build say so, with the same results. Raises `Invalid`
+    (``export.name``) for a name that is no identifier of C.
     """
     if re.fullmatch("[a-z][a-z0-9_]{0,30}", name) is None:
         message = f"expected a name of small letters, digits and _ that begins with a letter, found {name!r}"
         raise Invalid("export.name", message)
-    return _Writer(Layout(verified, name, traced)).files()
+    return _Writer(Layout(verified, name, traced, dots)).files()
+
+
+def arena_bytes(verified: VerifiedProgram) -> int:
+    """The working memory of a run of the exported program, in bytes, without writing its text."""
+    return Layout(verified, "model", False).arena_bytes
 
 
 class _Writer:
@@ -61,7 +68,7 @@ class _Writer:
 
     def files(self) -> Exported:
         code = "\n".join([*self._functions(), *self._run(), ""])
-        arrays = [item for item in self.program.constants if self._is_read(item, code)]
+        arrays = [item for item in self.layout.constants if self._is_read(item, code)]
         constants = [line for item in arrays for line in self._constant(item)]
         source = "\n".join([*self._opening(), *constants, with_needed(code), code])
         interface = "\n".join([*header(self.layout), ""])
@@ -80,7 +87,8 @@ class _Writer:
     def _constant(self, constant: Constant) -> list[str]:
         """The definition of a constant's array."""
         place = self.source.places[constant.name]
-        lines = ["", f"/* {comment(constant.name)} {list(constant.shape)} */"]
+        title = comment(constant.name.replace("\n", " "))
+        lines = ["", f"/* {title} {list(constant.shape)} */"]
         lines.append(f"static const {place.type.name} {place.array}[{place.size}] = {{")
         row = "   "
         for item in constant.integers():
@@ -163,6 +171,7 @@ class _Writer:
                     copy(text, Place(f"state->{word}", 0, target.shape, target.type), initial, target.size)
         text.line("")
         with text.block(f"int32_t {name}_run({self.layout.parameters()})"):
+            first = len(text.lines)
             self._checks(text)
             names = "a, in, state" if self.program.state else "a, in"
             if self.traced:
@@ -173,6 +182,9 @@ class _Writer:
                     for value in self.program.nodes[number].outputs:
                         self._show(text, value.name)
             self._finish(text)
+            given = ["a", "in", *(["state"] if self.program.state else [])]
+            written = "\n".join(text.lines[first:])
+            text.all([f"(void){word};" for word in given if re.search(rf"\b{word}\b", written) is None])
             text.line(f"return {name.upper()}_OK;")
         return text.lines
 
@@ -216,7 +228,7 @@ class _Writer:
             state = self.program.state[number]
             copy(
                 text,
-                self.source.places[f"{state.value.name} next"],
+                self.source.places[f"{state.value.name}\nnext"],
                 self.source.place(state.update),
                 math.prod(state.value.shape),
             )
@@ -225,7 +237,7 @@ class _Writer:
                 continue
             target = self.source.places[state.value.name]
             taken = (
-                self.source.places[f"{state.value.name} next"]
+                self.source.places[f"{state.value.name}\nnext"]
                 if number in self.layout.copied
                 else self.source.place(state.update)
             )

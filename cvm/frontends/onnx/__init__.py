@@ -12,6 +12,7 @@ from typing import Literal
 
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends.common.files import read_regular
+from cvm.frontends.common.places import Place
 from cvm.frontends.onnx.embedding import embedded
 from cvm.frontends.onnx.inputs import Settings
 from cvm.frontends.onnx.model import Model, OnnxNode, Shape, refusal
@@ -30,6 +31,8 @@ class Loaded:
 
     graph: QuantizedGraph
     nodes: Mapping[str, OnnxNode]
+    places: tuple[Place, ...] = ()
+    """Where the quantised tensors of the file are in the graph."""
 
     def explained(self, error: CvmError) -> CvmError:
         """Rewrite an error of lowering in the terms of the model: it names the node and says what to do."""
@@ -80,7 +83,7 @@ def loads(
 
 def _translated(model: Model, settings: Settings, limits: Limits) -> Loaded:
     translated = OnnxTranslation(model, settings, limits, RULES).run()
-    return Loaded(translated.graph, translated.nodes)
+    return Loaded(translated.graph, translated.nodes, translated.places)
 
 
 def load(

@@ -16,6 +16,7 @@ from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import UNBOUNDED, bounds, is_float, unit
 from cvm.frontends.common.decompositions.movement import Indices
 from cvm.frontends.common.grids import Grid
+from cvm.frontends.common.places import Place
 from cvm.frontends.common.recognition import recognize_masks, recognize_shared_heads, recognized
 from cvm.frontends.onnx.boundaries import MOVES, grid_of_output, live
 from cvm.frontends.onnx.call import Made, OnnxCall, Operand
@@ -55,6 +56,7 @@ class Translated:
 
     graph: QuantizedGraph
     nodes: dict[str, OnnxNode] = field(default_factory=dict)
+    places: tuple[Place, ...] = ()
 
 
 class OnnxTranslation(OnnxScope):
@@ -92,7 +94,19 @@ class OnnxTranslation(OnnxScope):
         self.keep(outputs)
         recognize_masks(self, outputs)
         recognize_shared_heads(self, outputs)
-        return Translated(self.finish(self._model.name, inputs, outputs, self._model.digest), self._served)
+        graph = self.finish(self._model.name, inputs, outputs, self._model.digest)
+        return Translated(graph, self._served, self._places(graph))
+
+    def _places(self, graph: QuantizedGraph) -> tuple[Place, ...]:
+        """The results of QuantizeLinear, and of nodes that are written out with it, in the order of the file."""
+        results = (name for node in self._nodes for name in node.outputs)
+        return tuple(
+            Place(name, self._names[name], unit(*bounds(self._operands[name].data_type)))
+            for name in results
+            if name in self._calls
+            and self._calls[name].node.op == "QuantizeLinear"
+            and self._names.get(name) in graph.tensors
+        )
 
     def _translate(self, node: OnnxNode) -> None:
         self._node = node

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends.common.files import read_regular
+from cvm.frontends.common.places import Place
 from cvm.frontends.tflite.compat import REFERENCE
 from cvm.frontends.tflite.model import TfliteOperator, refusal
 from cvm.frontends.tflite.reading import IDENTIFIER, read_model
@@ -29,6 +30,8 @@ class Loaded:
 
     graph: QuantizedGraph
     operators: Mapping[str, TfliteOperator]
+    places: tuple[Place, ...] = ()
+    """Where the quantised tensors of the file are in the graph."""
 
     def explained(self, error: CvmError) -> CvmError:
         """Rewrite an error of lowering in the terms of the model: it names the operator and says what to do."""
@@ -56,7 +59,7 @@ def loads(data: bytes, limits: Limits = DEFAULT, *, floats: bool = False, compat
     """
     rules = RULES if compat == "correct" else REFERENCE
     translated = TfliteTranslation(read_model(data, limits), limits, rules, floats, compat).run()
-    return Loaded(translated.graph, translated.operators)
+    return Loaded(translated.graph, translated.operators, translated.places)
 
 
 def load(

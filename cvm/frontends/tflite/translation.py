@@ -18,6 +18,7 @@ import numpy as np
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import unit
 from cvm.frontends.common.emission import Emission
+from cvm.frontends.common.places import Place
 from cvm.frontends.tflite.call import Made, Operand, TfliteCall
 from cvm.frontends.tflite.folding import FOLDED, fold
 from cvm.frontends.tflite.model import Shape, Subgraph, TfliteModel, TfliteOperator, TfliteTensor, refusal
@@ -39,6 +40,7 @@ class Translated:
 
     graph: QuantizedGraph
     operators: dict[str, TfliteOperator] = field(default_factory=dict)
+    places: tuple[Place, ...] = ()
 
 
 class TfliteTranslation(Emission):
@@ -83,7 +85,20 @@ class TfliteTranslation(Emission):
         self.variables.update(self)
         outputs = [self._given(self._graph.tensors[index]) for index in self._graph.outputs]
         name = "tflite" if self._compat == "correct" else self._compat
-        return Translated(self.finish(name, inputs, outputs, self._model.digest), self._served)
+        return Translated(self.finish(name, inputs, outputs, self._model.digest), self._served, self._places())
+
+    def _places(self) -> tuple[Place, ...]:
+        """The quantised tensors that operators compute, in the order of the file."""
+        found = []
+        for index in (index for operator in self._graph.operators for index in operator.outputs):
+            operand, tensor = self._operands.get(index), self._graph.tensors[index]
+            if operand is None or operand.quantizer is None:
+                continue
+            for names, planar in ((self._second, True), (self._last, False)):
+                if index in names:
+                    found.append(Place(self._name_of(tensor), names[index], operand.quantizer, planar, index))
+                    break
+        return tuple(found)
 
     def _introduce(self, tensor: TfliteTensor) -> str:
         """Add an input. A float input gets the quantiser of the operators that quantise it."""

@@ -101,9 +101,9 @@ def run(program: Program, feed: Feed, machine: str, at_end: bool, capture: Captu
                 array.content[:] = given[name].reshape(-1).view(np.uint8)
                 array.protect(READ)
             arrays.append(array)
-        table = np.zeros(len(arrays), np.int64)
-        addresses = [array.address for array in arrays]
-        assert made._start(arena.address, packed.address, table.ctypes.data, 0, 1, *addresses) == -1
+        table = np.array([array.address for array in arrays], np.int64)
+        job = np.array([0, 0, arena.address, packed.address, table.ctypes.data, 0], np.int64)
+        assert made._start(job.ctypes.data) == -1
         for (name, shape), array in zip(made.left, arrays[len(made.given) :], strict=True):
             found = array.content.view(np.int32) if array.address % 4 == 0 else array.content.copy().view(np.int32)
             right = known.values[name] if name in known.values else constants[name]

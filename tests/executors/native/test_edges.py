@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from cvm.errors import Invalid
-from cvm.program import Output, Program, ProgramBuilder
+from cvm.executors.base import returned
+from cvm.executors.native.descriptions.sums import Contraction
+from cvm.executors.native.kernels.registry import plan
+from cvm.executors.native.runtime.select import available
+from cvm.program import Output, Program, ProgramBuilder, verify
 from tests.executors.native.comparison import compare
 
 pytestmark = pytest.mark.usefixtures("ways")
@@ -98,3 +102,25 @@ def test_counts_that_are_one_element_repeated(op: str) -> None:
         {"x": random.integers(-9, 10, (3, 4, 6)).astype(np.int32), "count": np.array([n], np.int32)} for n in (4, 2, 0)
     ]
     compare(builder.build([Output("y", y)]), runs)
+
+
+@pytest.mark.parametrize(("op", "attributes"), [
+    ("relu", {}), ("clip", {"a_min": -5, "a_max": 90}), ("clip", {"a_min": 20, "a_max": 300}),
+    ("clip", {"a_min": 60, "a_max": 61}), ("cvm_clip", {"precision": 4}),
+])  # fmt: skip
+def test_a_clip_after_the_codes_of_sums_is_left_to_the_store(op: str, attributes: dict[str, int]) -> None:
+    builder = ProgramBuilder()
+    random = np.random.default_rng(4)
+    x = builder.input("x", (1, 9, 6, 6), 0, 255)
+    weights = builder.constant(random.integers(-128, 128, (70, 9, 1, 1)))
+    (sums,) = builder.add("conv2d", [x, weights], {})
+    m = builder.parameter(random.integers(2**20, 2**21, (1, 70, 1, 1)))
+    parameters = [m, *(builder.parameter(np.array([number])) for number in (2**30, 31))]
+    (codes,) = builder.add("requantize", [sums, *parameters], {"rounding": "half_up", "lo": -90, "hi": 100})
+    program = builder.build([Output("y", builder.add(op, [codes], attributes)[0])])
+    verified = verify(program)
+    made = plan(verified, available()[0], returned(verified.program, frozenset()))
+    (kernel,) = [one for one in made.functions.values() if isinstance(one, Contraction)]
+    assert [step.op for step in kernel.formula.steps].count("clip") == 0
+    assert kernel.output.clamp is not None
+    compare(program)

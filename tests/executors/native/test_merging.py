@@ -16,10 +16,16 @@ from cvm.executors.native.runtime.select import available
 MACHINE = available()[-1]
 
 
-def kernel(module: Module, name: str, factor: int = 3, lanes: int = 5, end: int = 4, offset: int = 8) -> None:
-    """Write ``name(output)``: element i of the output, i < end, is 4 times lanes, at i * factor vectors + offset."""
-    output = V("ptr", "%output")
-    code = Code(module, name, [output])
+def kernel(
+    module: Module, name: str, factor: int = 3, lanes: int = 5, end: int = 4, offset: int = 8, begin: int = 64
+) -> None:
+    """Write ``name(output)``: element i of the output, i < end, is 4 times lanes, at i * factor vectors + offset.
+
+    The output begins at ``begin``.
+    """
+    pointer = V("ptr", "%output")
+    code = Code(module, name, [pointer])
+    output = code.at(pointer, begin)
 
     def body(index: V, values: list[V]) -> list[V]:
         at = code.at(code.at(output, code.mul(index, 16 * factor)), offset)
@@ -33,7 +39,7 @@ def kernel(module: Module, name: str, factor: int = 3, lanes: int = 5, end: int 
 def written(functions: dict[str, str], name: str) -> np.ndarray:
     """The memory that a function leaves, as int32."""
     code = loaded(compiled("\n".join(functions.values()), MACHINE), MACHINE)
-    memory = np.zeros(256, np.int32)
+    memory = np.zeros(512, np.int32)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address(name))(memory.ctypes.data)
     return memory
 
@@ -44,7 +50,8 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merging, "LEAST", 0)
 
 
-@pytest.mark.parametrize("other", [{"factor": 2}, {"lanes": -7}, {"end": 2}, {"factor": 5, "lanes": 9, "end": 3}, {}])
+@pytest.mark.parametrize("other", [{"factor": 2}, {"lanes": -7}, {"end": 2}, {"begin": 32},
+                                   {"factor": 5, "lanes": 9, "end": 3, "begin": 128}, {}])  # fmt: skip
 def test_functions_that_differ_in_numbers_share_one_and_write_what_each_wrote(other: dict[str, int]) -> None:
     module = Module()
     kernel(module, "first")
@@ -58,7 +65,7 @@ def test_functions_that_differ_in_numbers_share_one_and_write_what_each_wrote(ot
         assert "store" not in found[name]
 
 
-def test_functions_that_differ_in_an_address_are_not_shared() -> None:
+def test_functions_that_differ_in_an_address_within_an_innermost_loop_are_not_shared() -> None:
     module = Module()
     kernel(module, "first")
     kernel(module, "second", offset=12)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +15,7 @@ import pytest
 import cvm.session
 from cvm.errors import Invalid, Mismatch
 from cvm.executors.native.runtime import started
-from cvm.program import Output, Program, ProgramBuilder, files
+from cvm.program import Output, Program, ProgramBuilder, files, reading
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.session import Session
 
@@ -75,7 +79,7 @@ def test_the_second_session_gives_the_results_of_the_first_without_verifying(
     assert len(verified) == 1
     assert second.state.keys() == {"kept"}
     assert second.program == first.program
-    assert len(verified) == 2
+    assert len(verified) == 3
     feed = {"x": np.array([[1, -2, 3]], np.int32)}
     captured = [session.run(feed, "all", codes=True) for session in (first, second)]
     assert {name: array.tolist() for name, array in captured[0].items()} == {
@@ -83,6 +87,72 @@ def test_the_second_session_gives_the_results_of_the_first_without_verifying(
     }
     assert repr(second.outputs) == repr(first.outputs)
     assert second.explain()[1:] == first.explain()[1:]
+
+
+def test_a_session_reads_its_file_once_whether_it_is_in_the_cache_or_not(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    read = reading.read_bytes
+
+    def counting(*arguments: Any) -> bytes:
+        data = read(*arguments)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(reading, "read_bytes", counting)
+    for number in (1, 2):
+        assert runs(Session(file, "native", 1))[0] == [6, 4, -2]
+        assert sizes == [file.stat().st_size] * number
+
+
+def test_a_session_on_another_executor_keeps_it_and_the_program(file: Path, verified: list[object]) -> None:
+    Session(file, "native", 1)
+    for name in ("numpy", "formal"):
+        session = Session(file, name, 1)
+        assert session.executor == session._executor.name == name
+        assert session.explain()[0] == f"{name}: asked for"
+        assert runs(session)[0] == [6, 4, -2]
+    assert len(verified) == 3
+
+
+def test_a_session_keeps_neither_the_program_of_a_file_nor_its_bytes(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first session verifies the program and compiles it, and goes on as one that starts from the cache."""
+    programs: list[weakref.ref[Program]] = []
+    files_: list[reading.ReadFile] = []
+    verify = files.verify
+
+    def noting(program: Program, limits: Any) -> Any:
+        programs.append(weakref.ref(program))
+        return verify(program, limits)
+
+    class Noted(reading.ReadFile):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            files_.append(self)
+
+    monkeypatch.setattr(files, "verify", noting)
+    monkeypatch.setattr(reading, "ReadFile", Noted)
+    gc.collect()
+    gc.disable()  # what is kept in a cycle would stay for an unknown time
+    try:
+        sessions = [Session(file, "native", 1) for _ in range(2)]
+        assert [program() for program in programs] == [None]
+        assert [one._data for one in files_] == [b"", b""]
+    finally:
+        gc.enable()
+    assert runs(sessions[0]) == runs(sessions[1])
+
+
+def test_a_read_file_that_was_freed_is_read_again_with_the_hash_of_what_is_there(file: Path) -> None:
+    read = reading.ReadFile(file)
+    before = read.hash
+    assert read.taken() == (file.read_bytes(), before)
+    program(offset=2).save(file)
+    assert read.taken() == (file.read_bytes(), sha256(file.read_bytes()).hexdigest())
+    assert read.taken()[1] != before
 
 
 def test_an_array_that_is_not_valid_is_refused_by_the_same_error(file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -29,9 +30,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return where
 
 
-def large() -> VerifiedProgram:
+def large(seed: int = 5) -> VerifiedProgram:
     """A product whose weights are a file of their own, and another op, inside of its kernel or not."""
-    random = np.random.default_rng(5)
+    random = np.random.default_rng(seed)
     builder = ProgramBuilder()
     x = builder.input("x", (1, 300), -128, 127)
     (y,) = builder.add("dense", [x, builder.constant(random.integers(-128, 128, (260, 300)))])
@@ -76,6 +77,62 @@ def test_many_constants_are_kept_once_for_all_networks_of_a_program(folder: Path
     assert len(executor._networks) == 2
     (path,) = apart(folder)
     assert path.stat().st_size > 260 * 300
+
+
+def address(executor: NativeExecutor) -> int:
+    """The address of the packed constants, which must leave room for what kernels read behind them."""
+    network = executor._main
+    assert network.constants == network.packed.ctypes.data
+    assert network.constants % 64 == 0
+    assert all(job[3] == network.constants for memory in network._free for job in memory.jobs)
+    return int(network.constants)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_all_executors_of_a_program_read_the_same_constants(
+    folder: Path, cached: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not cached:
+        monkeypatch.setenv("CVM_CACHE", "")
+    executors = [NativeExecutor(large(), threads, GENERIC) for threads in (1, 2, 1)]
+    assert [one._main.cached for one in executors] == [False, False, cached]
+    assert len({address(one) for one in executors}) == 1
+    feed = {"x": np.arange(300, dtype=np.int32).reshape(1, 300) % 256 - 128}
+    results = [one.run(feed, {}).values[executors[0]._program.outputs[0].value].tolist() for one in executors]
+    assert results[0] == results[1] == results[2]
+
+
+def test_constants_of_the_cache_are_the_file_in_memory_and_cannot_be_written(folder: Path) -> None:
+    """So all processes that map it have it in memory once."""
+    for _ in range(2):
+        network = NativeExecutor(large(7), 1, GENERIC)._main
+        (path,) = apart(folder)
+        file = np.frombuffer(path.read_bytes(), np.uint8)
+        start = 2 * cache.DIGEST
+        assert file.size == start + network.packed.size + stored.SLACK
+        assert np.array_equal(file[start : start + network.packed.size], network.packed)
+        assert not network.packed.flags.writeable
+        if sys.platform == "linux":
+            assert str(path) in _mapped_file(network.constants)
+        assert not file[start + network.packed.size :].any()
+
+
+def _mapped_file(address: int) -> str:
+    """The file that the system maps at an address of this process."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        first, end = (int(part, 16) for part in line.split(" ")[0].split("-"))
+        if first <= address < end:
+            return line.split(None, 5)[-1]
+    raise LookupError(address)
+
+
+def test_constants_that_no_executor_reads_are_not_kept(folder: Path) -> None:
+    executor = NativeExecutor(large(8), 1, GENERIC)
+    (path,) = apart(folder)
+    assert path.name in stored._in_use
+    del executor
+    gc.collect()
+    assert path.name not in stored._in_use
 
 
 def _missing(path: Path) -> None:

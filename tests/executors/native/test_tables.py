@@ -54,3 +54,41 @@ def test_tables_of_up_to_257_entries_are_permuted(length: int, permuted: bool) -
         kernels = plan(verified, machine, frozenset({y})).functions.values()
         steps = [step.op for kernel in kernels if isinstance(kernel, Nest) for step in kernel.formula.steps]
         assert ("permute" in steps) == (permuted and machine.permutes)
+
+
+def test_rows_of_bytes_are_picked_and_resized() -> None:
+    """Rows around the bytes of one and of two vectors, indices outside the row, and parameters per position."""
+    random = np.random.default_rng(8)
+    builder = ProgramBuilder()
+    outputs: list[Output] = []
+    for columns, (lo, hi) in ((1, (0, 255)), (63, (-100, 155)), (65, (-128, 127)), (128, (0, 200)), (129, (0, 255))):
+        x = builder.input(f"x{columns}", (1, 2, 2, columns), -300, 300)
+        (row,) = builder.add("clip", [x], {"a_min": lo, "a_max": hi})
+        taken = []
+        for _ in range(2):
+            indices = builder.constant(random.integers(-3, columns + 3, 83))
+            taken += builder.add("take", [row, indices], {"axis": 3})
+        m = [builder.parameter(random.integers(-top, top, (1, 1, 2, 83))) for top in (100, 2000, 70_000)]
+        given = [*taken, *m, builder.parameter(np.array([11]))]
+        outputs += [Output(f"y{columns}", one) for one in builder.add("requantize", given, ATTRIBUTES)]
+    compare(builder.build(outputs))
+
+
+ATTRIBUTES = {"rounding": "half_up", "lo": -128, "hi": 127}
+
+
+def test_parameters_of_long_rows_are_read_again_for_every_channel() -> None:
+    random = np.random.default_rng(9)
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 5, 130, 72), 0, 255)
+    m = builder.parameter(random.integers(1, 4000, (1, 1, 130, 72)))
+    numbers = [builder.parameter(np.array([number])) for number in (-1000, 13)]
+    outputs = [Output("y", one) for one in builder.add("requantize", [x, m, *numbers], ATTRIBUTES)]
+    program = builder.build(outputs)
+    (nest,) = [
+        kernel for kernel in plan(verify(program), MACHINES[0], frozenset({"y"})).functions.values()
+        if isinstance(kernel, Nest) and len(kernel.formats) > 2
+    ]  # fmt: skip
+    assert [loop.extent for loop in nest.loops] == [3, 5, 3120]
+    assert nest.formats[1].bits == 16
+    compare(program)

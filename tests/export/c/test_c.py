@@ -22,11 +22,14 @@ from cvm.program import Output, Program, ProgramBuilder, load, verify
 from cvm.program.verifier import VerifiedProgram
 from tests.api import small
 from tools.c_driver import SANITIZED, build, compilers
+from tools.c_targets import TARGETS
 from tools.fuzz.c_programs import case, differences
 from tools.fuzz.growers import GROWERS, sample
 from tools.fuzz.growth import Seeded
 
-COMPILERS = [pytest.param(name, id=name) for name in compilers()]
+COMPILERS = [
+    pytest.param(name, id=name, marks=[pytest.mark.long] if number else []) for number, name in enumerate(compilers())
+]
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="no C compiler is installed (gcc or clang)")
 pytestmark = needs_compiler
 if not COMPILERS:
@@ -58,14 +61,14 @@ def test_the_demo_gives_its_probabilities(tmp_path, compiler):
     with np.load(IMAGES) as data:
         images = data["image"][:3]
     codes = [{"image": np.rint(image * 255).astype(np.int32)[None]} for image in images]
-    agree(verified, codes, tmp_path, compiler=(compiler,), options=("-O1", *SANITIZED))
+    agree(verified, codes, tmp_path, target=TARGETS[compiler], options=("-O1", *SANITIZED))
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("number", [1, 3, 5])
 def test_random_programs_agree_under_the_sanitizers(tmp_path, compiler, number):
     program, feeds, _ = case(7, number)
-    assert differences(program, feeds, tmp_path, compiler, ("-O1",)) == []
+    assert differences(program, feeds, tmp_path, TARGETS[compiler], ("-O1",)) == []
 
 
 def test_every_op_has_its_c(tmp_path):
@@ -190,4 +193,4 @@ def test_two_programs_live_in_one_binary(tmp_path):
 def test_many_random_programs_agree_at_both_ends_of_optimisation(tmp_path, compiler, options, number):
     program, feeds, _ = case(11, number)
     assert isinstance(program, Program)
-    assert differences(program, feeds, tmp_path, compiler, (options,)) == []
+    assert differences(program, feeds, tmp_path, TARGETS[compiler], (options,)) == []

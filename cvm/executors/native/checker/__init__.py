@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import proxy
 
 import numpy as np
 
@@ -119,7 +120,7 @@ class _Checker:
         self.parts: dict[Home, int] = {}
         self.windows: dict[Buffer, AddsWindows] = {}
         self.data = memoryview(plan.constants).toreadonly()
-        self.residence = Residence(self)
+        self.residence = Residence(proxy(self))  # no cycle: it would keep the packed constants in memory
 
     def check(self, claim: Claim) -> None:
         """Prove one claim. Raises `Unproven`."""

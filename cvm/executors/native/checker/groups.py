@@ -92,8 +92,13 @@ class Group:
             return
         clip = clamp[0] - format_.bias, clamp[1] - format_.bias
         require(least <= clip[0] <= lo <= hi <= clip[1] <= most, "the clip of the store changes results")
-        require(root.op == "requantize", "only a requantize leaves its clip to the store")
-        self._requantize(root, self._step(self.formula.result), format_.bias, clip)
+        node = root
+        if root.op in ("relu", "clip", "cvm_clip") and not self.exists(root.inputs[0]):
+            node = self.producer.get(root.inputs[0], root)
+            lo, hi = _bounds(root.op, self.attributes(root))
+            require(lo <= clip[0] <= clip[1] <= hi, "the store clips to another interval")
+        require(node.op == "requantize", "only a requantize leaves its clip to the store")
+        self._requantize(node, self._step(self.formula.result), format_.bias, clip)
 
     def _same(self, number: int) -> int:
         """The number of the value that a chain of ``same`` steps repeats."""
@@ -218,10 +223,14 @@ class Group:
         if step.op == "permute":
             self._permute(node, step)
             return
-        require(step.op == "gather", f"{node.op} is computed as {step.op}")
+        require(step.op in ("gather", "pick"), f"{node.op} is computed as {step.op}")
         source, indices = node.inputs
         base, index = self.home(step.arguments[0]), step.arguments[1]
         count, apart, format_ = step.static
+        assert isinstance(count, int)
+        assert isinstance(format_, Format)
+        bytes_ = count <= 128 and (apart, format_.bits) == (1, 8)
+        require(step.op == "gather" or bytes_, "the elements that are picked are no bytes side by side")
         rank = len(self.shape_of(indices))
 
         def spread(one: Home) -> tuple[int, tuple[Factors, ...]]:

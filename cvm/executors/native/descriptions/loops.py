@@ -1,13 +1,14 @@
-"""Loop nests and exchanges of axes, as data."""
+"""Loop nests, exchanges of axes and reductions, as data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from cvm.executors.native.descriptions.expressions import Formula
 from cvm.executors.native.descriptions.formats import Format
 
-__all__ = ["Exchange", "Loop", "Nest"]
+__all__ = ["Exchange", "Loop", "Nest", "Reduction"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +64,35 @@ class Exchange:
     def units(self) -> int:
         """The number of parts that may run at the same time."""
         return self.outer[0].extent if self.outer else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A reduction: loops over the results (``kept``), and over the source elements of each result (``taken``).
+
+    Each loop has the stride in the source, then the stride in the target.
+    """
+
+    kind: Literal["sum", "max"]
+    kept: tuple[Loop, ...]
+    taken: tuple[Loop, ...]
+    source: Format
+    target: Format
+
+    @property
+    def units(self) -> int:
+        """The number of parts that may run at the same time."""
+        return self.outer[0].extent if self.outer else 1
+
+    @property
+    def beside(self) -> bool:
+        """Whether neighbouring results read neighbouring elements of the source, so that vectors of results can be
+        computed.
+        """
+        most = self.kept[-1:]
+        return bool(most) and most[0].strides[0] == 1 and (len(self.kept) > 1 or most[0].extent >= 4)
+
+    @property
+    def outer(self) -> tuple[Loop, ...]:
+        """The loops over results, without the loop that vectors run along."""
+        return self.kept[:-1] if self.beside else self.kept

@@ -12,11 +12,13 @@ import numpy.typing as npt
 from cvm.executors.native.descriptions.expressions import Formula, Residual
 from cvm.executors.native.descriptions.formats import Format
 
-__all__ = ["ROWS", "Block", "Contraction", "Depthwise", "Output", "Pixels", "Read", "Segment",
+__all__ = ["ROWS", "TAPS", "Block", "Contraction", "Depthwise", "Output", "Pixels", "Read", "Segment",
            "WindowSums", "interleaved"]  # fmt: skip
 
 ROWS = 4
 """The number of rows of a depthwise window that one dot product multiplies."""
+TAPS = 64
+"""The code of a depthwise window of more taps than this has a loop over its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,9 @@ def interleaved(lane: int, vectors: int) -> npt.NDArray[np.intp]:
 class Segment:
     """``count`` equal blocks of output channels from channel ``start`` on, and the pixels of one register tile.
 
-    In every step, the weights of ``together`` vectors lie side by side; 0 means all vectors of the block.
+    The pixels of a tile of a depthwise convolution are neighbours whose channels lie in the same vectors: a vector of
+    weights of the block is repeated for each of them. In every step of other contractions, the weights of ``together``
+    vectors lie side by side; 0 means all vectors of the block.
     """
 
     start: int
@@ -140,16 +144,28 @@ class Contraction:
         return self.rows > 1 and self.rows * self.columns <= 4 * min(segment.tile for segment in self.segments)
 
     @property
-    def shared(self) -> Literal["rows", "columns", "blocks"]:
-        """The loop that threads share."""
+    def parts(self) -> int:
+        """The number of parts of a block that may run at the same time: tiles that have code of their own, rows, or the
+        columns of the only row.
+        """
+        if self.fixed:
+            return max(-(-self.rows * self.columns // segment.tile) for segment in self.segments)
+        return self.rows if self.rows > 1 else self.columns
+
+    @property
+    def by_block(self) -> bool:
+        """Whether the units of a block follow one another; otherwise those of all blocks for the same part do.
+
+        A thread reads the weights of few blocks, or few parts of the input.
+        """
         if not self.fixed and self.rows >= max(8, self.blocks):
-            return "rows"
-        return "columns" if self.rows == 1 and self.columns >= 64 * self.blocks else "blocks"
+            return False
+        return self.rows > 1 or self.columns < 64 * self.blocks
 
     @property
     def units(self) -> int:
         """The number of parts that may run at the same time."""
-        return {"rows": self.rows, "columns": self.columns, "blocks": self.blocks}[self.shared]
+        return self.blocks * self.parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +222,24 @@ class Depthwise:
     joint: Residual | None = None
     repeats: tuple[int, ...] = ()
 
+    def strip(self, tile: int) -> int:
+        """The number of outputs of one strip, a multiple of the ``tile`` neighbours that share vectors.
+
+        The last strip of a row may overlap the one before it. The windows of a strip share their common columns, unless
+        there is a loop over columns.
+        """
+        if self.loops:
+            return tile
+        if tile == 1:
+            count = -(-self.columns // 8)
+            return -(-self.columns // count)
+        fitting = [size for size in range(tile, max(8, tile) + 1, tile) if size <= self.columns]
+        return min(fitting, key=lambda size: (-(-self.columns // size) * size, -size))
+
     @property
-    def strip(self) -> int:
-        """The number of outputs of one strip. The last strip of a row may overlap the one before it."""
-        count = -(-self.columns // 8)
-        return -(-self.columns // count)
+    def loops(self) -> bool:
+        """Whether there is a loop over the columns of a window."""
+        return self.window[0] * self.window[1] > TAPS
 
     def row(self, number: int) -> int:
         """Which row of the map the kernel reads for row ``number`` of a window, counted from the window's first row."""

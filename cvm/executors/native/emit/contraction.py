@@ -19,7 +19,7 @@ from cvm.executors.native.descriptions.sums import Block, Contraction, Depthwise
 from cvm.executors.native.emit.cover import Grid, cover
 from cvm.executors.native.emit.elements import load
 from cvm.executors.native.emit.epilogue import Epilogue
-from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector, whole
 from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine, multiply_add
 
 __all__ = ["each_block", "emit_contraction", "parameters", "segments", "starting", "tile_start"]
@@ -63,14 +63,34 @@ def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Ma
     pointers, reads, target, (lo, hi) = parameters(kernel)
     code = Code(module, name, [*pointers, *reads, target, lo, hi])
 
+    parts = kernel.parts
+    blocks = code.quotient(lo, parts), code.quotient(code.add(hi, parts - 1), parts)
+    touched = tuple(whole(bound) for bound in blocks) if kernel.by_block else None
+
     def image(index: Scalar) -> None:
         def block(segment: Segment, number: Scalar) -> None:
-            _Emitter(code, kernel, machine, segment, pointers, reads, target).block(index, number, (lo, hi))
+            before = sum(one.count for one in kernel.segments if one.start < segment.start)
+            units = _units(code, kernel, code.add(number, before), (lo, hi))
+            _Emitter(code, kernel, machine, segment, pointers, reads, target).block(index, number, units)
 
-        each_block(code, kernel.segments, (lo, hi) if kernel.shared == "blocks" else None, block)
+        each_block(code, kernel.segments, touched, block)
 
     code.each(0, kernel.images, image)
     code.finish()
+
+
+def _units(code: Code, kernel: Contraction, block: Scalar, bounds: tuple[V, V]) -> tuple[Scalar, Scalar]:
+    """The first part of a block among the units between two bounds, and the end of these parts."""
+    if kernel.blocks == 1:
+        return bounds
+    if kernel.by_block:
+        moved = (code.minus(bound, code.mul(block, kernel.parts)) for bound in bounds)
+        first, end = (code.smaller(code.larger(bound, 0), kernel.parts) for bound in moved)
+    else:  # unit p * blocks + block is part p of the block
+        first, end = (
+            code.quotient(code.add(code.minus(bound, block), kernel.blocks - 1), kernel.blocks) for bound in bounds
+        )
+    return first, end
 
 
 def parameters(kernel: Contraction | Depthwise) -> tuple[list[V], list[V], V, tuple[V, V]]:
@@ -83,7 +103,7 @@ def parameters(kernel: Contraction | Depthwise) -> tuple[list[V], list[V], V, tu
 def each_block(
     code: Code,
     segments: Sequence[Segment],
-    units: tuple[V, V] | None,
+    units: tuple[V, ...] | None,
     body: Callable[[Segment, Scalar], None],
 ) -> None:
     """Write ``body(segment, number)`` for the blocks of all segments.
@@ -138,15 +158,18 @@ class _Emitter:
         if kernel.fixed:
             pixels = [(y, x) for y in range(kernel.rows) for x in range(kernel.columns)]
             count = -(-len(pixels) // tile)
-            for first, last in pairwise(len(pixels) * k // count for k in range(count + 1)):
-                self.tile(image, channel, 0, 0, pixels[first:last])
+            bounds = list(pairwise(len(pixels) * k // count for k in range(count + 1)))
+            for part, (first, last) in enumerate(bounds):
+                begun, ended = (code.compare("sle", whole(bound), part) for bound in units)
+                here = code.binary("and", begun, code.binary("xor", ended, -1))
+                code.when(here, partial(self.tile, image, channel, 0, 0, pixels[first:last]))
             return
         for grid in cover(kernel.rows, kernel.columns, tile):
             self.grid(image, channel, grid, units)
 
     def grid(self, image: Scalar, channel: Scalar, grid: Grid, units: tuple[Scalar, Scalar]) -> None:
-        """Write the tiles of a grid. Where threads share rows or columns, write those that begin among the units."""
-        code, shared = self.code, self.kernel.shared
+        """Write the tiles of a grid that begin among the units: rows, or the columns of the only row."""
+        code, rows = self.code, self.kernel.rows > 1
         offsets = [(y, x) for y in range(grid.rows) for x in range(grid.columns)]
 
         def row(index: Scalar) -> None:
@@ -156,9 +179,9 @@ class _Emitter:
                 x = code.add(tile_start(code, index, grid.columns, grid.across), grid.x)
                 self.tile(image, channel, y, x, offsets)
 
-            code.each(*self._tiles(units if shared == "columns" else None, grid.x, grid.columns, grid.across), column)
+            code.each(*self._tiles(None if rows else units, grid.x, grid.columns, grid.across), column)
 
-        code.each(*self._tiles(units if shared == "rows" else None, grid.y, grid.rows, grid.down), row)
+        code.each(*self._tiles(units if rows else None, grid.y, grid.rows, grid.down), row)
 
     def _tiles(self, units: tuple[Scalar, Scalar] | None, before: int, size: int, extent: int) -> tuple[Scalar, Scalar]:
         """The first tile of an extent that begins among the units, and the end of these tiles.

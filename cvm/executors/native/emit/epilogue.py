@@ -20,7 +20,7 @@ from cvm.executors.native.emit.elements import decoded, encoded, load
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Code, Scalar, V, lanes, typed, vector
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.packs import to_bytes, to_words, unpacked, widened
+from cvm.executors.native.emit.packs import repeated, to_bytes, to_words, unpacked, widened
 from cvm.executors.native.emit.residual import residual, results
 
 __all__ = ["TOGETHER", "Epilogue", "joined"]
@@ -59,6 +59,8 @@ class Epilogue:
     machine: Machine
     joint: Residual | None = None
     """The formula as a sum of codes in 16-bit words, which interleaved blocks use."""
+    pixel: Block | None = None
+    """The channels of one pixel, if the lanes of ``block`` hold those of several neighbouring pixels."""
     _parameters: dict[tuple[int, int, int], V] = field(default_factory=dict)
 
     def addresses(self, image: Scalar, y: Scalar, x: Scalar, target: V) -> list[tuple[Pixels, int, V]]:
@@ -142,10 +144,12 @@ class Epilogue:
         """Load a packed parameter for vector ``q``: the whole of it, or the ``part``-th half, as ``type_`` says."""
         key = (number, q, part)
         if key not in self._parameters:
-            size = self.reads[number - 1].format.bytes
+            size, block = self.reads[number - 1].format.bytes, self.pixel or self.block
             base = self.code.at(self.pointers[number - 1], self.code.mul(self.channel, size))
-            offset = (q * self.block.lane + part * self.block.lane // 2) * size
-            self._parameters[key] = self.code.load(type_, self.code.at(base, offset))
+            offset = (q % block.vectors * block.lane + part * block.lane // 2) * size
+            count = lanes(type_) * block.lane // self.block.lane
+            loaded = self.code.load(vector(8 * size, count), self.code.at(base, offset))
+            self._parameters[key] = repeated(self.code, loaded, lanes(type_))
         return self._parameters[key]
 
     def _encoded(self, value: V) -> V:
@@ -176,12 +180,26 @@ class Epilogue:
             code.store(part, code.at(pointer, done * self.output.format.bytes))
             done += piece
 
+    def _store_pixels(self, packed: V, one: Block, pointer: V) -> None:
+        """Store the bytes of neighbouring pixels, each with the channels of the block ``one``."""
+        code, apart, each = self.code, self.output.pixels.column, one.lane * one.vectors
+        if one.valid == each == apart:
+            code.store(packed, pointer)
+            return
+        for pixel in range(lanes(packed.type) // each):
+            part = code.shuffle(packed, packed, range(pixel * each, (pixel + 1) * each))
+            self._store_pieces(part, code.at(pointer, pixel * apart), one.valid)
+
     def _store_interleaved(self, values: list[V], pointer: V) -> None:
         """Store the vectors in the order of the channels."""
         code, block, format_ = self.code, self.block, self.output.format
         stride = self.output.pixels.channel
         if self.machine.packs and format_.bits == 8 and not format_.signed and stride == 1:
-            self._store_pieces(self._packed(values), pointer, block.valid)
+            packed = self._packed(values)
+            if self.pixel is None:
+                self._store_pieces(packed, pointer, block.valid)
+            else:
+                self._store_pixels(packed, self.pixel, pointer)
             return
         for q, value in enumerate(values):
             raw = self._encoded(value)

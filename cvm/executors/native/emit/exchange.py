@@ -15,6 +15,7 @@ from cvm.executors.native.descriptions.loops import Exchange, Loop
 from cvm.executors.native.emit.elements import load, store
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.nest import moved, walked
+from cvm.executors.native.emit.transposition import WIDTH
 
 __all__ = ["emit_exchange", "exchange"]
 
@@ -25,13 +26,18 @@ LEAST = 8
 
 
 def exchange(loops: Sequence[Loop], source: Format, target: Format) -> Exchange | None:
-    """The exchange that copies the same elements as the loops, or None if these are no exchange."""
+    """The exchange that copies the same elements as the loops, or None if these are no exchange.
+
+    Between equal formats, a nest copies long axes faster (`transposition`).
+    """
+    if source == target and all(loop.extent >= WIDTH for loop in loops if 1 in loop.strides):
+        return None
     for packs, bytes_ in ((True, target), (False, source)):
         if bytes_.bits != 8 or bytes_.signed:
             continue
         wide, narrow = (0, 1) if packs else (1, 0)
         along = [loop for loop in loops if loop.strides[wide] == 1 and loop.strides[narrow] != 1]
-        across = [loop for loop in loops if loop.strides[narrow] == 1 and loop.strides[wide] != 1]
+        across = [loop for loop in loops if loop.strides[narrow] == 1 and loop.strides[wide] not in (0, 1)]
         if len(along) == len(across) == 1 and along[0].extent >= LEAST and across[0].extent > 1:
             outer = tuple(
                 sorted(

@@ -16,7 +16,7 @@ from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.emit.elements import decoded, load
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.requantize import requantized
-from cvm.executors.native.emit.tables import permuted
+from cvm.executors.native.emit.tables import permuted, picked
 
 __all__ = ["Reader", "evaluate"]
 
@@ -44,7 +44,7 @@ def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
         return values[number]
 
     for number, step in enumerate(formula.steps, formula.reads):
-        if step.op == "gather":
+        if step.op in ("gather", "pick"):
             values[number] = _gathered(code, step, reader, value(step.arguments[1]), count)
         elif step.op == "permute":
             (index,) = _aligned(code, [value(step.arguments[1])], count, whole=True)
@@ -97,13 +97,18 @@ class _Operand:
 
 
 def _gathered(code: Code, step: FormulaStep, reader: Reader, index: V, count: int) -> V:
-    """Load the elements at base + index * stride, where the index is clipped to the extent."""
+    """Load the elements at base + index * stride, where the index is clipped to the extent.
+
+    A ``pick`` has the stride 1, and its elements are bytes.
+    """
     extent, stride, format_ = step.static
     assert isinstance(extent, int)
     assert isinstance(stride, int)
     assert isinstance(format_, Format)
     base, offsets = reader.addresses(step.arguments[0])
     index = code.intrinsic("smin", code.intrinsic("smax", index, 0), extent - 1)
+    if step.op == "pick" and lanes(index.type) > 1 and not any(offsets):
+        return picked(code, format_, base, extent, index)
     distances = code.cast("sext", index, 64)
     if stride * format_.bytes != 1:
         distances = code.binary("mul", distances, stride * format_.bytes)
@@ -145,13 +150,26 @@ def _greater(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 def _divided(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
     """Truncated division; x / 0 = 0.
 
-    Lanes behind the last channel may hold any number. So the code avoids -2^31 / -1, which would trap.
+    Lanes behind the last channel may hold any number. So the code avoids -2^31 / -1, which would trap or not fit.
     """
     a, b = values
     a = code.intrinsic("smax", a, -(2**31) + 1)
     zero = code.compare("eq", b, 0)
-    quotient = code.binary("sdiv", a, code.select(zero, typed(b.type, 1), b))
+    b = code.select(zero, typed(b.type, 1), b)
+    quotient = code.binary("sdiv", a, b) if lanes(a.type) == 1 else _vector_quotient(code, a, b)
     return code.select(zero, typed(a.type, 0), quotient)
+
+
+def _vector_quotient(code: Code, a: V, b: V) -> V:
+    """The truncated quotient a / b in float64, since no processor divides vectors of integers.
+
+    This is exact. If q = a / b is no integer, the next integer further from 0 is at least 1 / |b| = |q| / |a| away,
+    that is, 2^-31 of |q|. Float64 division errs by at most 2^-53 of |q|, so it does not reach that integer. An integer
+    q is a float64 number itself.
+    """
+    double = f"<{lanes(a.type)} x double>"
+    x, y = (code.value(double, f"sitofp {one} to {double}") for one in (a, b))
+    return code.value(a.type, f"fptosi {code.value(double, f'fdiv {x}, {y.text}')} to {a.type}")
 
 
 def _magnitude(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
@@ -190,10 +208,19 @@ def _right_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
 
 
 def _left_shift(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
-    """``x * 2^shift`` clipped to [-alpha, alpha], computed in i64: its magnitude is at most 2^31 * 2^32."""
+    """``x * 2^shift`` clipped to [-alpha, alpha], computed in i64: its magnitude is at most 2^31 * 2^32.
+
+    Let b = floor(alpha / 2^shift) + 1. An |x| of b or more is clipped anyway, so x may be clipped to [-b, b]
+    first. If b * 2^shift fits, 32 bits are enough then.
+    """
     shift, alpha = static
     assert isinstance(shift, int)
     assert isinstance(alpha, int)
+    beyond = (alpha >> shift) + 1
+    if beyond << shift < 2**31:
+        near = code.intrinsic("smin", code.intrinsic("smax", values[0], -beyond), beyond)
+        moved = code.binary("shl", near, shift)
+        return code.intrinsic("smin", code.intrinsic("smax", moved, -alpha), alpha)
     wide = code.binary("shl", code.cast("sext", values[0], 64), shift)
     return code.cast("trunc", code.intrinsic("smin", code.intrinsic("smax", wide, -alpha), alpha), 32)
 

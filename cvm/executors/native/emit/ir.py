@@ -8,6 +8,7 @@ operand's type. A vector of one lane is a scalar.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 __all__ = ["Code", "Module", "Scalar", "V", "lanes", "typed", "vector", "whole"]
@@ -32,11 +33,13 @@ def vector(bits: int, count: int) -> str:
     return f"i{bits}" if count == 1 else f"<{count} x i{bits}>"
 
 
+@cache
 def lanes(type_: str) -> int:
     """The number of lanes of a type."""
     return int(type_[1:].split(" ", 1)[0]) if type_[0] == "<" else 1
 
 
+@cache
 def element(type_: str) -> str:
     """The type of one lane."""
     return type_[1:-1].split(" x ")[1] if type_[0] == "<" else type_
@@ -60,6 +63,8 @@ class Module:
     def __init__(self) -> None:
         self.functions: dict[str, str] = {}
         self.declarations: set[str] = set()
+        self.declared: set[tuple[str, str, tuple[str, ...]]] = set()
+        """The result, name and operands of the functions that `Code.call` has declared: their text is made once."""
 
     def __str__(self) -> str:
         return "\n".join([*sorted(self.declarations), *self.functions.values()])
@@ -139,9 +144,11 @@ class Code:
 
     def call(self, type_: str, name: str, *arguments: V) -> V:
         """Call an intrinsic or an external function, and add its declaration to the module."""
-        types = ", ".join(argument.type for argument in arguments)
-        self._module.declarations.add(f"declare {type_} @{name}({types})")
-        text = f"call {type_} @{name}({', '.join(map(str, arguments))})"
+        types = tuple([argument.type for argument in arguments])
+        if (type_, name, types) not in self._module.declared:
+            self._module.declared.add((type_, name, types))
+            self._module.declarations.add(f"declare {type_} @{name}({', '.join(types)})")
+        text = f"call {type_} @{name}({', '.join([f'{one.type} {one.text}' for one in arguments])})"
         if type_ == "void":
             self.line(text)
             return V("void", "")
@@ -193,9 +200,7 @@ class Code:
         if len(indices) == 1:
             count = lanes(a.type)
             return self.extract(a if indices[0] < count else b, indices[0] % count)
-        type_ = f"<{len(indices)} x {element(a.type)}>"
-        mask = ", ".join(f"i32 {index}" for index in indices)
-        return self.value(type_, f"shufflevector {a}, {b}, <{len(indices)} x i32> <{mask}>")
+        return self.value(f"<{len(indices)} x {element(a.type)}>", f"shufflevector {a}, {b}, {_mask(tuple(indices))}")
 
     def extract(self, a: V, lane: int) -> V:
         """One lane of a vector."""
@@ -219,9 +224,8 @@ class Code:
         """The address ``offset`` bytes behind a pointer."""
         if isinstance(offset, int) and offset == 0:
             return pointer
-        return self.value(
-            "ptr", f"getelementptr i8, {pointer}, i64 {offset if isinstance(offset, int) else offset.text}"
-        )
+        distance = offset if isinstance(offset, int) else offset.text
+        return self.value("ptr", f"getelementptr i8, ptr {pointer.text}, i64 {distance}")
 
     def load(self, type_: str, pointer: V, align: int = 1) -> V:
         """Load the value at an address."""
@@ -336,6 +340,12 @@ class Code:
         body()
         self.line(f"br label %{done}")
         self.label(done)
+
+
+@cache
+def _mask(indices: tuple[int, ...]) -> str:
+    """A constant vector of lane numbers. Kernels use few masks many times."""
+    return f"<{len(indices)} x i32> <{', '.join(f'i32 {index}' for index in indices)}>"
 
 
 def _suffix(type_: str) -> str:

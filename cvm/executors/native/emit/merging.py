@@ -2,8 +2,8 @@
 
 Equal layers have kernels of one form; they differ in the stride between rows, in a number of iterations, or in the
 multipliers of an epilogue. The shared function takes such numbers as arguments, and each kernel's function calls it
-with its own. Offsets of addresses do not become arguments: within a loop of products they are parts of instructions,
-and would take registers. If other lines differ, nothing is shared.
+with its own. Offsets of addresses become arguments outside innermost loops alone: within a loop of products they are
+parts of instructions, and would take registers. If other lines differ, nothing is shared.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 __all__ = ["shared"]
 
@@ -20,8 +21,15 @@ LEAST = 4_000
 """The least number of characters of a function that is worth sharing."""
 
 _HEADER = re.compile(r"define void @(\w+)\(([^)]*)\) nounwind \{$")
-_NUMBER = re.compile(r"splat \((i\d+) (-?\d+)\)| = (?:mul|icmp slt) i64 \S+, (-?\d+)$")
-"""A number that may become an argument: equal lanes of a vector, a factor of an index, the end of a loop."""
+_OFFSET = re.compile(r" = getelementptr i8, ptr \S+, i64 (-?\d+)$")
+"""The distance of an address from another one, in bytes."""
+_NUMBER = re.compile(
+    r"splat \((i\d+) (-?\d+)\)| = (?:(?:mul|icmp slt) i64|call i64 @llvm\.smin\.i64\(i64) \S+(?: i64)? (-?\d+)\)?$|"
+    + _OFFSET.pattern
+)
+"""A number that may become an argument: equal lanes of a vector, a factor of an index, the end of a loop, an offset."""
+_LABEL = re.compile(r"(\w+):$")
+_JUMP = re.compile(r"label %(\w+)")
 _VECTOR = re.compile(r"<\d+ x i\d+>")
 
 Place = tuple[int, int]
@@ -40,13 +48,28 @@ class _Number:
     span: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Function:
     """The text of a kernel's function."""
 
     name: str
     parameters: str
     lines: list[str]
+
+    @cached_property
+    def fixed(self) -> frozenset[int]:
+        """The lines whose offset is no argument: those within an innermost loop, a block that repeats itself."""
+        found: set[int] = set()
+        block, offsets = "", list[int]()
+        for at, line in enumerate(self.lines):
+            begins = _LABEL.match(line)
+            if begins is not None:
+                block, offsets = begins[1], []
+            elif _OFFSET.search(line):
+                offsets.append(at)
+            elif line.startswith("  br ") and block in _JUMP.findall(line):
+                found.update(offsets)
+        return frozenset(found)
 
     def differences(self, other: _Function) -> dict[Place, str] | None:
         """The numbers of ``other`` that differ from this function's; None if the functions differ in more than that."""
@@ -56,7 +79,7 @@ class _Function:
         for at, (mine, theirs) in enumerate(zip(self.lines[1:], other.lines[1:], strict=True), 1):
             if mine != theirs:
                 numbers, others = _numbers(mine), _numbers(theirs)
-                if _without(mine, numbers) != _without(theirs, others):
+                if at in self.fixed or _without(mine, numbers) != _without(theirs, others):
                     return None
                 for index, (a, b) in enumerate(zip(numbers, others, strict=True)):
                     if a.text != b.text:
@@ -133,7 +156,8 @@ def _numbers(line: str) -> list[_Number]:
             if vectors and vectors[-1].endswith(f" {match[1]}>"):
                 found.append(_Number(match[1], vectors[-1], match[2], match.span()))
         else:
-            found.append(_Number("i64", "i64", match[3], match.span(3)))
+            group = 3 if match[3] else 4
+            found.append(_Number("i64", "i64", match[group], match.span(group)))
     return found
 
 

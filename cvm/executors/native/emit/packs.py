@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 
-__all__ = ["to_bytes", "to_words", "unpacked", "widened"]
+__all__ = ["joined_lanes", "repeated", "to_bytes", "to_words", "unpacked", "widened"]
 
 _PACKS = {
     16: ("llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packuswb.512"),
@@ -48,3 +48,19 @@ def widened(code: Code, row: V, lane: int) -> list[V]:
         return [code.cast("zext", row, 16)]
     halves = [unpacked(code, row, typed(row.type, 0), 16, half) for half in (0, 1)]
     return [code.bitcast(half, vector(16, 2 * lane)) for half in halves]
+
+
+def repeated(code: Code, value: V, count: int) -> V:
+    """The lanes of a vector again and again, until there are ``count``."""
+    own = lanes(value.type)
+    return value if own == count else code.shuffle(value, value, [k % own for k in range(count)])
+
+
+def joined_lanes(code: Code, pieces: list[V]) -> V:
+    """The lanes of all pieces, one piece after the other. Their number is a power of two."""
+    while len(pieces) > 1:
+        if lanes(pieces[0].type) == 1:
+            return code.gathered(pieces)
+        every = range(2 * lanes(pieces[0].type))
+        pieces = [code.shuffle(pieces[k], pieces[k + 1], every) for k in range(0, len(pieces), 2)]
+    return pieces[0]

@@ -18,13 +18,15 @@ import os
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 
-__all__ = ["BUSY", "CLAIM_BYTES", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP", "TICKET", "emit_claim", "emit_wait",
-           "emit_worker"]  # fmt: skip
+__all__ = ["ARENA", "ARRAYS", "BUSY", "CLAIM_BYTES", "CONSTANTS", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP",
+           "TICKET", "emit_claim", "emit_wait", "emit_worker"]  # fmt: skip
 
 CLAIM_BYTES = 128
 """Bytes per call: one cache line with the counter of claimed chunks, and one with the counter of finished chunks."""
 HEAD_BYTES = 64
 """Bytes of a job before its claims: epoch, function, arena, constants, arrays, number of workers that may help."""
+ARENA, CONSTANTS, ARRAYS = 16, 24, 32
+"""Offsets in a job, in bytes."""
 TICKET, STOP, JOB, BUSY = 0, 8, 16, 24
 """Offsets in the control block, in bytes."""
 LINES, LINE = 64, 64

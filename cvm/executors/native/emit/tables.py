@@ -1,4 +1,4 @@
-"""Tables of up to 257 entries, which are looked up by permuting the bytes of vectors."""
+"""Tables of up to 257 entries, and rows of up to 128 bytes, whose entries are picked by permuting bytes of vectors."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.emit.elements import decoded
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 
-__all__ = ["permuted", "permutes"]
+__all__ = ["permuted", "permutes", "picked"]
 
 WHOLE = 64
 """The bytes of a vector."""
 
 
 def permutes(formula: Formula) -> bool:
-    """Whether a formula looks up a table in this way. Then it is best computed for 64 elements at a time."""
-    return any(step.op == "permute" for step in formula.steps)
+    """Whether a formula picks bytes in this way. Then it is best computed for 64 elements at a time."""
+    return any(step.op in ("permute", "pick") for step in formula.steps)
 
 
 def permuted(code: Code, step: FormulaStep, table: V, index: V) -> V:
@@ -39,6 +39,19 @@ def permuted(code: Code, step: FormulaStep, table: V, index: V) -> V:
         beyond = code.compare("sge", clipped, TABLE)
         stored = code.select(beyond, typed(stored.type, entry), stored)
     return decoded(code, format_, stored)
+
+
+def picked(code: Code, format_: Format, row: V, extent: int, index: V) -> V:
+    """The elements at some indices, 0 .. ``extent`` - 1, of a row of up to 128 bytes. It reads 64 bytes, or 128."""
+    count = lanes(index.type)
+    narrow = code.cast("trunc", index, 8)
+    wide = narrow if count == WHOLE else code.shuffle(narrow, narrow, [lane % count for lane in range(WHOLE)])
+    if extent > WHOLE:
+        found = _half(code, row, wide)
+    else:
+        kind = vector(8, WHOLE)
+        found = code.call(kind, "llvm.x86.avx512.permvar.qi.512", code.load(kind, row), wide)
+    return decoded(code, format_, found if count == WHOLE else code.shuffle(found, found, range(count)))
 
 
 def _bytes(code: Code, plane: V, index: V, extent: int) -> V:

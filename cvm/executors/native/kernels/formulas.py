@@ -25,6 +25,10 @@ __all__ = ["BUILDERS", "Build", "Operand", "Sums", "build"]
 
 Array: TypeAlias = npt.NDArray[Any]
 BYTES = Format(8, signed=False)
+POSITIONS = 1024
+"""Parameters of at least this many elements are stored in as few bytes as hold them."""
+ROW = 128
+"""The most bytes among which one instruction picks."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -83,10 +87,10 @@ class Sums:
 def build(planner: Planning, root: Node, sums: Sums | None) -> Build:
     """Build the formula of a group, with or without a contraction.
 
-    With a contraction, the last requantize leaves its clip to the store, and the first one adds the start of the sums,
-    each where its arithmetic allows that.
+    With a contraction, the last requantize leaves its clip and that of a clip after it to the store, and the first one
+    adds the start of the sums, each where its arithmetic allows that.
     """
-    builder = _Builder(planner, sums, root if sums else None, start=sums.start if sums else None)
+    builder = _Builder(planner, sums, root, start=sums.start if sums else None)
     if sums is not None and sums.windows is not None:
         windows = builder.read(Operand(sums.windows, None, sums.windows.format))
         builder.done[sums.node.outputs[0].name] = builder.step("add", (("sum", 0), windows))
@@ -113,7 +117,7 @@ Reference: TypeAlias = "tuple[str, int]"
 class _Builder:
     planner: Planning
     sums: Sums | None
-    last: Node | None
+    root: Node
     clamp: tuple[int, int] | None = None
     start: Exact | None = None
     reads: list[Operand] = field(default_factory=list)
@@ -177,24 +181,32 @@ def _plain(op: str) -> Callable[[_Builder, Node], Reference]:
     return lambda builder, node: builder.step(op, builder.operands(node))
 
 
-def _relu(builder: _Builder, node: Node) -> Reference:
-    return _clipped(builder, builder.value(node.inputs[0]), node, 0, INT32_MAX)
+CLIPS = frozenset({"relu", "clip", "cvm_clip"})
 
 
 def _clip(builder: _Builder, node: Node) -> Reference:
-    lo, hi = builder.attribute(node, "a_min"), builder.attribute(node, "a_max")
-    return _clipped(builder, builder.value(node.inputs[0]), node, lo, hi)
+    return _clipped(builder, builder.value(node.inputs[0]), node, *_bounds(node))
 
 
-def _cvm_clip(builder: _Builder, node: Node) -> Reference:
-    alpha = 2 ** (builder.attribute(node, "precision") - 1) - 1
-    return _clipped(builder, builder.value(node.inputs[0]), node, -alpha, alpha)
+def _bounds(node: Node) -> tuple[int, int]:
+    """The interval to which a node clips."""
+    if node.op == "relu":
+        return 0, INT32_MAX
+    names = ("a_min", "a_max") if node.op == "clip" else ("precision", "precision")
+    lo, hi = (node.attributes[name] for name in names)
+    assert isinstance(lo, int)
+    assert isinstance(hi, int)
+    return (lo, hi) if node.op == "clip" else (1 - 2 ** (lo - 1), 2 ** (hi - 1) - 1)
 
 
 def _clipped(builder: _Builder, value: Reference, node: Node, lo: int, hi: int) -> Reference:
-    """The value clipped to [lo, hi]. There is no step where the value is proven to lie in this interval."""
+    """The value clipped to [lo, hi]. There is no step where the value is proven to lie in this interval, or where the
+    store clips it.
+    """
     least, largest = builder.planner.hull(node.inputs[0])
-    return value if lo <= least and largest <= hi else builder.step("clip", (value,), (lo, hi))
+    if (node is builder.root and builder.clamp is not None) or (lo <= least and largest <= hi):
+        return value
+    return builder.step("clip", (value,), (lo, hi))
 
 
 def _right_shift(builder: _Builder, node: Node) -> Reference:
@@ -244,14 +256,22 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
         builder.start = None
         if builder.planner.machine.fuses and rounding == "half_up":
             chosen = _fused(builder, builder.sums, multipliers[0], begun, shift, bounds) or chosen
-    if node is builder.last and not plain:
+    if builder.sums is not None and not plain:
         chosen = _folded(builder, node, chosen, magnitudes)
     wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
     shift_format = INT64 if chosen.rule.arithmetic == "wide" else INT32
     xs = [builder.value(name) for name in node.inputs[:count]]
-    ms = [builder.array(m, wide) for m in chosen.multipliers]
-    parameters = (*ms, builder.array(chosen.offset, wide), builder.array(chosen.shift, shift_format))
+    ms = [builder.array(m, _stored(builder, m, wide)) for m in chosen.multipliers]
+    added = builder.array(chosen.offset, _stored(builder, chosen.offset, wide))
+    parameters = (*ms, added, builder.array(chosen.shift, shift_format))
     return builder.step("requantize", (*xs, *parameters), (chosen.rule,))
+
+
+def _stored(builder: _Builder, parameter: Array, wide: Format) -> Format:
+    """The format in which a nest reads a parameter: where there is one for each of many positions, the narrowest."""
+    if builder.sums is not None or wide != INT32 or parameter.size < POSITIONS:
+        return wide
+    return Format.of(int(parameter.min()), int(parameter.max()))
 
 
 def _fused(
@@ -305,15 +325,25 @@ def _by_channel(array: Exact, rank: int) -> Exact:
 
 
 def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[int]) -> Terms:
-    """Add the bias of the result's format to the offset, and leave the clip to the store, if the arithmetic allows."""
-    format_ = builder.planner.result(node.outputs[0].name).format
-    if format_.bits != 8 or format_.signed:
+    """Add the bias of the result's format to the offset, and leave the clip to the store, if the arithmetic allows.
+
+    That is so for the requantize that ends a group, and for one that only a clip follows.
+    """
+    root, lo, hi = builder.root, chosen.rule.lo, chosen.rule.hi
+    plain = root.outputs[0].name in builder.planner.plain
+    if root.op in CLIPS and node.outputs[0].name == root.inputs[0] and not plain:
+        least, most = _bounds(root)
+        lo, hi = max(lo, least), min(hi, most)
+    elif node is not root:
+        return chosen
+    format_ = builder.planner.result(root.outputs[0].name).format
+    if format_.bits != 8 or format_.signed or lo > hi:
         return chosen
     moved = biased(chosen, magnitudes, format_.bias)
     if moved is None:
         return chosen
     # The bounds of the requantize may lie far outside the proven interval of the result, and outside its format.
-    builder.clamp = (max(chosen.rule.lo + format_.bias, 0), min(chosen.rule.hi + format_.bias, 255))
+    builder.clamp = (max(lo + format_.bias, 0), min(hi + format_.bias, 255))
     return moved
 
 
@@ -347,7 +377,9 @@ def _take(builder: _Builder, node: Node) -> Reference:
         index = builder.read(Operand(replace(where, view=spread), None, where.format))
     else:
         index = builder.value(indices)
-    return builder.step("gather", (elements, index), (extent, stride, home.format))
+    picks = builder.planner.machine.permutes and (stride, home.format.bits, extent <= ROW) == (1, 8, True)
+    picks = picks and home.buffer.kind != "array" and node.outputs[0].name not in builder.planner.plain
+    return builder.step("pick" if picks else "gather", (elements, index), (extent, stride, home.format))
 
 
 def _permutes(builder: _Builder, node: Node, home: Home) -> bool:
@@ -385,9 +417,9 @@ BUILDERS: dict[str, Callable[[_Builder, Node], Reference]] = {
     "negative": _plain("negative"),
     "abs": _plain("abs"),
     "cvm_precision": _plain("precision"),
-    "relu": _relu,
+    "relu": _clip,
     "clip": _clip,
-    "cvm_clip": _cvm_clip,
+    "cvm_clip": _clip,
     "cvm_right_shift": _right_shift,
     "cvm_left_shift": _left_shift,
     "where": _where,

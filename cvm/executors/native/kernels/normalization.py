@@ -22,7 +22,7 @@ from cvm.executors.native.descriptions.formats import INT64
 from cvm.executors.native.descriptions.loops import Loop
 from cvm.executors.native.emit import doubles
 from cvm.executors.native.emit.elements import load, store
-from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, element, typed, vector
 from cvm.executors.native.emit.nest import along, moved, walked
 from cvm.executors.native.kernels.strided import lanes_of, readable, strides, writable, write
 from cvm.executors.native.plan.claims import Computes
@@ -42,10 +42,10 @@ def plan_normalization(planner: Planning, node: Node) -> None:
     """The sums of a row, then each of its codes."""
     name = node.outputs[0].name
     a = planner.call_of(node).attributes
-    reads = [readable(planner, source) for source in node.inputs]
     shape = planner.shape(name)
     rank = len(shape)
     along = {axis % rank for axis in a.axes}
+    reads = [_rows(planner, node, along), *(readable(planner, source) for source in node.inputs[1:])]
     count = math.prod(shape[axis] for axis in along)
     estimate = None if name in planner.plain else _estimate(planner, node, count)
     if estimate is not None:
@@ -72,6 +72,26 @@ def plan_normalization(planner: Planning, node: Node) -> None:
     if estimate:
         note, each = f"float64 estimates within 2^-{estimate.doubt}, else {note}", 1.2
     planner.call(function, [home.at() for home in (*reads, target)], kernel.units, name, note, each * math.prod(shape))
+
+
+SHORT = 16
+"""Rows and columns of fewer elements are read where they lie."""
+
+
+def _rows(planner: Planning, node: Node, along: set[int]) -> Home:
+    """X, where the elements of a row lie side by side if they can: it is read twice, in vectors."""
+    home = readable(planner, node.inputs[0])
+    extents = planner.shape(node.inputs[0])
+    inner = [axis for axis in along if home.view.stride(axis) == 1 and extents[axis] > 1]
+    if (
+        inner
+        or math.prod(extents[axis] for axis in along) < SHORT
+        or math.prod(extents) < SHORT**2
+        or home.border != (0, 0)
+    ):
+        return home
+    order = [*(axis for axis in range(len(extents)) if axis not in along), *sorted(along)]
+    return planner.laid_out(node.inputs[0], home.format, order, (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +151,7 @@ def emit_normalization(module: Module, name: str, kernel: Normalization, width: 
                 there = moved(code, here, inner.strides, sizes, index)
                 _some(code, kernel, known, there, inner.strides, count, exact)
 
-            code.strips(inner.extent, wide if kernel.doubt else 1, some)
+            code.strips(inner.extent, 2 * wide if kernel.doubt else 1, some)
 
         along(code, outer, at, sizes, innermost)
 
@@ -165,30 +185,43 @@ def _row(code: Code, kernel: Normalization, at: Sequence[V], wide: int) -> _Row:
 
 
 def _sums(code: Code, kernel: Normalization, read: V, wide: int) -> list[V]:
-    """The sums of the elements of a row and of their squares, in i64: whole vectors, then what is left of a line."""
-    size = kernel.formats[0].bytes
+    """The sums of the elements of a row and of their squares, in i64: whole vectors, then what is left of a line.
+
+    Elements of 16 bits have squares of 32. Those of a vector of bytes are added up in 32 bits, as many as fit.
+    """
+    format_ = kernel.formats[0]
     *outer, inner = kernel.taken or (Loop(1, (0,)),)
-    wide = wide if inner.strides[0] == 1 and inner.extent >= wide else 1
-    whole = inner.extent // wide * wide
+    lines = math.prod(loop.extent for loop in outer)
+    if format_.bits <= 16 and inner.strides[0] == 1 and inner.extent >= 2 * wide:
+        largest = max(map(abs, format_.hull))
+        wide, narrow = 2 * wide, largest**2 * lines * (inner.extent // (2 * wide)) < 2**31
+    else:
+        wide, narrow = wide if inner.strides[0] == 1 and inner.extent >= wide else 1, False
+    whole, bits = inner.extent // wide * wide, 32 if narrow else 64
 
     def terms(at: V, index: V, count: int, sums: Sequence[V]) -> list[V]:
-        here = code.at(at, code.mul(index, inner.strides[0] * size))
-        x = code.cast("sext", load(code, kernel.formats[0], here, count), 64)
-        return [code.binary("add", sums[0], x), code.binary("add", sums[1], code.binary("mul", x, x))]
+        here = code.at(at, code.mul(index, inner.strides[0] * format_.bytes))
+        x = load(code, format_, here, count)
+        square = code.binary("mul", x, x) if format_.bits <= 16 else None
+        bits = int(element(sums[0].type)[1:])
+        wide_x = code.cast("sext", x, bits)
+        wide_square = code.binary("mul", wide_x, wide_x) if square is None else code.cast("zext", square, bits)
+        return [code.binary("add", sums[0], wide_x), code.binary("add", sums[1], wide_square)]
 
-    def lines(loops: Sequence[Loop], at: V, sums: list[V]) -> list[V]:
+    def walk(loops: Sequence[Loop], at: V, sums: list[V]) -> list[V]:
         if not loops:
             vectors = code.loop(0, whole, wide, lambda index, now: terms(at, index, wide, now), sums[:2])
             left = code.loop(whole, inner.extent, 1, lambda index, now: terms(at, index, 1, now), sums[2:])
             return [*vectors, *left]
-        apart = loops[0].strides[0] * size
+        apart = loops[0].strides[0] * format_.bytes
         return code.loop(
             0, loops[0].extent, 1,
-            lambda index, now: lines(loops[1:], code.at(at, code.mul(index, apart)), now), sums,
+            lambda index, now: walk(loops[1:], code.at(at, code.mul(index, apart)), now), sums,
         )  # fmt: skip
 
-    zero = typed(vector(64, wide), 0)
-    *vectors, total, squares = lines(outer, read, [zero, zero, typed("i64", 0), typed("i64", 0)])
+    zero = typed(vector(bits, wide), 0)
+    *vectors, total, squares = walk(outer, read, [zero, zero, typed("i64", 0), typed("i64", 0)])
+    vectors = [code.cast("sext", one, 64) for one in vectors]
     if wide == 1:
         both = vectors
     else:

@@ -101,7 +101,7 @@ def emit_quotient(module: Module, name: str, kernel: Quotient, width: int) -> No
     *outer, inner = kernel.loops
     sizes = [format_.bytes for format_ in kernel.formats]
     wide = max(1, width // 2)
-    lanes = wide if kernel.bits == 64 or exact is not None else 1
+    lanes = 2 * wide if exact is not None else wide if kernel.bits == 64 else 1
 
     def innermost(at: list[V]) -> None:
         fixed = _fixed(code, kernel, at, inner) if exact is not None else {}

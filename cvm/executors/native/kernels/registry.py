@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cvm.executors.native.descriptions.computed import Normalization, Quotient, Update
-from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.loops import Exchange, Nest, Reduction
 from cvm.executors.native.descriptions.matrices import Matrices, RowProducts
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
 from cvm.executors.native.emit.contraction import emit_contraction
 from cvm.executors.native.emit.exchange import emit_exchange
+from cvm.executors.native.emit.folds import emit_reduction
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import emit_nest
@@ -80,7 +81,7 @@ EMITTERS: Mapping[type, Emitter] = {
     Normalization: _by_width(normalization.emit_normalization),
     Quotient: _by_width(quotients.emit_quotient),
     Update: _by_width(updates.emit_update),
-    reductions.Reduction: _by_width(reductions.emit_reduction),
+    Reduction: emit_reduction,
     vision.Suppression: _anywhere(vision.emit_suppression),
     vision.ValidCount: _anywhere(vision.emit_valid_count),
     windows.Pool: _by_width(windows.emit_pool),

@@ -12,7 +12,12 @@ import numpy.typing as npt
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.view import View
 
-__all__ = ["Buffer", "Constants", "Home"]
+__all__ = ["SLACK", "Buffer", "Constants", "Home", "aligned"]
+
+SLACK = 64 * 8
+"""The bytes behind the arena and the constants. Kernels may read, but do not use, up to 64 elements behind a tensor."""
+FIRST = 2**16
+"""The least number of bytes that are set aside for constants."""
 
 
 @dataclass(eq=False, slots=True)
@@ -57,12 +62,25 @@ class Home:
         return self.buffer, (self.view.offset + moved) * self.format.bytes
 
 
+def aligned(size: int) -> npt.NDArray[np.uint8]:
+    """Zeroed bytes whose address is a multiple of 64. Large memory that is not written takes none."""
+    raw = np.zeros(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size]
+
+
 @dataclass(slots=True)
 class Constants:
-    """All packed constants of a network. Equal ones are stored once; each starts at a multiple of 64 bytes."""
+    """All packed constants of a network. Equal ones are stored once; each starts at a multiple of 64 bytes.
 
+    They are written where the network will read them: at an address that is a multiple of 64, with `SLACK` bytes behind
+    them. ``expected`` is the number of bytes for which there is room at once.
+    """
+
+    expected: int = 0
     buffer: Buffer = field(default_factory=lambda: Buffer("constants"))
-    _data: bytearray = field(default_factory=bytearray)
+    _data: npt.NDArray[np.uint8] = field(default_factory=lambda: aligned(0))
+    _size: int = 0
     _offsets: dict[tuple[int, bytes], int] = field(default_factory=dict)
     """The offset of each stored constant, by its length and SHA-256."""
 
@@ -70,9 +88,13 @@ class Constants:
         """Store the bytes unless equal ones are stored already. Return the buffer and their offset in it."""
         key = (len(data), sha256(data).digest())
         if key not in self._offsets:
-            self._data.extend(bytes(-len(self._data) % 64))
-            self._offsets[key] = len(self._data)
-            self._data.extend(data)
+            first = self._size + -self._size % 64
+            self._size = first + len(data)
+            if self._size + SLACK > self._data.size:
+                before, self._data = self._data, aligned(max(2 * self._size, self.expected, FIRST) + SLACK)
+                self._data[:first] = before[:first]
+            self._data[first : self._size] = np.frombuffer(data, np.uint8)
+            self._offsets[key] = first
         return self.buffer, self._offsets[key]
 
     def home(self, values: npt.NDArray[np.generic], format_: Format) -> Home:
@@ -81,6 +103,6 @@ class Constants:
         view = View.ordered(values.shape, range(values.ndim))
         return Home(self.buffer, View(offset // format_.bytes, view.axes), format_)
 
-    def bytes(self) -> bytearray:
-        """The bytes of all constants: the buffer itself, not a copy."""
-        return self._data
+    def bytes(self) -> memoryview:
+        """The bytes of all constants: the memory itself, not a copy."""
+        return self._data[: self._size].data

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import proxy
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from cvm.executors.native.descriptions.loops import Exchange, Loop, Nest
 from cvm.executors.native.emit.exchange import exchange
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import loops_in_order
+from cvm.executors.native.emit.transposition import exchanged
 from cvm.executors.native.plan import arena
 from cvm.executors.native.plan.claims import Claim, Copies, Fills, Holds, Views
 from cvm.executors.native.plan.groups import Groups, contracts, group
@@ -60,7 +62,7 @@ class Planner:
     ) -> None:
         self.verified, self.machine, self._plans = verified, machine, plans
         self.program = verified.program
-        self.constants = Constants()
+        self.constants = Constants(5 * sum(len(one.data) for one in self.program.constants) // 4)
         self.homes: dict[str, Home] = {}
         self.arrays: dict[str, Home] = {}
         """The arrays of inputs and state."""
@@ -80,7 +82,8 @@ class Planner:
         self._fed = tuple(value.name for value in fed)
         self._returned = tuple(sorted(returned))
         self._op_calls = dict(zip((node.outputs[0].name for node in self.program.nodes), verified.calls, strict=True))
-        self.residence = Residence(self) if resident else None
+        # A proxy, so that there is no cycle, which would keep the planner and the constants in memory.
+        self.residence = Residence(proxy(self)) if resident else None
         kept = returned | set(self._fed) | self.plain.keys()
         if resident:
             kept |= {item.update for item in self.program.state}
@@ -351,9 +354,29 @@ class Planner:
                 self._exchange(exchanged, homes, what)
                 return
         nest = Nest(loops_in_order(loops), tuple(home.format for home in homes), formula)
+        if not nest.copies:
+            lined = [self._lined_up(nest, number, home, target) for number, home in enumerate(reads)]
+            if lined != list(reads):
+                self.nest(lined, target, formula, what, note, made)
+                return
         name = self.kernel(nest, "nest")
         self.claim(made(nest, reads, self.next_call))
         self.call(name, [home.at() for home in homes], nest.units, what, note, 0.2 * math.prod(target.view.shape))
+
+    def _lined_up(self, nest: Nest, number: int, home: Home, target: Home) -> Home:
+        """The home that a nest reads, or a copy in the order of the target, if it reads all elements in another order.
+
+        Such a copy is made block by block; the nest would load the elements one by one.
+        """
+        strides = [target.view.stride(axis) for axis in range(len(target.view.axes))]
+        every = all(loop.strides[number] for loop in nest.loops if loop.extent > 1)
+        computed = home.buffer.kind != "constants" and home.format.bits <= 32
+        if not computed or exchanged(nest, number) is None or not every or None in strides:
+            return home
+        order = sorted(range(len(strides)), key=lambda axis: -abs(strides[axis] or 0))
+        fresh = self.fresh(target.view.shape, home.format, order)
+        self.copy(home, fresh, "reordered")
+        return fresh
 
     def _exchange(self, kernel: Exchange, homes: Sequence[Home], what: str) -> None:
         name = self.kernel(kernel, "exchange")

@@ -41,7 +41,7 @@ class Plan:
     calls: tuple[KernelCall, ...]
     offsets: dict[Buffer, int]
     arena: int
-    constants: bytes | bytearray
+    constants: bytes | bytearray | memoryview
     arrays: tuple[str, ...]
     written: int
     joined: dict[str, str]

@@ -20,6 +20,7 @@ import hashlib
 import importlib.util
 import io
 import json
+import mmap
 import os
 import re
 import secrets
@@ -34,7 +35,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.emit.machine import Machine
 
-__all__ = ["Host", "clear", "folder", "host", "kept", "key", "read", "read_into", "trouble", "write"]
+__all__ = ["Host", "clear", "folder", "host", "kept", "key", "mapped", "read", "trouble", "write"]
 
 LIMIT = 2**28
 """The largest size in bytes of a file whose size the reader does not know in advance."""
@@ -272,33 +273,32 @@ def read(name: str) -> bytes | None:
     return content if _digest(name, content) == data[:DIGEST] else None
 
 
-def read_into(name: str, target: npt.NDArray[np.uint8]) -> bool:
-    """Fill ``target`` with the content of a file.
+def mapped(name: str, size: int) -> npt.NDArray[np.uint8] | None:
+    """The content of a file of ``size`` bytes, which stays on disk until it is used; processes share its memory.
 
-    Returns False if the file is missing, damaged, of another size, or another user could have written it; then
-    ``target`` may hold anything.
+    It cannot be written. Returns None if the file is missing, damaged, of another size, or another user could have
+    written it. Files are replaced and deleted, but never changed, so that what is mapped stays as it was checked.
     """
     try:
-        with _opened(name) as (file, size):
-            if size != DIGEST + target.size:
-                return False
-            digest = file.read(DIGEST)
-            if file.readinto(target.data) != target.size:
-                return False
-    except OSError:
-        return False
-    return _digest(name, target.data) == digest
+        with _opened(name) as (file, found):
+            if found != DIGEST + size:
+                return None
+            data = np.frombuffer(mmap.mmap(file.fileno(), found, access=mmap.ACCESS_READ), np.uint8)
+    except (OSError, ValueError):  # ValueError: the file is empty
+        return None
+    content = data[DIGEST:]
+    return content if _digest(name, content.data) == data[:DIGEST].tobytes() else None
 
 
-def write(name: str, content: bytes | memoryview, bounded: bool = True) -> None:
-    """Store a file if that is possible.
+def write(name: str, *content: bytes | memoryview, bounded: bool = True) -> None:
+    """Store a file if that is possible. Its content is given in pieces.
 
-    A file of more than `LIMIT` bytes is stored only if it is not ``bounded``; only `read_into` can read it.
+    A file of more than `LIMIT` bytes is stored only if it is not ``bounded``; only `mapped` can read it.
     """
-    if bounded and len(content) > LIMIT - DIGEST:
+    if bounded and sum(map(len, content)) > LIMIT - DIGEST:
         return
     with contextlib.suppress(OSError), _entered(create=True) as where:
-        _replace(where, name, _digest(name, content), content)
+        _replace(where, name, _digest(name, *content), *content)
 
 
 def kept() -> tuple[int, int]:
@@ -358,8 +358,9 @@ def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:
         raise
 
 
-def _digest(name: str, content: bytes | memoryview) -> bytes:
+def _digest(name: str, *content: bytes | memoryview) -> bytes:
     """The digest of a file. It covers the name, so a file under another name counts as damaged."""
     total = hashlib.sha256(name.encode() + b"\0")
-    total.update(content)
+    for part in content:
+        total.update(part)
     return total.digest()

@@ -10,13 +10,11 @@ from collections.abc import Callable, Sequence
 
 from cvm.executors.native.emit.ir import Code, Module, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.sharing import CLAIM_BYTES, emit_claim, emit_wait
+from cvm.executors.native.emit.sharing import ARENA, ARRAYS, CLAIM_BYTES, CONSTANTS, emit_claim, emit_wait
 from cvm.executors.native.plan.steps import KernelCall, Plan
 
-__all__ = ["DIRECT", "chunks", "emit_network", "emit_start"]
+__all__ = ["arguments_of", "chunks", "emit_call", "emit_check", "emit_network", "emit_start"]
 
-DIRECT = 512
-"""A network of at most this many arrays takes them as arguments: foreign functions have at most 1,024 arguments."""
 CHUNKS = 4
 """The number of chunks of a call per thread. If a thread loses its core, the others wait for one chunk at most."""
 GRAIN = 4_000
@@ -39,57 +37,70 @@ def emit_network(
     memory, constants, arrays, claims = (V("ptr", f"%{name}") for name in names)
     epoch = V("i64", "%epoch")
     code = Code(module, name, [memory, constants, arrays, claims, epoch])
-    used = {buffer.index for call in calls for buffer, _ in call.arguments if buffer.kind == "array"}
-    given = {index: code.load("ptr", code.at(arrays, 8 * index)) for index in sorted(used)}
     if threads > 1:
         emit_claim(module)
         emit_wait(module, machine)
+    mine = code.alloca("i64", 1)
     for number, call in enumerate(calls):
-        arguments = []
-        for buffer, offset in call.arguments:
-            if buffer.kind == "arena":
-                arguments.append(code.at(memory, plan.offsets[buffer] + offset))
-            elif buffer.kind == "constants":
-                arguments.append(code.at(constants, offset))
-            else:
-                arguments.append(code.at(given[buffer.index], offset))
+        arguments = arguments_of(code, plan, call, memory, constants, arrays)
         if threads == 1:
-            _call(code, call.function, arguments, V("i64", "0"), V("i64", str(call.units)))
+            emit_call(code, call.function, arguments, V("i64", "0"), V("i64", str(call.units)))
         else:
             count = chunks(call.units, call.cost, threads)
-            _shared(code, call.function, arguments, call.units, count, code.at(claims, number * CLAIM_BYTES), epoch)
+            claim = code.at(claims, number * CLAIM_BYTES)
+            _shared(code, call.function, arguments, call.units, count, claim, epoch, mine)
     code.finish()
 
 
-def emit_start(
-    module: Module, arrays: int, bounds: Sequence[tuple[int, int, int]], machine: Machine, runs: str | None
-) -> None:
-    """Write the function ``start(arena, constants, table, claims, epoch, array..)``, which Python calls.
+def arguments_of(code: Code, plan: Plan, call: KernelCall, arena: V, constants: V, arrays: V) -> list[V]:
+    """The addresses that a call gets. ``arrays`` is the address of those of the caller's arrays."""
+    found = []
+    for buffer, offset in call.arguments:
+        if buffer.kind == "arena":
+            found.append(code.at(arena, plan.offsets[buffer] + offset))
+        elif buffer.kind == "constants":
+            found.append(code.at(constants, offset))
+        else:
+            found.append(code.at(code.load("ptr", code.at(arrays, 8 * buffer.index), 8), offset))
+    return found
 
-    More than `DIRECT` arrays are passed as one array of their addresses. The function writes the addresses of all
-    arrays into the table, and checks the elements of those that the network reads; ``bounds`` has (elements, least,
-    largest) of each. It returns the number of the first array with an element outside its bounds, or -1 if there is
-    none. In the latter case it has also called the function ``runs``, unless that is None.
+
+def emit_check(module: Module, bounds: Sequence[tuple[int, int, int]], machine: Machine) -> None:
+    """Write the function ``check(arrays)``, which checks the elements of the arrays that a network reads.
+
+    ``arrays`` are their addresses, ``bounds`` has (elements, least, largest) of each. The result is the number of the
+    first array with an element outside its bounds, or -1 if there is none.
     """
-    names = ("arena", "constants", "table", "claims")
-    memory, constants, table, claims = (V("ptr", f"%{name}") for name in names)
-    epoch = V("i64", "%epoch")
-    direct = arrays <= DIRECT
-    given = [V("ptr", f"%array{index}") for index in range(arrays if direct else 1)]
-    code = Code(module, "start", [memory, constants, table, claims, epoch, *given], result="i64")
-    if not direct:
-        given = [code.load("ptr", code.at(given[0], 8 * index)) for index in range(arrays)]
+    arrays = V("ptr", "%arrays")
+    code = Code(module, "check", [arrays], result="i64")
     for index, (count, least, largest) in enumerate(bounds):
-        bad = _outside(code, given[index], count, least, largest, machine.width)
+        array = code.load("ptr", code.at(arrays, 8 * index))
+        bad = _outside(code, array, count, least, largest, machine.width)
         outside, inside = code.fresh(), code.fresh()
         code.line(f"br {bad}, label %{outside}, label %{inside}")
         code.label(outside)
         code.line(f"ret i64 {index}")
         code.label(inside)
-    for index, array in enumerate(given):
-        code.store(array, code.at(table, 8 * index), 8)
+    code.finish("i64 -1")
+
+
+def emit_start(module: Module, runs: str | None) -> None:
+    """Write the function ``start(job)``, which Python calls; `emit.sharing` says what a job is.
+
+    It returns the result of ``check`` for the arrays of the job. If that is -1, it has also called the function
+    ``runs`` with the arena, the constants and the arrays of the job, and without claims, unless ``runs`` is None.
+    """
+    job = V("ptr", "%job")
+    code = Code(module, "start", [job], result="i64")
+    arena, constants, arrays = (code.load("ptr", code.at(job, offset), 8) for offset in (ARENA, CONSTANTS, ARRAYS))
+    found = code.value("i64", f"call i64 @check({arrays})")
+    refused, fine = code.fresh(), code.fresh()
+    code.line(f"br {code.compare('sge', found, 0)}, label %{refused}, label %{fine}")
+    code.label(refused)
+    code.line(f"ret {found}")
+    code.label(fine)
     if runs:
-        code.line(f"call void @{runs}({memory}, {constants}, {table}, {claims}, {epoch})")
+        code.line(f"call void @{runs}({arena}, {constants}, {arrays}, ptr null, i64 0)")
     code.finish("i64 -1")
 
 
@@ -112,14 +123,22 @@ def _outside(code: Code, array: V, count: int, least: int, largest: int, width: 
     return code.compare("ne", code.binary("or", total, single), 0)
 
 
-def _call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -> None:
+def emit_call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -> None:
+    """Write the call of a kernel for the units from ``lo`` to ``hi``."""
     code.line(f"call void @{function}({', '.join(map(str, (*arguments, lo, hi)))})")
 
 
-def _shared(code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V) -> None:
-    """Write the code that computes chunks until none is left to claim, then waits for the chunks of other threads."""
+def _shared(
+    code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V, mine: V
+) -> None:
+    """Write the code that computes chunks until none is left to claim, then waits for the chunks of other threads.
+
+    A thread counts its chunks in ``mine`` and adds their number once: all threads write this counter, one after the
+    other.
+    """
     finished = code.at(claims, 64)
     again, work, done = code.fresh(), code.fresh(), code.fresh()
+    code.store(typed("i64", 0), mine)
     code.line(f"br label %{again}")
     code.label(again)
     claimed = code.value("i64", f"call i64 @claim({claims}, {epoch}, i64 {count})")
@@ -128,9 +147,15 @@ def _shared(code: Code, function: str, arguments: Sequence[V], units: int, count
     code.label(work)
     low = code.binary("udiv", code.binary("mul", claimed, units), count)
     high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), units), count)
-    _call(code, function, arguments, low, high)
-    code.line(f"{code.unused()} = atomicrmw add {finished}, i64 1 acq_rel")
+    emit_call(code, function, arguments, low, high)
+    code.store(code.binary("add", code.load("i64", mine), 1), mine)
     code.line(f"br label %{again}")
     code.label(done)
+    added = code.load("i64", mine)
+
+    def add() -> None:
+        code.line(f"{code.unused()} = atomicrmw add {finished}, {added} acq_rel")
+
+    code.when(code.compare("sgt", added, 0), add)
     goal = code.binary("mul", epoch, count)
     code.line(f"call void @await({finished}, {goal})")

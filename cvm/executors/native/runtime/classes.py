@@ -9,10 +9,12 @@ from __future__ import annotations
 from cvm.executors.native.descriptions import computed, matrices
 from cvm.executors.native.descriptions.expressions import Formula, Requantization
 from cvm.executors.native.descriptions.formats import INT32
-from cvm.executors.native.descriptions.loops import Exchange, Nest
+from cvm.executors.native.descriptions.loops import Exchange, Nest, Reduction
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
+from cvm.executors.native.emit.narrow import lane_bits
 from cvm.executors.native.emit.tiles import Tiled
-from cvm.executors.native.kernels import reductions, vision, windows
+from cvm.executors.native.emit.transposition import Blocks
+from cvm.executors.native.kernels import vision, windows
 from cvm.executors.native.plan.steps import Plan
 
 __all__ = ["EPILOGUES", "kinds", "kinds_of"]
@@ -23,7 +25,7 @@ _PRODUCTS = {4: "bytes", 2: "words", 1: "integers"}
 _OTHERS: dict[type, str] = {
     computed.Normalization: "computed", computed.Quotient: "computed", computed.Update: "computed",
     windows.Products: "computed", matrices.Matrices: "matrices", matrices.RowProducts: "matrices",
-    reductions.Reduction: "reductions", windows.Pool: "pools",
+    Reduction: "reductions", windows.Pool: "pools",
     vision.Suppression: "detections", vision.ValidCount: "detections", Exchange: "copies",
 }  # fmt: skip
 _PLAIN = frozenset({"requantize", "clip", "immediate"})
@@ -47,12 +49,16 @@ def kinds(kernel: object) -> frozenset[str]:
             largest = max(kernel.window)
             found = [f"depthwise {1 if largest == 1 else 3 if largest <= 3 else 5}"]
             found += ["depthwise digits"] if kernel.parts > 1 or kernel.repeats else []
-            return frozenset().union(*(_of_sums(products, kernel.formula) for products in found))
+            pixels = {"depthwise pixels"} if any(one.tile > 1 for one in kernel.segments) else set()
+            pixels |= {"depthwise loops"} if kernel.loops else set()
+            return frozenset(pixels).union(*(_of_sums(products, kernel.formula) for products in found))
         case WindowSums():  # the contraction that adds them has their kind
             return frozenset()
         case Nest():
             steps = {step.op for step in kernel.formula.steps}
-            copies = {"copies"} if steps <= {"immediate"} else set()
+            copies = {"copies"} if steps <= {"immediate"} else {"narrow"} if lane_bits(kernel) is not None else set()
+            if Blocks.of(kernel) is not None:
+                copies = {"blocks"}
             return frozenset({*copies, *_roundings(kernel.formula), *({"elements"} if steps - _PLAIN else ())})
         case _:
             return frozenset({_OTHERS[type(kernel)]})

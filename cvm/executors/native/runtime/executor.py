@@ -5,13 +5,24 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cvm.errors import Unsupported
-from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, cores, feeds, returned
+from cvm.errors import Invalid, Location, Unsupported
+from cvm.executors.base import (
+    Capture,
+    Executor,
+    Int32Array,
+    RunResult,
+    Watch,
+    checked_inputs,
+    cores,
+    feeds,
+    returned,
+)
+from cvm.executors.batching import Entry, address
 from cvm.executors.held import Copied, Held
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.steps import Plan
@@ -132,7 +143,7 @@ class NativeExecutor:
         if self._unused:
             self._unused = False
             _return_free_memory()
-        network = self.resident() if self._program.state else None
+        network = self.resident() if self._program.state else self._main
         if network is None:
             return Copied(self, self._verified.program, state, beside)
         return Resident(self, network, self._program, state, beside)
@@ -202,6 +213,73 @@ class NativeExecutor:
             following[name] = results[update].copy() if update in taken else results[update]
             taken.add(update)
         return RunResult(values, following)
+
+    def entry(self) -> Entry | None:
+        """See `cvm.executors.batching.Batching.entry`."""
+        network = self._for_batches(frozenset())
+        if network is None:
+            return None
+        return Entry(tuple(network.given), tuple(name for name, _ in network.left), network.run_on)
+
+    def run_batch(
+        self,
+        samples: int,
+        inputs: Mapping[str, Int32Array],
+        capture: Capture = frozenset(),
+        into: Mapping[str, Int32Array] | None = None,
+    ) -> dict[str, Int32Array] | None:
+        """See `cvm.executors.batching.Batching.run_batch`."""
+        network = self._for_batches(capture)
+        if network is None or network.batches is None:
+            return None
+        for name, shape in network.given:
+            array = inputs[name]
+            if array.dtype != np.int32 or array.shape != (samples, *shape) or not array.flags.c_contiguous:
+                message = f"a batch needs C-contiguous int32 of shape {[samples, *shape]}, found {list(array.shape)}"
+                raise Invalid("executors.input.shape", message, Location(tensor=name))
+        results = dict(into or {})
+        for name, shape in network.left:
+            if name not in results:
+                results[name] = np.empty((samples, *shape), np.int32)
+        arrays = [*(inputs[name] for name, _ in network.given), *(results[name] for name, _ in network.left)]
+        bases = [array.ctypes.data for array in arrays]
+        steps = [array.nbytes // samples for array in arrays]
+        tables = np.arange(samples, dtype=np.int64)[:, None] * np.array(steps, np.int64) + np.array(bases, np.int64)
+        bad = network.run_all(tables)
+        if bad is not None:
+            checked_inputs(self._program, {name: inputs[name][bad] for name, _ in network.given})
+            raise AssertionError("the check of the inputs contradicts itself")
+        return results
+
+    def run_samples(
+        self, feeds: Sequence[Mapping[str, Int32Array]], capture: Capture = frozenset()
+    ) -> list[dict[str, Int32Array]] | None:
+        """See `cvm.executors.batching.Batching.run_samples`."""
+        network = self._for_batches(capture)
+        if network is None or network.batches is None:
+            return None
+        results = [{name: np.empty(shape, np.int32) for name, shape in network.left} for _ in feeds]
+        given = [self._arrays(network, feed, {}) for feed in feeds]
+        rows = [
+            [address(array) for array in (*arrays, *result.values())]
+            for arrays, result in zip(given, results, strict=True)
+        ]
+        bad = network.run_all(np.array(rows, np.int64).reshape(len(feeds), -1))
+        if bad is not None:
+            checked_inputs(self._program, feeds[bad])
+            raise AssertionError("the check of the inputs contradicts itself")
+        return results
+
+    def _for_batches(self, capture: Capture) -> Network | None:
+        """The network that computes the samples of a batch; None if there is none, or if the program has state."""
+        if self._program.state:
+            return None
+        if self._unused:
+            self._unused = False
+            _return_free_memory()
+        if not capture:
+            return self._main
+        return self._network(returned(self._verified.program, capture))
 
     def _arrays(
         self, network: Network, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]

@@ -14,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.base import windows
+from cvm.executors.batching import address
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.sharing import CLAIM_BYTES, HEAD_BYTES
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import cache
-from cvm.executors.native.runtime.calls import DIRECT, emit_network, emit_start
+from cvm.executors.native.runtime.batches import BatchCode, Batches, emit_batch, segments, slot_bytes
+from cvm.executors.native.runtime.calls import emit_check, emit_network, emit_start
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.stored import SLACK, Compiled, aligned, restore, store
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "stage_name"]
 
 Bytes = npt.NDArray[np.uint8]
-Runs = Callable[[Sequence[npt.NDArray[Any]]], bool]
 Planned = Callable[[Callable[[Plan], Any]], tuple[Plan, Any]]
 """A function that makes a proven plan. It gets the function that compiles a plan, and returns the plan and its code."""
 WORTH = 200_000
@@ -51,15 +52,16 @@ class _Memory:
     def __init__(self, network: Network) -> None:
         self.needs = (network._loaded, network.packed)
         self.arena = aligned(network.plan.arena + SLACK)
-        self.arrays = (ctypes.c_int64 * len(network.plan.arrays))()
+        self.arrays = (ctypes.c_int64 * max(1, len(network.plan.arrays)))()
         self.table = ctypes.addressof(self.arrays)
         self.base = self.arena.ctypes.data
         self.workers = network.threads - 1
         sizes = [HEAD_BYTES + CLAIM_BYTES * (end - first) for first, end in network.stages]
         self.jobs = [aligned(size).view(np.int64) for size in sizes]
-        for job, address in zip(self.jobs, network.addresses, strict=True):
-            job[1:6] = (address, self.base, network.constants, self.table, self.workers)
+        for job, function in zip(self.jobs, network.addresses, strict=True):
+            job[1:6] = (function, self.base, network.constants, self.table, self.workers)
         self.heads = [job.ctypes.data for job in self.jobs]
+        self.head = self.heads[0]
         self.claims = self.heads[0] + HEAD_BYTES
 
     def __del__(self) -> None:
@@ -84,6 +86,7 @@ def network_text(
     """The IR of a plan for ``threads`` threads: a function for each stage, and ``start`` (see `calls`).
 
     Without ``stages`` there is one stage with all calls. If there is also only one thread, ``start`` runs the stage.
+    If the caller's arrays hold no state, there are the functions of `batches`, too.
     """
     from cvm.executors.native.emit.merging import shared  # only compiling needs these
     from cvm.executors.native.kernels.registry import emit
@@ -94,7 +97,10 @@ def network_text(
     module.functions = shared(module.functions)
     for number, (first, end) in enumerate(stages or [(0, len(made.calls))]):
         emit_network(module, stage_name(number), made, made.calls[first:end], machine, threads)
-    emit_start(module, len(made.arrays), bounds, machine, stage_name(0) if threads == 1 and stages is None else None)
+    emit_check(module, bounds, machine)
+    emit_start(module, stage_name(0) if threads == 1 and stages is None else None)
+    if stages is None and not made.kept:
+        emit_batch(module, made, segments(made), machine)
     return str(module)
 
 
@@ -120,7 +126,7 @@ class Network:
         name: str,
         bounds: Sequence[tuple[int, int, int]],
         shapes: Mapping[str, tuple[int, ...]],
-        tried: Callable[[Plan, Loaded, Bytes, Runs], None],
+        tried: Callable[[Plan, Loaded, Bytes, Network], None],
         ends: Callable[[Plan], Sequence[int]] | None = None,
     ) -> None:
         self._planned, self.machine, self.name, self.bounds, self._ends = planned, machine, name, bounds, ends
@@ -129,23 +135,32 @@ class Network:
         self.cached, made = found is not None, None
         if found is None:
             made, found = planned(partial(self._compiled, threads=threads))
-            made = replace(made, constants=b"")  # ``found`` has a copy of them
+            made = replace(made, constants=b"")  # ``found`` has them
         self.plan, self.threads, self.stages, self.packed = found.plan, found.threads, found.stages, found.constants
         self._whole = self.threads == 1 and ends is None
         given = [(name, shapes[name]) for name in self.plan.arrays]
         self.given, self.left = given[: self.plan.written], given[self.plan.written :]
         self._loaded = Loaded(found.code, machine)
         self.addresses = [self._loaded.address(stage_name(number)) for number in range(len(self.stages))]
-        self._direct = len(given) <= DIRECT
-        pointers = [ctypes.c_void_p] * (4 + 1 + (len(given) if self._direct else 1))
-        self._start = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers)(self._loaded.address("start"))
-        stage = ctypes.CFUNCTYPE(None, *pointers[:5])
+        self._start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._loaded.address("start"))
+        stage = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
         self._stage_functions = [stage(address) for address in self.addresses]
+        cost = sum(call.cost for call in self.plan.calls)
+        code = BatchCode(self._loaded, self.packed, machine, found.room, found.grouped, cost)
+        self.batches = Batches(code, threads) if found.room else None
         self.constants = self.packed.ctypes.data
         self._free: list[_Memory] = [_Memory(self)]
         if made is not None:  # new code is stored only after it has been tried
-            tried(made, self._loaded, self.packed, self.run)
-            store(key, found)
+            tried(made, self._loaded, self.packed, self)
+            self._share(store(key, found))
+
+    def _share(self, constants: Bytes) -> None:
+        """Read the packed constants from other memory from now on, which holds the same ones."""
+        if constants is not self.packed:
+            self._free.clear()
+            self.packed, self.constants = constants, constants.ctypes.data
+            self._free.append(_Memory(self))
+        self.batches = self.batches and self.batches.of(constants)  # without the memory of the rehearsal
 
     def __del__(self) -> None:
         getattr(self, "_free", []).clear()  # workers must leave the jobs before the code is freed
@@ -154,13 +169,14 @@ class Network:
         threads = threads if sum(call.cost for call in made.calls) >= WORTH else 1
         ends = self._ends(made) if self._ends else ()
         stages = tuple(pairwise((0, *(ends or (len(made.calls),)))))
-        constants = aligned(len(made.constants) + SLACK)[: len(made.constants)]
-        constants[:] = np.frombuffer(made.constants, np.uint8)
+        constants = np.frombuffer(made.constants, np.uint8)  # the planner's memory (`Constants`), not a copy
         try:
             code = compiled(self._text(made, threads, stages), self.machine)
         except RuntimeError as error:
             raise Distrusted(f"the code generator refuses the code: {str(error).splitlines()[0]}") from error
-        return Compiled(replace(made, constants=b""), threads, stages, code, constants)
+        cut = () if self._ends or made.kept else segments(made)
+        room = slot_bytes(made, cut) if cut else 0
+        return Compiled(replace(made, constants=b""), threads, stages, code, constants, room, len(cut) > 1)
 
     def _text(self, made: Plan, threads: int, stages: Sequence[tuple[int, int]]) -> str:
         return network_text(made, self.machine, threads, self.bounds, stages if self._ends else None)
@@ -175,26 +191,56 @@ class Network:
 
         ``after`` is called with the number of finished stages: with 0 before the first one, then after each stage.
         """
+        memory = self._taken()
         try:
-            memory = self._free.pop()  # atomic in the interpreter, so no lock is needed
+            memory.arrays[: len(arrays)] = [address(array) for array in arrays]
+            return self._run_in(memory, after)
+        finally:
+            self._free.append(memory)
+
+    def _taken(self) -> _Memory:
+        """Memory that no other run uses."""
+        try:
+            return self._free.pop()  # atomic in the interpreter, so no lock is needed
         except IndexError:
-            memory = _Memory(self)
-        try:
-            head = (memory.base, self.constants, memory.table, memory.claims, 1)
-            addresses: Sequence[Any] = [_address(array) for array in arrays]
-            if not self._direct:
-                addresses = [(ctypes.c_void_p * len(addresses))(*addresses)]
-            if self._start(*head, *addresses) >= 0:
-                return False
-            if self._whole:
-                return True
-            if after is not None:
-                after(0)
-            for number in range(len(self.stages)):
-                self._run_stage(memory, number)
-                if after is not None:
-                    after(number + 1)
+            return _Memory(self)
+
+    def _run_in(self, memory: _Memory, after: Callable[[int], None] | None) -> bool:
+        """`run` on the arrays whose addresses are in the memory."""
+        if self._start(memory.head) >= 0:
+            return False
+        if self._whole:
             return True
+        if after is not None:
+            after(0)
+        for number in range(len(self.stages)):
+            self._run_stage(memory, number)
+            if after is not None:
+                after(number + 1)
+        return True
+
+    def run_all(self, tables: npt.NDArray[np.int64]) -> int | None:
+        """Run on each row of ``tables``, the addresses of all arrays of the plan. The caller keeps the arrays alive.
+
+        Returns the number of a row with an element outside its bounds, or None. In the first case the arrays that are
+        written may hold anything. Threads share the samples; they share each of the last samples if these are too few
+        for all threads.
+        """
+        assert self.batches is not None
+        samples, threads = len(tables), self.threads
+        left = samples % threads
+        dealt = samples if 2 * left > threads else samples - left
+        bad = self.batches.run(tables[:dealt]) if dealt else None
+        if bad is not None:
+            return bad
+        return next((number for number in range(dealt, samples) if not self.run_on(tables[number].tolist())), None)
+
+    def run_on(self, addresses: list[int]) -> bool:
+        """`run` on the arrays at these addresses."""
+        memory = self._taken()
+        try:
+            memory.arrays[: len(addresses)] = [*addresses]
+            return bool(self._start(memory.head) < 0) if self._whole else self._run_in(memory, None)
         finally:
             self._free.append(memory)
 
@@ -204,20 +250,13 @@ class Network:
         One thread at a time may call the result.
         """
         memory = _Memory(self)
-        head = (memory.base, self.constants, memory.table, memory.claims, 1)
-        addresses: Sequence[Any] = [array.ctypes.data for array in arrays]
-        kept = (memory, self, (ctypes.c_void_p * len(addresses))(*addresses))  # alive as long as the function
-        if not self._direct:
-            addresses = [kept[-1]]
-        start = partial(self._start, *head, *addresses)
+        memory.arrays[: len(arrays)] = [array.ctypes.data for array in arrays]
+        if not self._whole:
+            return lambda: self._run_in(memory, None)
+        start, head = self._start, memory.head
 
-        def run(kept: object = kept) -> bool:
-            if start() >= 0:
-                return False
-            if not self._whole:
-                for number in range(len(self.stages)):
-                    self._run_stage(memory, number)
-            return True
+        def run(kept: object = memory) -> bool:
+            return bool(start(head) < 0)
 
         return run
 
@@ -226,14 +265,6 @@ class Network:
             workers(self.machine).run(memory.heads[number], self.threads - 1)
         else:
             self._stage_functions[number](memory.base, self.constants, memory.table, memory.claims, 1)
-
-
-def _address(array: npt.NDArray[Any]) -> int:
-    """The address of the first element. Arrays that Python may write tell it in a third of the time of others."""
-    try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except TypeError:  # the array is read-only
-        return int(array.ctypes.data)
 
 
 def network_of(
@@ -267,12 +298,12 @@ def network_of(
         except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
 
-    def tried(made: Plan, loaded: Loaded, constants: Bytes, run: Runs) -> None:
+    def tried(made: Plan, loaded: Loaded, constants: Bytes, network: Network) -> None:
         from cvm.executors.native.runtime.rehearsal import rehearse
 
         if require is not None:
             require(machine, made)
-        rehearse(verified, made, loaded, constants, run)
+        rehearse(verified, made, loaded, constants, network.run, network.batches)
 
     ends = partial(stage_ends, program) if watched else None
     return Network(planned, machine, threads, name, bounds, verified.shapes, tried, ends)

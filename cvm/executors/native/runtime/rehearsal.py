@@ -31,6 +31,7 @@ from cvm.executors.native.runtime.stored import SLACK, aligned
 from cvm.limits import INT32_MAX
 
 if TYPE_CHECKING:
+    from cvm.executors.native.runtime.batches import Batches
     from cvm.executors.native.runtime.jit import Loaded
     from cvm.program import Program
     from cvm.program.model import Value
@@ -50,16 +51,24 @@ FENCE = 64
 """The number of elements before and behind every array of the caller that no kernel may write."""
 EDGE = 17
 """This many elements at both ends of an input are tried one by one; the widest vector has fewer lanes."""
+SAMPLES = 3
+"""The samples of a batch."""
 FEW = 8
 """With more inputs than this, only the first and the last element of each input are tried."""
 
 
 def rehearse(
-    verified: VerifiedProgram, plan: Plan, loaded: Loaded, constants: npt.NDArray[np.uint8], run: Runs
+    verified: VerifiedProgram,
+    plan: Plan,
+    loaded: Loaded,
+    constants: npt.NDArray[np.uint8],
+    run: Runs,
+    batches: Batches | None,
 ) -> None:
     """Raise `Distrusted` if the code of a plan gives other values than the NumPy executor.
 
-    ``run`` runs the whole network on the arrays of the plan, and returns False if the network refuses them.
+    ``run`` runs the whole network on the arrays of the plan, and returns False if the network refuses them;
+    ``batches`` runs several samples, if the network can.
     """
     from cvm.executors.numpy.blas import one_thread
 
@@ -77,6 +86,8 @@ def rehearse(
         trial = _Trial(verified, plan, loaded, constants, expected)
         trial.calls()
         trial.whole(run)
+        if batches is not None:
+            trial.batch(batches)
     trial.refuses(run)
 
 
@@ -206,11 +217,28 @@ class _Trial:
         for _ in range(2):
             arrays = self._arrays()
             self._require(run(arrays), "what is within its interval")
-            for index, (name, array) in enumerate(zip(self.plan.arrays, arrays, strict=True)):
-                after = updates.get(name, name) if index < self.plan.written else name
-                found = array.astype(np.int64) - self._format(index).bias
-                self._require(np.array_equal(found, self.expected[after]), after)
-            self._require_spared([*map(_fences, arrays)])
+            self._compare_arrays(arrays, updates)
+
+    def batch(self, batches: Batches) -> None:
+        """Run a batch of equal samples, then one whose last sample is refused."""
+        samples = [self._arrays() for _ in range(SAMPLES)]
+        tables = np.array([[array.ctypes.data for array in arrays] for arrays in samples], np.int64)
+        tables = tables.reshape(SAMPLES, -1)
+        self._require(batches.run(tables) is None, "what is within its interval")
+        for arrays in samples:
+            self._compare_arrays(arrays, {})
+        for value, array in zip(_fed(self.verified.program), samples[-1], strict=False):
+            if value.hi < INT32_MAX:
+                array.reshape(-1)[-1] = INT32_MAX
+                self._require(batches.run(tables) == SAMPLES - 1, f"an element of {value.name} beyond its interval")
+                break
+
+    def _compare_arrays(self, arrays: Sequence[npt.NDArray[Any]], updates: Mapping[str, str]) -> None:
+        for index, (name, array) in enumerate(zip(self.plan.arrays, arrays, strict=True)):
+            after = updates.get(name, name) if index < self.plan.written else name
+            found = array.astype(np.int64) - self._format(index).bias
+            self._require(np.array_equal(found, self.expected[after]), after)
+        self._require_spared([*map(_fences, arrays)])
 
     def refuses(self, run: Runs) -> None:
         """Require that the network refuses elements beyond their interval, at the ends and in the middle of inputs."""

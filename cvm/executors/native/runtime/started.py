@@ -9,6 +9,7 @@ machine code, which must be trusted just as much (`cvm.executors.native.runtime.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -72,12 +73,16 @@ def keep(file_hash: str, threads: int, verified: VerifiedProgram, network: Netwo
     cache.write(_name(network.machine, file_hash, threads), data)
 
 
-def recall(file_hash: str, threads: int) -> Started | None:
-    """What is known of a program file with this SHA-256, or None if a part of it is not in the cache."""
+def recall(file_hash: str, threads: int, known: Callable[[], object] = lambda: None) -> Started | None:
+    """What is known of a program file with this SHA-256, or None if a part of it is not in the cache.
+
+    ``known`` is called before the constants are read, when the entry of the file has been found.
+    """
     found = candidate()
     data = None if found.machine is None else cache.read(_name(found.machine, file_hash, threads))
     if found.machine is None or data is None:
         return None
+    known()
     end = 8 + int.from_bytes(data[:8], "little")
     document = json.loads(data[8:end])
     parts = _parts(document, data[end:])

@@ -2,26 +2,28 @@
 
 A file begins with the length of its description (8 bytes, little-endian) and the description (JSON). The code follows,
 then the constants if they are small. Large constants have a file of their own, named after their content. So networks
-of one program that return other values, or use another number of threads, share it.
+of one program that return other values, or use another number of threads, share it. The file is mapped, so that all
+sessions that use it, in this process and in others, have one copy of it in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from cvm.executors.native.plan.homes import SLACK, aligned
 from cvm.executors.native.plan.steps import KernelCall, Plan
 from cvm.executors.native.runtime import cache
 
 __all__ = ["SLACK", "Compiled", "aligned", "restore", "store"]
 
-SLACK = 64 * 8
-"""The bytes behind the arena and the constants. Kernels may read, but do not use, up to 64 elements behind a tensor."""
 MANY = 2**16
 """Constants of at least this many bytes are stored in a file of their own."""
 
@@ -33,7 +35,8 @@ class Compiled:
     """A network that can be loaded: its plan without the parts that only compiling needs, its code and its constants.
 
     ``threads`` is the largest number of threads of a run. ``stages`` are ranges of calls, each of which runs without a
-    stop. ``constants`` start at an address that is a multiple of 64, with `SLACK` bytes behind them.
+    stop. ``constants`` start at an address that is a multiple of 64, with `SLACK` bytes behind them. ``room`` is the
+    memory of a thread for a batch, in bytes, and ``grouped`` says that several samples share it (see `batches`).
     """
 
     plan: Plan
@@ -41,21 +44,39 @@ class Compiled:
     stages: tuple[tuple[int, int], ...]
     code: bytes
     constants: Bytes
+    room: int = 0
+    grouped: bool = False
 
 
-def aligned(size: int) -> Bytes:
-    """Zeroed bytes whose address is a multiple of 64."""
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]
+_HEAD = bytes(-cache.DIGEST % 64)
+"""What precedes constants in a file, so that they lie at a multiple of 64 bytes."""
+_in_use: WeakValueDictionary[str, Bytes] = WeakValueDictionary()
+"""The large constants of all networks of this process, by the names of their files."""
+_lock = threading.Lock()
 
 
-def store(name: str, network: Compiled) -> None:
-    """Store a compiled network if that is possible."""
+def _shared(apart: str, size: int, own: Bytes | None = None) -> Bytes | None:
+    """The constants of a file, in the memory that all networks of this process share.
+
+    If the file is missing or damaged, ``own`` becomes this memory, unless it is None.
+    """
+    with _lock:
+        found = _in_use.get(apart)
+        if found is None:
+            content = cache.mapped(apart, len(_HEAD) + size + SLACK)
+            found = own if content is None else content[len(_HEAD) : len(_HEAD) + size]
+            if found is not None:
+                _in_use[apart] = found
+        return found
+
+
+def store(name: str, network: Compiled) -> Bytes:
+    """Store a compiled network if that is possible. Returns its constants, in the memory in which they are shared."""
     constants, apart = network.constants, None
     if constants.size >= MANY:
         apart = "constants-" + hashlib.sha256(constants.data).hexdigest()
-        cache.write(apart, constants.data, bounded=False)
+        cache.write(apart, _HEAD, constants.data, bytes(SLACK), bounded=False)
+        constants = _shared(apart, constants.size, constants)  # type: ignore[assignment]
     made = network.plan
     description: dict[str, Any] = {
         "threads": network.threads,
@@ -68,10 +89,13 @@ def store(name: str, network: Compiled) -> None:
         "code": len(network.code),
         "constants": constants.size,
         "apart": apart,
+        "room": network.room,
+        "grouped": network.grouped,
     }
     text = json.dumps(description).encode()
     parts = [len(text).to_bytes(8, "little"), text, network.code]
     cache.write(name, b"".join(parts if apart else [*parts, constants.tobytes()]))
+    return constants
 
 
 def restore(name: str) -> Compiled | None:
@@ -82,13 +106,17 @@ def restore(name: str) -> Compiled | None:
     start = 8 + int.from_bytes(data[:8], "little")
     found = json.loads(data[8:start])
     end = start + found["code"]
-    constants = aligned(found["constants"] + SLACK)[: found["constants"]]
+    constants: Bytes | None
     if found["apart"] is None:
+        constants = aligned(found["constants"] + SLACK)[: found["constants"]]
         constants[:] = np.frombuffer(data, np.uint8, offset=end)
-    elif not cache.read_into(found["apart"], constants):
+    else:
+        constants = _shared(found["apart"], found["constants"])
+    if constants is None:
         return None
     calls = tuple(KernelCall(function, (), *others) for function, *others in found["calls"])
     arrays = tuple(found["arrays"])
     made = Plan({}, calls, {}, found["arena"], b"", arrays, found["written"], found["joined"], {})
     stages = tuple((first, end) for first, end in found["stages"])
-    return Compiled(made, found["threads"], stages, data[start:end], constants)
+    code = data[start:end]
+    return Compiled(made, found["threads"], stages, code, constants, found["room"], found["grouped"])

@@ -120,6 +120,10 @@ def _classes() -> Iterator[Class]:
         for what, products, make in _sums():
             name = what if epilogue == EPILOGUES[0] else f"{what}, {epilogue}"
             yield Class(name, frozenset({f"{products}, {epilogue}"}), partial(make, epilogue))
+    large = (1, 100, 11, 14), (100, 1, 11, 9)
+    made = partial(_convolution, EPILOGUES[0], large, (0, 255), 128, groups=100)
+    yield Class("depthwise convolution of large windows", frozenset({"depthwise loops"}), made)
+    yield Class("depthwise convolution of few channels", frozenset({"depthwise pixels"}), _few_channels)
     for what, last in (("residual sum", (1_500_000_001, 1_234_567_891, 99_999, 31)),
                        ("residual sum of small numbers", (5, -3, 1, 2))):  # fmt: skip
         yield Class(what, frozenset({"residual"}), partial(_residual, last))
@@ -128,7 +132,9 @@ def _classes() -> Iterator[Class]:
         yield Class(f"requantize, {rounding}", kind, partial(_requantization, rounding))
         yield Class(f"requantize at the ends of its results, {rounding}", kind, partial(_ends_of_results, rounding))
     yield Class("ops by element", frozenset({"elements"}), _elementwise)
+    yield Class("ops by element in narrow lanes", frozenset({"narrow"}), _narrow)
     yield Class("ops that move elements", frozenset({"copies"}), _moved)
+    yield Class("transposes by blocks", frozenset({"blocks"}), _transposed)
     yield Class("windows", frozenset({"pools"}), _pools)
     yield Class("sums and maxima", frozenset({"reductions"}), _reductions)
     yield Class("detections", frozenset({"detections"}), _detections)
@@ -145,7 +151,7 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
     bytes_ = (0, 255)
     small = (1, 7, 9, 9), (37, 7, 3, 3)
     yield "8-bit convolution", "bytes", convolution(small, bytes_, 128, padding=(1, 1))
-    wide = (1, 72, 9, 9), (147, 72, 3, 3)
+    wide = (1, 72, 9, 12), (147, 72, 3, 3)
     yield "convolution of many channels", "bytes", convolution(wide, bytes_, 128, padding=(1, 1))
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
     yield "8-bit convolution of signed codes", "bytes", convolution(signed, (-128, 127), 128)
@@ -198,6 +204,27 @@ def _convolution(
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
     inputs = [x, builder.constant(weights), bias]
     return _codes(builder, lambda: builder.add("conv2d", inputs, attributes)[0], (1, kernel[0], 1, 1), epilogue)
+
+
+def _few_channels() -> VerifiedProgram:
+    """The codes of depthwise convolutions whose vectors hold the channels of several pixels.
+
+    The channels of these pixels lie side by side, or in every second place, or apart.
+    """
+    builder = ProgramBuilder()
+    outputs = []
+    for channels, size, stride in ((8, 17, 1), (88, 17, 2), (32, 9, 2), (16, 9, 2)):
+        x = builder.input(f"x{channels}", (1, channels, size, size), 0, 255)
+        inputs = [x, builder.constant(_weights(channels, 1, 3, 3, least=-128, largest=127))]
+        attributes: dict[str, Any] = {"padding": (1, 1), "groups": channels, "stride": (stride, stride)}
+        (sums,) = builder.add("conv2d", inputs, attributes)
+        m = builder.parameter((2**26 + 7919 * np.arange(channels)).reshape(1, channels, 1, 1))
+        numbers = [builder.parameter(np.full(1, number)) for number in (-12345, 34)]
+        (codes,) = builder.add("requantize", [sums, m, *numbers], {"lo": -100, "hi": 120, "rounding": "half_up"})
+        if stride == 2:  # the store clips what a clip behind the codes clips
+            (codes,) = builder.add("relu", [codes])
+        outputs.append(Output(f"y{channels}", codes))
+    return verify(builder.build(outputs))
 
 
 def _residual(last: tuple[int, ...]) -> VerifiedProgram:
@@ -293,6 +320,9 @@ def _elementwise() -> VerifiedProgram:
     y = builder.input("y", (1, 21), -(2**15), 2**15)
     z = builder.input("z", (3, 1), -(2**15), 2**15)
     codes = builder.input("codes", (1, 130), -9, 300)
+    (bytes_,) = builder.add("clip", [builder.input("bytes", (3, 100), -500, 500)], {"a_min": -100, "a_max": 155})
+    few, many = (builder.constant(np.arange(n) * 37 % 120 - 9) for n in (97, 31))
+    (short,) = builder.add("slice", [bytes_], {"begin": (0, 7), "end": (3, 67), "strides": (1, 1)})
     table, longer = (builder.constant(_weights(n, least=-most, largest=most)) for n in (200, 257))
     applied: list[tuple[str, list[str], dict[str, Any]]] = [
         ("broadcast_div", [x, z], {}), ("broadcast_max", [x, y], {}), ("broadcast_greater", [x, y], {}),
@@ -301,7 +331,44 @@ def _elementwise() -> VerifiedProgram:
         ("cvm_right_shift", [x], {"precision": 31, "shift_bit": 3}),
         ("cvm_left_shift", [x], {"precision": 31, "shift_bit": 30}), ("cvm_lut", [table, y], {}),
         ("take", [y, z], {"axis": 1}), ("cvm_lut", [longer, codes], {}), ("cvm_lut", [table, codes], {}),
+        ("take", [bytes_, few], {"axis": 1}), ("take", [short, many], {"axis": 1}),
     ]  # fmt: skip
+    return _each(builder, applied)
+
+
+SPANS = ((-128, 127), (0, 255), (-30_000, 30_000), (0, 65_535), (-(2**17), 2**17))
+"""Intervals of all formats in which elements are stored."""
+
+
+def _stored(builder: ProgramBuilder, shape: tuple[int, ...], spans: Sequence[tuple[int, int]]) -> list[str]:
+    """Tensors of several intervals that lie in the formats of these: copies of inputs, which lie in 32 bits."""
+    given = [builder.input(f"x{number}", shape, *span) for number, span in enumerate(spans)]
+    limits = ({"a_min": lo, "a_max": hi} for lo, hi in spans)
+    return [builder.add("clip", [x], limit)[0] for x, limit in zip(given, limits, strict=True)]
+
+
+def _narrow() -> VerifiedProgram:
+    builder = ProgramBuilder()
+    applied: list[tuple[str, list[str], dict[str, Any]]] = []
+    codes, positive, words, _ = _stored(builder, (3, 150), SPANS[:4])
+    for x in (codes, positive, words):
+        applied += [
+            ("abs", [x], {}), ("negative", [x], {}), ("relu", [x], {}), ("cvm_precision", [x], {}),
+            ("clip", [x], {"a_min": -99, "a_max": 77}), ("cvm_right_shift", [x], {"precision": 7, "shift_bit": 2}),
+            ("cvm_left_shift", [x], {"precision": 9, "shift_bit": 2}), ("broadcast_max", [x, codes], {}),
+            ("broadcast_greater", [x, codes], {}), ("where", [positive, x, codes], {}),
+            ("broadcast_mul", [x, codes], {}), ("broadcast_add", [x, codes], {}), ("broadcast_sub", [codes, x], {}),
+        ]  # fmt: skip
+    return _each(builder, applied)
+
+
+def _transposed() -> VerifiedProgram:
+    builder = ProgramBuilder()
+    applied: list[tuple[str, list[str], dict[str, Any]]] = []
+    for x in _stored(builder, (75, 37), SPANS):
+        (turned,) = builder.add("transpose", [x])
+        beside = builder.constant(np.zeros((1, 75), np.int32))
+        applied += [("concatenate", [turned, beside], {"axis": 0}), ("negative", [turned], {})]
     return _each(builder, applied)
 
 
@@ -339,7 +406,10 @@ def _reductions() -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (2, 19, 9, 9), -128, 127)
     axes = ((2, 3), (1,), (0, 3), ())
-    return _each(builder, [(op, [x], {"axes": a, "keepdims": True}) for op in ("sum", "max") for a in axes])
+    applied = [(op, [x], {"axes": a, "keepdims": True}) for op in ("sum", "max") for a in axes]
+    for stored in _stored(builder, (19, 300), SPANS):
+        applied += [(op, [stored], {"axes": a, "keepdims": False}) for op in ("sum", "max") for a in ((0,), (1,))]
+    return _each(builder, applied)
 
 
 def _detections() -> VerifiedProgram:

@@ -1,0 +1,92 @@
+"""``cvm explain``: the arithmetic that gives an engine's codes where they are not the exact ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cvm.cli.compare import Engines, QuantizedModel, RandomSamples, Seed, against, described, shortened
+from cvm.cli.declaration import Command
+from cvm.cli.options import Codes, Inputs, Json
+from cvm.cli.output import say, show, table, working
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["COMMAND"]
+
+_Work = Annotated[int, typer.Option("--examples", metavar="N", min=0, help="How many elements are worked out.")]
+
+
+def command(
+    model: QuantizedModel,
+    engine: Engines = [],  # noqa: B006
+    inputs: Inputs = [],  # noqa: B006
+    random: RandomSamples = None,
+    seed: Seed = 0,
+    codes: Codes = False,
+    examples: _Work = 3,
+    as_json: Json = False,
+) -> int:
+    """Find the arithmetic that gives an engine's codes where they are not the exact ones.
+
+    For each operator that adds a difference of its own, known rounding models of engines are tried on all its codes.
+    The one that gives the engine's codes most often is named, with its source, how many differences it explains, and
+    one element worked out both ways. Exit code 1 if a difference is left that no model explains.
+    """
+    from cvm.comparison import explained
+
+    opened, runs, samples = against(model, engine, inputs, random, seed, codes)
+    with working("trying rounding models"):
+        explanations = [explained(run, samples.feeds) for run in runs]
+    found = described(opened, runs, explanations, None)
+    left = sum(item["left"] for each in found["engines"] for item in each["explanations"])
+    return show(found, lambda console: _render_explanations(console, found, examples), as_json, 1 if left else 0)
+
+
+def _render_explanations(console: Console, found: dict[str, Any], examples: int) -> None:
+    for engine in found["engines"]:
+        say(console, f"{engine['setting']}  {engine['package']}")
+        items = engine["explanations"]
+        if items:
+            headings = ("tensor", "differ>", "explained>", "left>", "astray>", "rounding model")
+            table(
+                console,
+                headings,
+                [
+                    (shortened(i["tensor"]), i["differ"], i["explained"], i["left"], i["astray"], i["model"] or "none")
+                    for i in items
+                ],
+            )
+        say(console, f"{engine['explained']} of {engine['own']} differing codes are explained")
+        seen: set[str] = set()
+        for item in items:
+            if item["example"] is None or item["model"] in seen or len(seen) >= examples:
+                continue
+            seen.add(item["model"])
+            _render_example(console, item)
+        say(console)
+
+
+def _render_example(console: Console, item: dict[str, Any]) -> None:
+    example = item["example"]
+    say(console)
+    say(console, f"{item['model']}  ({item['source']})")
+    say(console, f"  {item['tensor']}, sample {example['sample']}, element {example['index']}")
+    say(
+        console,
+        f"  exactly: {example['exact_result_in_steps']} steps, zero point {example['zero_point']}: {example['exact']}",
+    )
+    for stage in example["stages"]:
+        say(console, f"    {stage['what']}: {stage['value']}")
+    say(console, f"  the engine has {example['engine']}")
+
+
+COMMAND = Command(
+    command,
+    (
+        "cvm explain model.tflite --engine tflite-reference --random 4",
+        "cvm explain model.onnx --engine onnxruntime:optimization=none --random 4 --json",
+    ),
+)

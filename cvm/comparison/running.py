@@ -1,0 +1,127 @@
+"""Run a model in an engine, in a process of its own, and take its tensors as codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cvm.arrays import npz_bytes, read_npz
+from cvm.comparison.engines import COMMAND, ENGINES, EXTRA, Setting
+from cvm.comparison.model import Model
+from cvm.errors import Unsupported
+from cvm.frontends.common.places import Place
+
+__all__ = ["Shown", "shown"]
+
+Array = npt.NDArray[Any]
+_HOURS = 6
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shown:
+    """What an engine showed."""
+
+    setting: Setting
+    package: str
+    """The package and its version; "" for a command."""
+    codes: Mapping[str, npt.NDArray[np.int64]]
+    """The codes of the places that it showed, by the name of the place, samples along the first axis."""
+    hidden: Mapping[str, str]
+    """The places that it did not show as codes, each with the reason."""
+    changed: Mapping[str, int]
+    """For each output of the file, how many items are not those that the engine gives if it need not show tensors."""
+
+
+def shown(model: Model, setting: Setting, inputs: Mapping[str, Array]) -> Shown:
+    """Run the model's file. ``inputs`` has samples along a further first axis, in the data types of the file.
+
+    Raises `Unsupported`: ``compare.extra`` if the engine is not installed, ``compare.format`` if it does not read the
+    format, ``compare.failed`` if it fails.
+    """
+    engine = COMMAND if setting.command else ENGINES[setting.engine]
+    if find_spec(engine.module) is None:
+        message = f"the engine {setting.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
+        raise Unsupported("compare.extra", message)
+    if model.kind not in engine.formats:
+        message = f"{setting.engine} reads models of {' and '.join(engine.formats)}, and this is one of {model.kind}"
+        raise Unsupported("compare.format", message)
+    with tempfile.TemporaryDirectory() as folder:
+        document, arrays = _process(model, setting, inputs, Path(folder))
+    codes, hidden = {}, {}
+    for place in model.places:
+        if place.name not in arrays:
+            hidden[place.name] = "the engine has no tensor of this name"
+            continue
+        found = _codes(arrays[place.name], place, model)
+        if isinstance(found, str):
+            hidden[place.name] = found
+        else:
+            codes[place.name] = found
+    return Shown(setting, document["package"], codes, hidden, document["changed"])
+
+
+def _process(
+    model: Model, setting: Setting, inputs: Mapping[str, Array], folder: Path
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    asked = {
+        "model": str(model.path.resolve()),
+        "names": [place.name for place in model.places],
+        "indices": {place.name: place.index for place in model.places},
+        "inputs": list(inputs),
+        "setting": {
+            "engine": setting.engine,
+            "threads": setting.threads,
+            "optimization": setting.optimization,
+            "properties": [list(pair) for pair in setting.properties],
+            "command": list(setting.command),
+        },
+    }
+    wish, given, made = folder / "request.json", folder / "inputs.npz", folder / "outputs.npz"
+    wish.write_text(json.dumps(asked), "utf-8")
+    given.write_bytes(npz_bytes({f"input{number}": array for number, array in enumerate(inputs.values())}))
+    done = subprocess.run(
+        [sys.executable, "-m", "cvm.comparison.worker", str(wish), str(given), str(made)],
+        env={**os.environ, **dict(setting.environment)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_HOURS * 3600,
+        check=False,
+    )
+    try:
+        document = json.loads(done.stdout)
+    except ValueError:
+        last = " ".join(done.stderr.split())[-300:]
+        message = f"{setting.label} ended with {done.returncode} and without an answer: {last}"
+        raise Unsupported("compare.failed", message) from None
+    if "error" in document:
+        error = document["error"]
+        raise Unsupported(error["code"], f"{setting.label}: {error['message']}")
+    return document, {name: read_npz(made, f"tensor{number}") for number, name in enumerate(document["names"])}
+
+
+def _codes(array: Array, place: Place, model: Model) -> npt.NDArray[np.int64] | str:
+    """The codes that an engine's tensor holds; the reason if it holds none."""
+    shape = model.graph.tensors[place.tensor].shape or (1,)
+    size = int(np.prod(shape))
+    if array[0].size != size:
+        return f"the engine's tensor has {array[0].size} elements, not {size}"
+    if array.dtype.kind not in "iu":
+        return f"the engine's tensor is of {array.dtype}, not of codes"
+    codes = array.astype(np.int64)
+    lo, hi = place.quantizer.lo, place.quantizer.hi
+    if codes.min() < lo or codes.max() > hi:
+        return f"the engine's integers are outside of the tensor's codes, {lo} .. {hi}"
+    return codes

@@ -1,0 +1,95 @@
+"""The graph of a model, severed at the tensors that an engine shows.
+
+In the severed graph every operator reads the tensors that the engine computed, not those that it should have computed.
+So the result of an operator differs from the engine's exactly if this operator of the engine is not exact; what it
+inherited from the operators before it makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from cvm.errors import Location, Unsupported
+from cvm.frontends.common.places import Place
+from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, names_in
+
+__all__ = ["exposed", "made", "seen", "severed"]
+
+
+def seen(number: int) -> str:
+    """The input of the severed graph that takes the engine's codes of a place."""
+    return f"seen.{number}"
+
+
+def made(number: int) -> str:
+    """The output with the exact codes of a place."""
+    return f"made.{number}"
+
+
+def exposed(graph: QuantizedGraph, places: Sequence[Place]) -> QuantizedGraph:
+    """The graph with the codes of all places as its outputs. Raises `Unsupported` for a graph with state."""
+    return _with_outputs(graph, graph.inputs, graph.tensors, graph.operations, places)
+
+
+def severed(graph: QuantizedGraph, places: Sequence[Place]) -> QuantizedGraph:
+    """The graph whose operators read the codes that an engine has at the places before them, and make those of places.
+
+    Inputs are those of ``graph`` and `seen` of each place that an operator reads; outputs are `made` of each place.
+    Raises `Unsupported` for a graph with state.
+    """
+    twins: dict[str, str] = {}
+    tensors = dict(graph.tensors)
+    for number, place in enumerate(places):
+        if place.tensor in twins:
+            continue
+        twins[place.tensor] = seen(number)
+        tensor = graph.tensors[place.tensor]
+        tensors[seen(number)] = replace(tensor, name=seen(number), kind="external", quantizer=place.quantizer)
+    operations = [
+        replace(operation, inputs={key: _renamed(operand, twins) for key, operand in operation.inputs.items()})
+        for operation in graph.operations
+    ]
+    return _with_outputs(graph, [*graph.inputs, *twins.values()], tensors, operations, places)
+
+
+def _renamed(operand: Operand, names: dict[str, str]) -> Operand:
+    if isinstance(operand, tuple):
+        return tuple(_renamed(item, names) for item in operand)
+    return names.get(operand, operand) if isinstance(operand, str) else operand
+
+
+def _with_outputs(
+    graph: QuantizedGraph,
+    inputs: Sequence[str],
+    tensors: dict[str, GraphTensor] | object,
+    operations: Iterable[GraphOperation],
+    places: Sequence[Place],
+) -> QuantizedGraph:
+    """The graph with one output for each place, without what these do not need."""
+    known = dict(graph.tensors) if not isinstance(tensors, dict) else dict(tensors)
+    if any(operation.name == "update" for operation in graph.operations):
+        message = "models with state are not compared: give the model without its state, or its state as an input"
+        raise Unsupported("compare.state", message)
+    copies = []
+    for number, place in enumerate(places):
+        tensor = known[place.tensor]
+        known[made(number)] = GraphTensor(
+            made(number), tensor.shape, "computed", quantizer=place.quantizer, location=Location(tensor=place.name)
+        )
+        copies.append(GraphOperation("copy", {"x": place.tensor}, {}, (made(number),), Location(tensor=place.name)))
+    outputs = tuple(made(number) for number in range(len(places)))
+    needed = set(outputs)
+    kept: list[GraphOperation] = []
+    for operation in reversed([*operations, *copies]):
+        if needed.intersection(operation.outputs):
+            kept.append(operation)
+            needed.update(name for operand in operation.inputs.values() for name in names_in(operand))
+            needed.update(operation.outputs)
+    return QuantizedGraph(
+        graph.name,
+        tuple(name for name in inputs if name in needed),
+        outputs,
+        {name: tensor for name, tensor in known.items() if name in needed},
+        tuple(reversed(kept)),
+    )

@@ -1,0 +1,47 @@
+"""Comparisons with numbers at the ends of a type compile without warnings: compilers see that they are always true."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cvm.program import Output, ProgramBuilder, verify
+from tools.c_driver import SANITIZED, Member, build_all
+from tools.c_targets import TARGETS
+from tools.fuzz.c_programs import compared, computed
+
+pytestmark = pytest.mark.skipif(bool(TARGETS["gcc"].missing()), reason="gcc is not installed")
+MOST = 2**31 - 1
+
+
+def one(op: str, lo: int, hi: int, constant: int | None, attributes: dict[str, int]) -> Member:
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 3, 6), lo, hi)
+    operands = [x] if constant is None else [x, builder.constant(np.full((1, 1, 1), constant))]
+    results = builder.add(op, operands, attributes)
+    return Member(verify(builder.build([Output(f"y{number}", name) for number, name in enumerate(results)])))
+
+
+def suppressed(lo: int, hi: int) -> Member:
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 3, 6), lo, hi)
+    attributes = {"iou_threshold": 50, "max_output_size": -1, "force_suppress": False, "top_k": -1}
+    (y,) = builder.add("non_max_suppression", [x, builder.constant(np.array([3]))], attributes)
+    return Member(verify(builder.build([Output("y", y)])))
+
+
+def test_comparisons_at_the_ends_of_types(tmp_path):
+    members = []
+    for lo, hi in ((-MOST, MOST), (0, 255), (-128, 127), (0, 65535)):
+        for end in (-MOST, MOST, 0, 255, -1):
+            members += [one("broadcast_greater", lo, hi, end, {}), one("broadcast_max", lo, hi, end, {})]
+            members += [one("get_valid_count", lo, hi, None, {"score_threshold": end})]
+        members.append(suppressed(lo, hi))
+        for a_min, a_max in ((-MOST, MOST), (0, 255), (MOST, MOST), (-MOST, -MOST), (-1, 70000)):
+            members += [one("clip", lo, hi, None, {"a_min": a_min, "a_max": a_max})]
+    values = [member.verified.program.inputs[0].value for member in members]
+    random = np.random.default_rng(1)
+    runs = [[{"x": random.choice(np.array([one.lo, one.hi, 0], np.int32), one.shape)}] for one in values]
+    batch = build_all(members, tmp_path, TARGETS["gcc"], ("-O1", *SANITIZED))
+    for member, feeds, found in zip(members, runs, batch.run(runs), strict=True):
+        assert compared(member, found, computed(member.verified, feeds)) == []
