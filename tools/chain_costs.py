@@ -2,9 +2,9 @@
 
     python tools/chain_costs.py [MODEL..] [--games N]
 
-A MODEL is a model or a program (by default the one that comes with cvm). The liar of each game has changed one element in
-the output of one op: the ops that read most, the first, the last, and others drawn. Each transaction of both sides is counted,
-from the first question to the proof.
+A MODEL is a model or a program (by default the one that comes with cvm). The liar of each game has changed one element
+in the output of one op: the ops that read most, the first, the last, and others drawn. Each transaction of both sides
+is counted, from the first question to the proof.
 """
 
 from __future__ import annotations

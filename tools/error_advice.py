@@ -22,6 +22,7 @@ FAMILIES = {
     "chain": "Claims and games on a chain: nodes, keys, contracts ([chain.md](chain.md)).",
     "cluster": "Work on a Ray cluster ([receipts.md](receipts.md), [threads.md](threads.md)).",
     "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
+    "deployment": "Files that say where the contracts are on a chain ([chain.md](chain.md)).",
     "digest": "`cvm digest`, and digests that are expected.",
     "dispute": "Disputes about runs, and answers of their parties ([disputes.md](disputes.md)).",
     "executors": "Requests that an executor cannot fulfil.",
@@ -127,6 +128,7 @@ ADVICE = {
     "cvm_runtime.unreadable": _PATH,
     "cvm_runtime.graph.file": _AGAIN,
     "cvm_runtime.params.file": _AGAIN,
+    "deployment.": "Name the file that `cvm chain deploy` wrote.",
     "digest.": "Name a program, a receipt, a trace, or an array of integers.",
     "dispute.": (
         "Compare runs of one program on one input; make the files with `cvm run --codes --capture all` or "

@@ -1,0 +1,22 @@
+"""What a whole game costs both sides, on a chain with exact gas."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("eth_tester", reason="the extra chain is not installed")
+
+import cvm
+from cvm.program.verifier import verify
+from tests.audit.dispute.games import MODELS
+from tools.chain_costs import measured
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "most"), [("demo", 2_000_000), ("real/mobilenet_v2", 6_000_000)])
+def test_a_whole_game_costs_both_sides_at_most(name, most):
+    """The ops that read most are among those that the liar changes."""
+    if not MODELS[name].is_dir():
+        pytest.skip("the models are not here (../shared)")
+    found = measured(verify(cvm.compile(MODELS[name])), 2)
+    assert 0 < max(gas for gas, _, _ in found["games"]) <= most
