@@ -15,6 +15,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -62,8 +63,7 @@ class ContractJudge:
     """A StepJudge with its families, made from the artifacts."""
 
     def __init__(self) -> None:
-        import pyrevm
-
+        pyrevm: Any = import_module("pyrevm")
         self._evm: Any = pyrevm.EVM(gas_limit=2**40)
         self._evm.insert_account_info(_CALLER, pyrevm.AccountInfo(balance=10**30))
         families = [self._deploy(name) for name in FAMILIES]

@@ -16,6 +16,7 @@ import cvm
 from cvm.audit.chain.judges import FAMILIES
 from cvm.audit.dispute import decode_proof, encode_proof, verify_step
 from cvm.program import verify
+from cvm.program.preimage import i64, listed, shape, text, u8, u32
 from cvm.standalone.verify_step import judged
 from tests.audit.dispute.games import MODELS, ROOT, op_programs, vector_programs
 from tools import build_contracts, contract_judge
@@ -29,7 +30,7 @@ pyrevm = pytest.importorskip("pyrevm", reason="the EVM of the tests is not insta
 STEPS = sorted((ROOT / "spec_vectors" / "steps").glob("*.step"))
 MOST_GAS = 900_000
 """Of a transaction that proves a step of any model."""
-GAS_BY_BYTE = 200
+GAS_BY_BYTE = 320
 """A judgement of any bytes whatsoever takes at most MOST_GAS and this for each byte."""
 CONTRACT_BYTES = 24_576
 """The most code of a contract (EIP-170)."""
@@ -142,6 +143,34 @@ def test_want_of_gas_is_never_a_verdict(name):
         else:
             assert (verdict.accepted, verdict.reason) == (enough.accepted, enough.reason), share
     assert failed > 10
+
+
+def hostile_proofs() -> dict[str, bytes]:
+    """Proofs that are long lists of the smallest parts; the record of the op is in a program of its own."""
+    proof = decode_proof((ROOT / "spec_vectors/steps/relu_0_last.step").read_bytes())
+    witness, operand = proof.witness, proof.witness.operands[0]
+
+    def about(record: bytes) -> bytes:
+        return encode_proof(whole(replace(proof, witness=replace(witness, record=record))))
+
+    begin, inputs = b"cvm1:op\0" + text("relu"), listed([u32(0)]) + u32(1)
+    opened = tuple(replace(operand, position=number, leaves=(), path=()) for number in range(300))
+    leaves = (replace(operand, leaves=tuple((number, b"1") for number in range(3_000))),)
+    return {
+        "attributes": about(begin + listed([text("") + u8(0) + u8(0)] * 3_000) + inputs + listed([])),
+        "outputs": about(begin + listed([]) + inputs + listed([text("") + shape((1,)) + i64(0) + i64(0)] * 1_000)),
+        "operands": encode_proof(replace(proof, witness=replace(witness, operands=opened))),
+        "leaves": encode_proof(replace(proof, witness=replace(witness, operands=leaves))),
+        "text": encode_proof(replace(proof, witness=replace(witness, limits="é" * 20_000))),
+    }
+
+
+@pytest.mark.parametrize("name", ["attributes", "outputs", "operands", "leaves", "text"])
+def test_the_gas_of_hostile_lists_grows_with_their_bytes(name):
+    data = hostile_proofs()[name]
+    accepted, _ = on_chain(data)
+    assert not accepted
+    assert not in_python(data)[0]
 
 
 def require_judged(true: object, elements: int) -> set[str]:
