@@ -121,6 +121,12 @@ ADVICE = {
     "chain.pending": "Repeat the command: what is on the chain is not done twice.",
     "chain.trace": "Make the receipt with `cvm run --receipt FILE --trace`.",
     "cluster.": "Check the address, and that all nodes run the same versions of cvm, Ray and Python.",
+    "compare.engine": "Name one of the engines; settings stand after a colon ([compare.md](compare.md)).",
+    "compare.extra": "Install the extra `engines`, or only the package that the message names.",
+    "compare.failed": "Try the model in the engine itself: the message ends with what the engine says.",
+    "compare.format": "Give a quantised model of ONNX or TFLite, in a format that the engine reads.",
+    "compare.state": "Give the model without its state, or with its state as an input and an output.",
+    "compare.tensors": "Give a quantised model: one of floats has no exact codes. `cvm quantize` makes one.",
     "cvm_runtime.": _EXPORT,
     "cvm_runtime.compat": "Say `correct` or `cvm-1`.",
     "cvm_runtime.export.": (

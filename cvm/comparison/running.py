@@ -107,8 +107,7 @@ def _process(
         message = f"{setting.label} ended with {done.returncode} and without an answer: {last}"
         raise Unsupported("compare.failed", message) from None
     if "error" in document:
-        error = document["error"]
-        raise Unsupported(error["code"], f"{setting.label}: {error['message']}")
+        raise Unsupported("compare.failed", f"{setting.label}: {document['error']}")
     return document, {name: read_npz(made, f"tensor{number}") for number, name in enumerate(document["names"])}
 
 

@@ -27,10 +27,10 @@ def main(arguments: list[str]) -> int:
     try:
         document = _served(*map(Path, arguments))
     except CvmError as error:
-        document = {"error": {"code": error.code, "message": error.message}}
+        document = {"error": error.message}
     except Exception as error:  # an error of another engine is its answer
         what = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        document = {"error": {"code": "compare.failed", "message": what}}
+        document = {"error": what}
     with answers:
         answers.write(json.dumps(document) + "\n")
     return 1 if "error" in document else 0
