@@ -85,7 +85,7 @@ function _hasAttributes(Op memory op, bytes32 n) pure returns (bool) {
 }
 
 function _inputs(Op memory op, uint256 least, uint256 most) pure returns (bool) {
-    return least <= op.inputs.count && op.inputs.count <= most;
+    return least <= op.inputs.count() && op.inputs.count() <= most;
 }
 
 function _shaped(Op memory op, uint256 attributes, uint256 least, uint256 most) pure returns (bool) {
@@ -125,10 +125,10 @@ function _several(Op memory op, uint256 i, bytes32 key, int256 least, int256 mos
     returns (bool)
 {
     Attribute memory a = op.attributes[i];
-    Slice memory items = a.items;
-    if (a.key != key || a.kind != INTEGERS || items.count < fewest || items.count > longest) return false;
-    for (uint256 k; k < items.count; ++k) {
-        int256 value = i64At(items.begin + 8 * k);
+    Slice items = a.items;
+    if (a.key != key || a.kind != INTEGERS || items.count() < fewest || items.count() > longest) return false;
+    for (uint256 k; k < items.count(); ++k) {
+        int256 value = i64At(items.begin() + 8 * k);
         if (value < least || value > most) return false;
     }
     return true;

@@ -43,7 +43,7 @@ abstract contract FamilyJudge {
         (bool fits, bytes32 root) = rootOf(numbers, nodes, run.steps, p.path);
         demand(fits, "partials");
         uint256 begin = blank();
-        uint256 end = putCopy(putWord(begin, "cvm1:partials\x00", 14), p.place.begin, p.place.count);
+        uint256 end = putCopy(putWord(begin, "cvm1:partials\x00", 14), p.place.begin(), p.place.count());
         demand(hashed(begin, putWord(putU64(end, run.steps), root, 32)) == p.partials, "partials");
     }
 
@@ -55,8 +55,8 @@ abstract contract FamilyJudge {
     function _about(Run memory run) private view returns (JudgedStep memory about) {
         Proof memory p = run.proof;
         uint256 begin = blank();
-        Slice memory roots = p.auxiliaries;
-        about.auxiliaries = hashed(begin, putCopy(begin, roots.begin - 4, 4 + 32 * roots.count));
+        Slice roots = p.auxiliaries;
+        about.auxiliaries = hashed(begin, putCopy(begin, roots.begin() - 4, 4 + 32 * roots.count()));
         about.program = run.program;
         about.head = p.head;
         about.partials = p.partials;

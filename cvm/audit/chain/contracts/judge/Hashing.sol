@@ -76,36 +76,51 @@ function listRoot(uint256 count, bytes32 root) view returns (bytes32) {
 }
 
 /// Whether one leaf, given by its hash, is leaf `index` of the tree of `count` leaves with that root. `path` is its proof.
-function proves(bytes32 node, uint256 index, uint256 count, Slice memory path, bytes32 root) view returns (bool) {
+function proves(bytes32 node, uint256 index, uint256 count, Slice path, bytes32 root) view returns (bool) {
     unchecked {
         if (index >= count) return false;
-        uint256 place = path.begin;
-        uint256 end = place + 32 * path.count;
-        for (uint256 last = count - 1; last > 0; last >>= 1) {
-            if (index & 1 == 1 || index < last) {
-                if (place == end) return false;
-                bytes32 other = wordAt(place);
+        uint256 place = path.begin();
+        (bool fits, bytes32 found) = _climbed(node, index, count - 1, place, place + 32 * path.count());
+        return fits && found == root;
+    }
+}
+
+/// The root above one node, number `index` of a level whose last node is number `last`. Its path is the words from `place`
+/// to `end`; `fits` is whether it needs exactly these.
+function _climbed(bytes32 node, uint256 index, uint256 last, uint256 place, uint256 end)
+    view
+    returns (bool fits, bytes32 root)
+{
+    unchecked {
+        for (; last > 0; last >>= 1) {
+            if (index & 1 == 1) {
+                if (place == end) return (false, 0);
+                node = nodeHash(wordAt(place), node);
                 place += 32;
-                node = index & 1 == 1 ? nodeHash(other, node) : nodeHash(node, other);
+            } else if (index < last) {
+                if (place == end) return (false, 0);
+                node = nodeHash(node, wordAt(place));
+                place += 32;
             }
             index >>= 1;
         }
-        return place == end && node == root;
+        return (place == end, node);
     }
 }
 
 /// The root of the tree of `count` leaves with these leaves, given by ascending numbers and hashes, and their one proof.
 /// `fits` is false if there is no such tree: then the root means nothing. Both arrays are overwritten.
-function rootOf(uint256[] memory numbers, bytes32[] memory nodes, uint256 count, Slice memory path)
+function rootOf(uint256[] memory numbers, bytes32[] memory nodes, uint256 count, Slice path)
     view
     returns (bool fits, bytes32 root)
 {
     unchecked {
         uint256 n = numbers.length;
         if (n == 0 || numbers[n - 1] >= count) return (false, 0);
-        uint256 place = path.begin;
-        uint256 end = place + 32 * path.count;
-        for (uint256 last = count - 1; last > 0; last >>= 1) {
+        uint256 place = path.begin();
+        uint256 end = place + 32 * path.count();
+        uint256 last = count - 1;
+        for (; n > 1 && last > 0; last >>= 1) {
             uint256 kept;
             for (uint256 i; i < n; ++i) {
                 uint256 k = numbers[i];
@@ -123,6 +138,6 @@ function rootOf(uint256[] memory numbers, bytes32[] memory nodes, uint256 count,
             }
             n = kept;
         }
-        return (place == end, nodes[0]);
+        return _climbed(nodes[0], numbers[0], last, place, end);
     }
 }

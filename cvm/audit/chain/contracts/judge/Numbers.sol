@@ -50,7 +50,7 @@ function realAxis(int256 axis, uint256 rank) pure returns (uint256) {
 
 /// A bit for each axis of a list that the tensor has.
 function axisSet(Attribute memory axes, uint256 rank) pure returns (uint256 set) {
-    for (uint256 i; i < axes.items.count; ++i) {
+    for (uint256 i; i < axes.items.count(); ++i) {
         int256 axis = axes.item(i);
         if (axis < 0) axis += int256(rank);
         if (axis >= 0 && axis < int256(rank)) set |= 1 << uint256(axis);

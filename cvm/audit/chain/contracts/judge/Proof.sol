@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {Operand, Source} from "./Operand.sol";
 import {demand} from "./Refusal.sol";
-import {Reader, Slice, mark, release} from "./Reader.sol";
+import {Reader, Slice, mark, release, sliceOf} from "./Reader.sol";
 
 // The content of a proof; nothing of it is known to be true: docs/commitments.md, section 9, byte by byte.
 
@@ -64,13 +64,13 @@ function readProof(uint256 place, uint256 size) pure returns (Proof memory p) {
     Reader memory r = Reader(place, place + size);
     r.tag("cvm1:step-proof\x00", 16);
     r.tag("cvm1:step-claim\x00", 16);
-    p.place.begin = r.next;
+    uint256 begin = r.next;
     p.head = r.word();
     p.op = r.u32();
     p.target = r.u32();
     p.auxiliaries = r.roots();
     p.element = r.u64();
-    p.place.count = r.next - p.place.begin;
+    p.place = sliceOf(begin, r.next - begin);
     p.step = r.u32();
     p.partials = r.word();
     _readRun(r, p);
@@ -92,10 +92,10 @@ function readProof(uint256 place, uint256 size) pure returns (Proof memory p) {
 }
 
 function _readRun(Reader memory r, Proof memory p) pure {
-    p.profile.begin = r.next;
+    uint256 begin = r.next;
     p.opSet = r.u32();
     r.text();
-    p.profile.count = r.next - p.profile.begin;
+    p.profile = sliceOf(begin, r.next - begin);
     _readList(r, p.ops);
     _readList(r, p.constants);
     _readList(r, p.given);
@@ -113,10 +113,10 @@ function _readList(Reader memory r, Listed memory list) pure {
 
 function _readOperand(Reader memory r, Operand memory x) pure {
     x.position = r.u32();
-    x.typeAndShape.begin = r.next;
+    uint256 begin = r.next;
     x.dtype = r.u8();
     x.shape = r.shape();
-    x.typeAndShape.count = r.next - x.typeAndShape.begin;
+    x.typeAndShape = sliceOf(begin, r.next - begin);
     x.dataRoot = r.word();
     _readSource(r, x.source);
     x.leafCount = r.many(12);
@@ -147,7 +147,7 @@ function _readSource(Reader memory r, Source memory s) pure {
     if (s.kind == CONSTANT) {
         uint256 begin = r.next;
         r.text();
-        s.nameOrRecord = Slice(begin, r.next - begin);
+        s.nameOrRecord = sliceOf(begin, r.next - begin);
         s.recordPath = r.roots();
     } else if (s.kind == RESULT) {
         s.maker = r.u32();

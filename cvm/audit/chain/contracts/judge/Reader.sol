@@ -10,12 +10,25 @@ struct Reader {
     uint256 end;
 }
 
-/// A stretch of the call data. A list of hashes is one: 32 bytes for each.
-struct Slice {
-    uint256 begin;
-    /// Bytes of a text or a binary; hashes of a list; items of another list.
-    uint256 count;
+/// A stretch of the call data, in one word: begin * 2^128 + count. A proof has dozens of them, and a word on the stack or
+/// in a struct costs a tenth of a struct of its own. A list of hashes is one: 32 bytes for each.
+type Slice is uint256;
+
+/// `count_` is a number of bytes of a text or a binary; of hashes of a list; of items of another list. Both are below 2^128,
+/// since positions and numbers of call data are.
+function sliceOf(uint256 begin_, uint256 count_) pure returns (Slice) {
+    return Slice.wrap((begin_ << 128) | count_);
 }
+
+function begin(Slice s) pure returns (uint256) {
+    return Slice.unwrap(s) >> 128;
+}
+
+function count(Slice s) pure returns (uint256) {
+    return Slice.unwrap(s) & type(uint128).max;
+}
+
+using {begin, count} for Slice global;
 
 uint256 constant MOST_EXTENTS = 8;
 
@@ -67,25 +80,29 @@ function tag(Reader memory r, bytes32 expected, uint256 size) pure {
     r.next += size;
 }
 
-function binary(Reader memory r) pure returns (Slice memory) {
+function binary(Reader memory r) pure returns (Slice) {
     uint256 size = r.u32();
-    return Slice(r.take(size), size);
+    return sliceOf(r.take(size), size);
 }
 
-function text(Reader memory r) pure returns (Slice memory found) {
+function text(Reader memory r) pure returns (Slice found) {
     found = r.binary();
     demand(isUtf8(found), "text");
 }
 
 /// The number of items of a list, each of at least `least` bytes.
-function many(Reader memory r, uint256 least) pure returns (uint256 count) {
-    count = r.u32();
-    demand(count * least <= r.end - r.next, "truncated");
+function many(Reader memory r, uint256 least) pure returns (uint256 number) {
+    number = r.u32();
+    unchecked {
+        demand(number * least <= r.end - r.next, "truncated"); // below 2^32 times a few bytes
+    }
 }
 
-function roots(Reader memory r) pure returns (Slice memory) {
-    uint256 count = r.many(32);
-    return Slice(r.take(32 * count), count);
+function roots(Reader memory r) pure returns (Slice) {
+    uint256 number = r.many(32);
+    unchecked {
+        return sliceOf(r.take(32 * number), number);
+    }
 }
 
 function shape(Reader memory r) pure returns (uint256[] memory extents) {
@@ -143,19 +160,21 @@ function reversed(uint256 v) pure returns (uint256) {
 }
 
 /// The text as a word, or zero if it is longer than that. No name or attribute of an op is.
-function asWord(Slice memory s) pure returns (bytes32) {
-    if (s.count == 0 || s.count > 32) return 0;
-    return wordAt(s.begin) & bytes32(type(uint256).max << (256 - 8 * s.count));
+function asWord(Slice s) pure returns (bytes32) {
+    uint256 size = s.count();
+    if (size == 0 || size > 32) return 0;
+    return wordAt(s.begin()) & bytes32(type(uint256).max << (256 - 8 * size));
 }
 
 /// Whether these bytes are UTF-8. Words of ASCII, which are nearly all there are, are tested at once.
-function isUtf8(Slice memory s) pure returns (bool) {
+function isUtf8(Slice s) pure returns (bool) {
     unchecked {
-        uint256 end = s.begin + s.count;
-        for (uint256 place = s.begin; place < end; place += 32) {
+        uint256 first = s.begin();
+        uint256 end = first + s.count();
+        for (uint256 place = first; place < end; place += 32) {
             uint256 high = uint256(wordAt(place)) & 0x8080808080808080808080808080808080808080808080808080808080808080;
             if (place + 32 > end) high >>= 8 * (place + 32 - end);
-            if (high != 0) return _isUtf8(s.begin, end);
+            if (high != 0) return _isUtf8(first, end);
         }
         return true;
     }

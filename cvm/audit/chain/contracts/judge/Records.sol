@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {demand, refuse} from "./Refusal.sol";
-import {Reader, Slice, asWord, i64At, mark, release} from "./Reader.sol";
+import {Reader, Slice, asWord, i64At, mark, release, sliceOf} from "./Reader.sol";
 
 // The record of an op: docs/commitments.md, section 4. Declarations.sol says which records there can be.
 
@@ -50,8 +50,8 @@ function readOp(uint256 place, uint256 size) pure returns (Op memory op) {
         if (i < MOST_ATTRIBUTES) _readAttribute(r, op.attributes[i]);
         else _skipAttribute(r);
     }
-    op.inputs.count = r.many(4);
-    op.inputs.begin = r.take(4 * op.inputs.count);
+    uint256 inputs = r.many(4);
+    op.inputs = sliceOf(r.take(4 * inputs), inputs);
     op.first = r.u32();
     op.outputCount = r.many(29);
     op.shapes = new uint256[][](op.outputCount < MOST_OUTPUTS ? op.outputCount : MOST_OUTPUTS);
@@ -78,8 +78,8 @@ function _readAttribute(Reader memory r, Attribute memory a) pure {
         a.items = r.text();
     } else {
         demand(a.kind == INTEGERS, "op");
-        a.items.count = r.many(8);
-        a.items.begin = r.take(8 * a.items.count);
+        uint256 items = r.many(8);
+        a.items = sliceOf(r.take(8 * items), items);
     }
 }
 
@@ -126,6 +126,6 @@ function textOf(Op memory op, bytes32 key) pure returns (bytes32) {
 
 /// Integer `i` of a list, which must have it.
 function item(Attribute memory a, uint256 i) pure returns (int256) {
-    demand(i < a.items.count, "op");
-    return i64At(a.items.begin + 8 * i);
+    demand(i < a.items.count(), "op");
+    return i64At(a.items.begin() + 8 * i);
 }

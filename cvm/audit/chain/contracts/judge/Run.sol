@@ -39,13 +39,13 @@ function openRun(Proof memory p) view returns (Run memory run) {
     run.program = _programDigest(p);
     demand(_head(p, run.program) == p.head, "head");
     demand(p.opSet == 1 || p.opSet == 2, "op_set");
-    demand(p.inputs.count == p.given.count && p.before.count == p.state.count && p.op < p.ops.count, "counts");
+    demand(p.inputs.count() == p.given.count && p.before.count() == p.state.count && p.op < p.ops.count, "counts");
     Op memory op = _openOp(p, p.op, p.record, p.recordPath);
     run.op = op;
     run.hidden = op.name == "non_max_suppression" ? CERTIFICATE : 0;
     run.extra = p.target + 1 < run.hidden ? p.target + 1 : run.hidden;
-    demand(p.auxiliaries.count == run.extra, "auxiliaries");
-    run.count = op.inputs.count + run.extra;
+    demand(p.auxiliaries.count() == run.extra, "auxiliaries");
+    run.count = op.inputs.count() + run.extra;
     demand(p.operandCount <= MOST_OPERANDS, "operands");
     for (uint256 i = 1; i < p.operandCount; ++i) {
         demand(p.operands[i - 1].position < p.operands[i].position, "operands");
@@ -63,7 +63,7 @@ function _programDigest(Proof memory p) view returns (bytes32) {
         listRoot(p.state.count, p.state.root)
     ];
     uint256 begin = blank();
-    uint256 end = putCopy(putWord(begin, "cvm1:program\x00", 13), p.profile.begin, p.profile.count);
+    uint256 end = putCopy(putWord(begin, "cvm1:program\x00", 13), p.profile.begin(), p.profile.count());
     for (uint256 i; i < 5; ++i) {
         end = putWord(end, roots[i], 32);
     }
@@ -75,13 +75,13 @@ function _head(Proof memory p, bytes32 program) view returns (bytes32) {
     bytes32 log = listRoot(p.op, p.log);
     uint256 begin = blank();
     uint256 end = putWord(putWord(begin, "cvm1:trace\x00", 11), program, 32);
-    end = putCopy(end, p.inputs.begin - 4, 4 + 32 * p.inputs.count + 4 + 32 * p.before.count);
+    end = putCopy(end, p.inputs.begin() - 4, 4 + 32 * p.inputs.count() + 4 + 32 * p.before.count());
     return hashed(begin, putWord(end, log, 32));
 }
 
-function _openOp(Proof memory p, uint256 m, Slice memory record, Slice memory path) view returns (Op memory op) {
-    demand(proves(leafHash(record.begin, record.count), m, p.ops.count, path, p.ops.root), "record");
-    op = readOp(record.begin, record.count);
+function _openOp(Proof memory p, uint256 m, Slice record, Slice path) view returns (Op memory op) {
+    demand(proves(leafHash(record.begin(), record.count()), m, p.ops.count, path, p.ops.root), "record");
+    op = readOp(record.begin(), record.count());
     demand(isDeclared(op), "op");
 }
 
@@ -109,12 +109,12 @@ function _locate(Run memory run) pure {
 }
 
 /// The operand at a position, opened when it is first asked for.
-function operand(Run memory run, uint256 position) view returns (Operand memory x) {
+function operand(Run memory run, uint256 position) view returns (Operand memory) {
     demand(position < run.count, "op");
     Operand[] memory all = run.proof.operands;
     unchecked {
         for (uint256 i; i < all.length; ++i) {
-            x = all[i];
+            Operand memory x = all[i];
             if (x.position == position) {
                 if (!x.opened) _open(run, x);
                 return x;
@@ -131,14 +131,14 @@ function _open(Run memory run, Operand memory x) view {
     uint256 size = x.length << x.width;
     demand(size < 1 << 64, "integer");
     uint256 begin = blank();
-    uint256 end = putCopy(putWord(begin, "cvm1:tensor\x00", 12), x.typeAndShape.begin, x.typeAndShape.count);
+    uint256 end = putCopy(putWord(begin, "cvm1:tensor\x00", 12), x.typeAndShape.begin(), x.typeAndShape.count());
     bytes32 root = hashed(begin, putWord(putU64(end, size), x.dataRoot, 32));
-    if (x.position < run.op.inputs.count) {
-        _requireKnown(run, u32At(run.op.inputs.begin + 4 * x.position), x, root);
+    if (x.position < run.op.inputs.count()) {
+        _requireKnown(run, u32At(run.op.inputs.begin() + 4 * x.position), x, root);
     } else {
         demand(x.source.kind == GIVEN, "source");
-        uint256 index = x.position - run.op.inputs.count;
-        demand(wordAt(run.proof.auxiliaries.begin + 32 * index) == root, "root");
+        uint256 index = x.position - run.op.inputs.count();
+        demand(wordAt(run.proof.auxiliaries.begin() + 32 * index) == root, "root");
         uint256[] memory output = run.op.shapes[0];
         demand(x.shape.length == 2 && output.length >= 2, "shape");
         demand(x.shape[0] == output[0] && x.shape[1] == output[1], "shape");
@@ -156,16 +156,16 @@ function _requireKnown(Run memory run, uint256 v, Operand memory x, bytes32 root
     uint256 begin = p.given.count + p.constants.count;
     if (v < p.given.count) {
         demand(s.kind == GIVEN, "source");
-        demand(wordAt(p.inputs.begin + 32 * v) == root, "root");
+        demand(wordAt(p.inputs.begin() + 32 * v) == root, "root");
     } else if (v < begin) {
         demand(s.kind == CONSTANT, "source");
         uint256 place = blank();
-        uint256 end = putCopy(putWord(place, "\x00cvm1:constant\x00", 15), s.nameOrRecord.begin, s.nameOrRecord.count);
+        uint256 end = putCopy(putWord(place, "\x00cvm1:constant\x00", 15), s.nameOrRecord.begin(), s.nameOrRecord.count());
         bytes32 leaf = hashed(place, putWord(end, root, 32));
         demand(proves(leaf, v - p.given.count, p.constants.count, s.recordPath, p.constants.root), "root");
     } else if (v < begin + p.state.count) {
         demand(s.kind == GIVEN, "source");
-        demand(wordAt(p.before.begin + 32 * (v - begin)) == root, "root");
+        demand(wordAt(p.before.begin() + 32 * (v - begin)) == root, "root");
     } else {
         _requireResult(p, v, x, root);
     }
@@ -177,20 +177,20 @@ function _requireResult(Proof memory p, uint256 v, Operand memory x, bytes32 roo
     demand(s.kind == RESULT, "source");
     Op memory maker = _openOp(p, s.maker, s.nameOrRecord, s.recordPath);
     demand(v >= maker.first && v - maker.first < maker.shapes.length, "source");
-    demand(maker.shapes.length == s.roots.count, "source");
+    demand(maker.shapes.length == s.roots.count(), "source");
     // u32(m) stands before the record, and the number of roots before the roots.
     uint256 begin = blank();
-    uint256 end = putCopy(putWord(begin, "\x00cvm1:step\x00", 11), s.nameOrRecord.begin - 8, 4);
-    bytes32 leaf = hashed(begin, putCopy(end, s.roots.begin - 4, 4 + 32 * s.roots.count));
+    uint256 end = putCopy(putWord(begin, "\x00cvm1:step\x00", 11), s.nameOrRecord.begin() - 8, 4);
+    bytes32 leaf = hashed(begin, putCopy(end, s.roots.begin() - 4, 4 + 32 * s.roots.count()));
     demand(proves(leaf, s.maker, p.op, s.stepPath, p.log), "log");
-    demand(wordAt(s.roots.begin + 32 * (v - maker.first)) == root, "root");
+    demand(wordAt(s.roots.begin() + 32 * (v - maker.first)) == root, "root");
     demand(sameShape(maker.shapes[v - maker.first], x.shape), "shape");
 }
 
 function _openLeaves(Operand memory x, uint256 size) view {
     uint256 n = x.leafCount;
     if (n == 0) {
-        demand(x.path.count == 0, "leaves");
+        demand(x.path.count() == 0, "leaves");
         return;
     }
     demand(n <= MOST_LEAVES, "leaves");

@@ -16,7 +16,7 @@ contract ElementwiseJudge is FamilyJudge {
         run.enter(1, 0);
         bytes32 name = run.op.name;
         Operand memory x = run.operand(0);
-        if (run.op.inputs.count == 1) {
+        if (run.op.inputs.count() == 1) {
             _require(sameShape(x.shape, run.op.shapes[0]));
             return _unary(run.op, name, x.element(run.d));
         }

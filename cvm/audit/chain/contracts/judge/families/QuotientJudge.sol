@@ -99,7 +99,7 @@ contract QuotientJudge is FamilyJudge {
         pure
         returns (uint256[] memory axes, uint256[] memory space, uint256[] memory strides)
     {
-        uint256 n = attribute.items.count;
+        uint256 n = attribute.items.count();
         (axes, space, strides) = (new uint256[](n), new uint256[](n), new uint256[](n));
         for (uint256 i; i < n; ++i) {
             axes[i] = realAxis(attribute.item(i), shape.length);

@@ -215,7 +215,7 @@ contract SumJudge is FamilyJudge {
     {
         Attribute memory axes = run.op.attribute("axes");
         uint256 reduced = type(uint256).max;
-        if (axes.items.count > 0) {
+        if (axes.items.count() > 0) {
             reduced = axisSet(axes, n.length);
             if (run.op.isTrue("exclude")) reduced = ~reduced;
         }

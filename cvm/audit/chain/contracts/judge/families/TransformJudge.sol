@@ -15,7 +15,7 @@ contract TransformJudge is FamilyJudge {
     function step(Run memory run) internal view override returns (int256) {
         run.enter(1, 0);
         Operand memory x = run.operand(0);
-        for (uint256 i = 1; i < run.op.inputs.count; ++i) {
+        for (uint256 i = 1; i < run.op.inputs.count(); ++i) {
             run.operand(i);
         }
         bytes32 name = run.op.name;
@@ -40,7 +40,7 @@ contract TransformJudge is FamilyJudge {
 
     function _reshape(Run memory run, Operand memory x) private pure returns (int256) {
         Attribute memory target = run.op.attribute("target_shape");
-        uint256[] memory shape = new uint256[](target.items.count);
+        uint256[] memory shape = new uint256[](target.items.count());
         for (uint256 k; k < shape.length; ++k) {
             shape[k] = uint256(target.item(k));
         }
@@ -63,7 +63,7 @@ contract TransformJudge is FamilyJudge {
         uint256[] memory order = new uint256[](rank);
         uint256 seen;
         for (uint256 k; k < rank; ++k) {
-            order[k] = axes.items.count == 0 ? rank - 1 - k : realAxis(axes.item(k), rank);
+            order[k] = axes.items.count() == 0 ? rank - 1 - k : realAxis(axes.item(k), rank);
             shape[k] = x.shape[order[k]];
             seen |= 1 << order[k];
         }
@@ -85,7 +85,7 @@ contract TransformJudge is FamilyJudge {
         uint256[] memory place = new uint256[](rank);
         for (uint256 k; k < rank; ++k) {
             int256 n = int256(x.shape[k]);
-            int256 s = k < strides.items.count ? strides.item(k) : int256(1);
+            int256 s = k < strides.items.count() ? strides.item(k) : int256(1);
             int256 b = _sliceEnd(begin, k, 0, n, s);
             int256 e = _sliceEnd(end, k, n, n, s);
             demand(int256(run.op.shapes[0][k]) == -floorDiv(b - e, s), "shape");
@@ -101,7 +101,7 @@ contract TransformJudge is FamilyJudge {
         returns (int256 i)
     {
         i = missing;
-        if (k < a.items.count) {
+        if (k < a.items.count()) {
             i = a.item(k);
             if (i < 0) i += n;
         }
@@ -112,7 +112,7 @@ contract TransformJudge is FamilyJudge {
         Operand memory like = run.operand(1);
         uint256 rank = x.shape.length;
         Attribute memory axes = run.op.attribute("axes");
-        uint256 sliced = axes.items.count == 0 ? (1 << like.shape.length) - 1 : axisSet(axes, rank);
+        uint256 sliced = axes.items.count() == 0 ? (1 << like.shape.length) - 1 : axisSet(axes, rank);
         uint256[] memory shape = new uint256[](rank);
         for (uint256 k; k < rank; ++k) {
             shape[k] = (sliced >> k) & 1 == 1 ? like.extent(k) : x.shape[k];
@@ -171,7 +171,7 @@ contract TransformJudge is FamilyJudge {
         uint256 gone = axisSet(axes, rank);
         uint256 kept;
         for (uint256 i; i < rank; ++i) {
-            if (axes.items.count == 0 && x.shape[i] == 1) gone |= 1 << i;
+            if (axes.items.count() == 0 && x.shape[i] == 1) gone |= 1 << i;
             if ((gone >> i) & 1 == 0) ++kept;
         }
         uint256[] memory shape = new uint256[](kept == 0 ? 1 : kept);
@@ -199,7 +199,7 @@ contract TransformJudge is FamilyJudge {
     function _tile(Run memory run, Operand memory x) private pure returns (int256) {
         Attribute memory reps = run.op.attribute("reps");
         uint256 rank = x.shape.length;
-        uint256 more = reps.items.count;
+        uint256 more = reps.items.count();
         uint256 all = rank > more ? rank : more;
         uint256[] memory shape = new uint256[](all);
         uint256[] memory place = new uint256[](rank);
