@@ -20,7 +20,9 @@ abstract contract FamilyJudge {
         assembly ("memory-safe") {
             place := proof.offset
         }
-        Run memory run = openRun(readProof(place, proof.length));
+        Run memory run;
+        readProof(run.proof, place, proof.length);
+        openRun(run);
         int256 given = step(run);
         demand(given == run.proof.partialAfter, "after");
         _requirePartials(run);

@@ -95,14 +95,16 @@ function element(Operand memory x, uint256[] memory d) pure returns (int256) {
 /// The element that broadcasts to index `d`: axes are aligned at the right, and an index beyond an extent becomes 0. Axes of
 /// the operand that `d` does not have, which only an invalid program can have, are counted from its end, as in Python.
 function aligned(Operand memory x, uint256[] memory d) pure returns (int256) {
-    uint256 rank = x.shape.length;
+    uint256[] memory shape = x.shape;
+    uint256 rank = shape.length;
     uint256 have = d.length;
     if (rank > 2 * have) refuse("op");
     uint256 n;
     unchecked {
         for (uint256 k; k < rank; ++k) {
             uint256 i = d[have + k >= rank ? have + k - rank : 2 * have + k - rank];
-            n = n * x.shape[k] + (i < x.shape[k] ? i : 0);
+            uint256 size = shape[k];
+            n = n * size + (i < size ? i : 0);
         }
     }
     return x.get(n);

@@ -59,8 +59,9 @@ struct Proof {
     uint256 operandCount;
 }
 
-/// Reads a proof, strictly: every proof has one encoding.
-function readProof(uint256 place, uint256 size) pure returns (Proof memory p) {
+/// Reads a proof into `p`, strictly: every proof has one encoding. (A function that returned a struct would first make an
+/// empty one.)
+function readProof(Proof memory p, uint256 place, uint256 size) pure {
     Reader memory r = Reader(place, place + size);
     r.tag("cvm1:step-proof\x00", 16);
     r.tag("cvm1:step-claim\x00", 16);

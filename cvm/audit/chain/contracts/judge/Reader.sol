@@ -135,8 +135,12 @@ function byteAt(uint256 place) pure returns (uint256 value) {
     }
 }
 
-function u32At(uint256 place) pure returns (uint256) {
-    return u64At(place) & 0xffffffff;
+function u32At(uint256 place) pure returns (uint256 value) {
+    unchecked {
+        value = uint256(wordAt(place)) >> 224;
+        value = ((value & 0xff00ff00) >> 8) | ((value & 0x00ff00ff) << 8);
+        return (value >> 16) | ((value & 0xffff) << 16);
+    }
 }
 
 function u64At(uint256 place) pure returns (uint256 value) {

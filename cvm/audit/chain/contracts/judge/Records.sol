@@ -38,9 +38,9 @@ struct Op {
     uint256 outputCount;
 }
 
-/// Reads the record that is `size` bytes long and begins at `at`. Attributes and outputs beyond those that an op can have
+/// Reads into `op` the record that is `size` bytes long and begins at `place`. Attributes and outputs beyond those that an op can have
 /// are read and counted, not kept, so that no record takes much memory.
-function readOp(uint256 place, uint256 size) pure returns (Op memory op) {
+function readOp(Op memory op, uint256 place, uint256 size) pure {
     Reader memory r = Reader(place, place + size);
     r.tag("cvm1:op\x00", 8);
     op.name = asWord(r.text());

@@ -33,15 +33,15 @@ struct Run {
 
 using {operand, enter, finishOperands, number} for Run global;
 
-/// Opens the program, the op and the element that a proof is about.
-function openRun(Proof memory p) view returns (Run memory run) {
-    run.proof = p;
+/// Opens the program, the op and the element that the proof of the run is about.
+function openRun(Run memory run) view {
+    Proof memory p = run.proof;
     run.program = _programDigest(p);
     demand(_head(p, run.program) == p.head, "head");
     demand(p.opSet == 1 || p.opSet == 2, "op_set");
     demand(p.inputs.count() == p.given.count && p.before.count() == p.state.count && p.op < p.ops.count, "counts");
-    Op memory op = _openOp(p, p.op, p.record, p.recordPath);
-    run.op = op;
+    Op memory op = run.op;
+    _openOp(op, p, p.op, p.record, p.recordPath);
     run.hidden = op.name == "non_max_suppression" ? CERTIFICATE : 0;
     run.extra = p.target + 1 < run.hidden ? p.target + 1 : run.hidden;
     demand(p.auxiliaries.count() == run.extra, "auxiliaries");
@@ -79,9 +79,10 @@ function _head(Proof memory p, bytes32 program) view returns (bytes32) {
     return hashed(begin, putWord(end, log, 32));
 }
 
-function _openOp(Proof memory p, uint256 m, Slice record, Slice path) view returns (Op memory op) {
+/// Reads op `m` of the program from its record.
+function _openOp(Op memory op, Proof memory p, uint256 m, Slice record, Slice path) view {
     demand(proves(leafHash(record.begin(), record.count()), m, p.ops.count, path, p.ops.root), "record");
-    op = readOp(record.begin(), record.count());
+    readOp(op, record.begin(), record.count());
     demand(isDeclared(op), "op");
 }
 
@@ -175,7 +176,8 @@ function _requireKnown(Run memory run, uint256 v, Operand memory x, bytes32 root
 function _requireResult(Proof memory p, uint256 v, Operand memory x, bytes32 root) view {
     Source memory s = x.source;
     demand(s.kind == RESULT, "source");
-    Op memory maker = _openOp(p, s.maker, s.nameOrRecord, s.recordPath);
+    Op memory maker;
+    _openOp(maker, p, s.maker, s.nameOrRecord, s.recordPath);
     demand(v >= maker.first && v - maker.first < maker.shapes.length, "source");
     demand(maker.shapes.length == s.roots.count(), "source");
     // u32(m) stands before the record, and the number of roots before the roots.
