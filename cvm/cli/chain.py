@@ -88,10 +88,15 @@ def _told(sending: Sending) -> None:
     print(printable(f"sending {sending.function} to {to}: {cost}{value}"), file=sys.stderr)
 
 
+def _warned(message: str) -> None:
+    """Say on stderr why a node is asked again."""
+    print(printable(message), file=sys.stderr)
+
+
 def _node(url: str, max_fee: int, chain: int | None = None) -> Node:
     from cvm.audit.chain import Limits, Node
 
-    return Node(url, chain, limits=Limits(fee=max_fee * _GWEI), told=_told)
+    return Node(url, chain, limits=Limits(fee=max_fee * _GWEI), told=_told, warned=_warned)
 
 
 def _book(url: str, deployment: Path, max_fee: int) -> Book:

@@ -12,7 +12,7 @@ from cvm.audit.chain.deployment import deploy as deploy_contracts
 from cvm.audit.chain.deployment import load as load_deployment
 from cvm.audit.chain.deployment import save as save_deployment
 from cvm.audit.chain.deployment import verify as verify_deployment
-from cvm.audit.chain.node import Account, Limits, Node, Reverted, Sending
+from cvm.audit.chain.node import Account, Limits, Lost, Node, Reverted, Sending
 from cvm.audit.chain.play import Done, Player, refute
 from cvm.audit.chain.refutation import read_run, refutation
 
@@ -24,6 +24,7 @@ __all__ = [
     "Done",
     "Entry",
     "Limits",
+    "Lost",
     "Node",
     "Player",
     "Reverted",

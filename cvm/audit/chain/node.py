@@ -19,11 +19,25 @@ from cvm.audit.chain.interface import Interface, required
 from cvm.audit.chain.json_text import read_json
 from cvm.errors import Invalid, LimitExceeded, Malformed, Mismatch
 
-__all__ = ["Account", "Limits", "Mined", "Node", "Reverted", "Sending"]
+__all__ = ["Account", "Limits", "Lost", "Mined", "Node", "Reverted", "Sending"]
 
 ANSWER_BYTES = 2**24
 """The most bytes of an answer of a node that are read."""
 _SECONDS = 60
+_ATTEMPTS = 5
+"""How often a question is put to a node whose connections fail."""
+_SEND = "eth_sendRawTransaction"
+
+
+class Unreachable(Invalid):
+    """A connection to the node failed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("chain.connection", message)
+
+
+class Lost(Unreachable):
+    """The connection failed while a transaction was sent, and the node does not know the transaction."""
 
 
 class Reverted(Invalid):
@@ -104,13 +118,13 @@ class Transport:
         self._id = 0
 
     def answer(self, method: str, params: Sequence[Any]) -> dict[str, Any]:
-        """The answer to one request. Raises `Invalid` (``chain.connection``), `LimitExceeded` and `Malformed`."""
+        """The answer to one request. Raises `Unreachable`, `LimitExceeded` and `Malformed`."""
         self._id += 1
         request = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": list(params)}
         try:
             data = self._post(json.dumps(request).encode())
         except (OSError, HTTPException) as error:
-            raise Invalid("chain.connection", f"the node does not answer: {error or type(error).__name__}") from None
+            raise Unreachable(f"the node does not answer: {error or type(error).__name__}") from None
         try:
             found = read_json(data)
         except ValueError:
@@ -135,7 +149,12 @@ class Transport:
 
 
 class Node:
-    """A node of one chain. ``told`` is called before each transaction; ``pause`` is how it waits (seconds)."""
+    """A node of one chain.
+
+    ``told`` is called before each transaction, and ``warned`` with a sentence before a question is repeated because a
+    connection failed; ``pause`` is how it waits (seconds). Once the node has named its chain, a question is asked up to
+    five times. A transaction is sent once.
+    """
 
     def __init__(
         self,
@@ -144,20 +163,24 @@ class Node:
         *,
         limits: Limits | None = None,
         told: Callable[[Sending], None] = lambda _: None,
+        warned: Callable[[str], None] = lambda _: None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._transport = Transport(url)
         self._limits = Limits() if limits is None else limits
         self._told = told
+        self._warned = warned
         self.pause = pause
+        self._attempts = 1
         self.chain = self._integer("eth_chainId")
+        self._attempts = _ATTEMPTS
         if chain is not None and self.chain != chain:
             raise Mismatch("chain.id", f"the node is one of chain {self.chain}, not of chain {chain}")
 
     # Requests
 
     def _ask(self, method: str, *params: Any, contract: Interface | None = None) -> Any:
-        found = self._transport.answer(method, params)
+        found = self._answer(method, params)
         if "error" not in found:
             return found["result"]
         error = found["error"]
@@ -168,6 +191,16 @@ class Node:
             said = _bytes(data) if isinstance(data, str) else b""
             raise Reverted(contract.refusal(said) if contract is not None and said else message)
         raise Invalid("chain.refused", f"the node refuses {method}: {message}")
+
+    def _answer(self, method: str, params: Sequence[Any]) -> dict[str, Any]:
+        """The answer to a request; a question is repeated if the connection fails, as those of busy nodes do."""
+        for attempt in range(1, 1 if method == _SEND else self._attempts):
+            try:
+                return self._transport.answer(method, params)
+            except Unreachable as error:
+                self._warned(f"{error.message}: asking again ({attempt + 1} of {self._attempts})")
+                self.pause(_INTERVAL)
+        return self._transport.answer(method, params)
 
     def _integer(self, method: str, *params: Any) -> int:
         return _number(self._ask(method, *params))
@@ -235,7 +268,9 @@ class Node:
         """Send a transaction and wait for its block.
 
         Raises `Reverted` if the contract refuses it, before anything is sent if the node can tell, and `LimitExceeded`
-        (``chain.gas``, ``chain.fee``) if it costs more than the limits.
+        (``chain.gas``, ``chain.fee``) if it costs more than the limits. If the connection fails while the transaction
+        is sent, the node is asked whether it has it; raises `Lost` if not. Another one then has the same nonce, so that
+        at most one of the two can be in a block.
         """
         self.await_sent(account)
         call = {"from": account.address, "data": _hex(data), "value": hex(value)} | ({"to": to} if to else {})
@@ -254,9 +289,22 @@ class Node:
             "data": data,
         } | ({"to": to} if to else {})
         raw, identity = account.signed(transaction)
-        if self._ask("eth_sendRawTransaction", _hex(raw), contract=contract) != identity:
-            raise Mismatch("chain.transaction", "the node names another transaction than the one that was sent")
+        try:
+            named = self._ask(_SEND, _hex(raw), contract=contract)
+        except Unreachable as error:
+            self._warned(f"{error.message}: asking whether the node has the transaction {identity}")
+            self._require_known(identity, function)
+        else:
+            if named != identity:
+                raise Mismatch("chain.transaction", "the node names another transaction than the one that was sent")
         return self._await(identity, function)
+
+    def _require_known(self, identity: str, function: str) -> None:
+        for _ in range(_ATTEMPTS):
+            if self._ask("eth_getTransactionByHash", identity) is not None:
+                return
+            self.pause(_INTERVAL)
+        raise Lost(f"{function} did not reach the node: the command can be repeated")
 
     def _fees(self) -> tuple[int, int]:
         """The most wei for each unit of gas, and how much of it may go to who makes the block."""

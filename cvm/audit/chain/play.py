@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cvm.audit.chain.book import Book, Challenge, Entry, Status
 from cvm.audit.chain.interface import interface, required
 from cvm.audit.chain.moves import Move, move
-from cvm.audit.chain.node import Account, Mined, Reverted
+from cvm.audit.chain.node import Account, Lost, Mined, Reverted
 from cvm.audit.chain.refutation import Refutation
 from cvm.audit.dispute import questions as q
 
@@ -21,6 +21,8 @@ __all__ = ["Done", "Player", "refute"]
 
 INTERVAL = 2.0
 """Seconds between two looks at the chain, while there is nothing to do."""
+_LOSSES = 5
+"""Transactions one after the other that do not reach the node, after which a player gives up."""
 _BLOCKS = 300
 """Looks at the chain until the block after an announcement must be there."""
 
@@ -49,14 +51,21 @@ class Player:
     def play(self, claim: int, *, looks: int | None = None, interval: float = INTERVAL) -> Status:
         """Play until nothing is left to do about a claim, or for so many looks at the chain without anything to do.
 
-        Returns what has become of the claim.
+        Returns what has become of the claim. Raises `Lost` when five transactions in a row did not reach the node.
         """
-        idle = 0
+        idle = lost = 0
         while True:
             entry = self._book.entry(claim)
             mine = self._mine(entry)
-            if self._act(entry, mine):
-                idle = 0
+            try:
+                acted = self._act(entry, mine)
+            except Lost:
+                lost += 1
+                if lost == _LOSSES:
+                    raise
+                continue  # the next look shows what is to be done
+            if acted:
+                idle = lost = 0
                 continue
             if self._finished(entry, mine) or idle == looks:
                 return entry.status

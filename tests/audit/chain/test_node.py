@@ -20,7 +20,9 @@ from cvm.arrays import read_npz
 from cvm.audit.chain import (
     Account,
     Limits,
+    Lost,
     Node,
+    Player,
     Reverted,
     Terms,
     deploy_contracts,
@@ -30,7 +32,7 @@ from cvm.audit.chain import (
 )
 from cvm.audit.chain.interface import interface
 from cvm.audit.chain.local import LocalChain
-from cvm.audit.chain.node import ANSWER_BYTES
+from cvm.audit.chain.node import ANSWER_BYTES, Unreachable
 from cvm.errors import Invalid, LimitExceeded, Malformed, Mismatch
 from cvm.program import verify
 from tests.audit.dispute.games import vector_programs
@@ -146,6 +148,93 @@ def test_a_node_cannot_make_a_transaction_cost_more_or_be_another(chain, method,
     assert caught.value.code == code
 
 
+def failing(url, fails):
+    """A node whose connections fail where `fails` of the method and the number of its requests so far is "before" or
+    "after" the node has the request; the methods of all requests; and what it warns of."""
+    asked, warned = [], []
+    node = Node(url, pause=lambda _: None, warned=warned.append)
+    passed = node._transport.answer
+
+    def answer(method, params):
+        when = fails(method, asked.count(method))
+        asked.append(method)
+        found = None if when == "before" else passed(method, params)
+        if when:
+            raise Unreachable("the node does not answer: reset")
+        return found
+
+    node._transport.answer = answer
+    return node, asked, warned
+
+
+def test_a_question_is_asked_again_when_the_connection_fails(chain):
+    node, asked, warned = failing(chain[1], lambda _, number: "before" if number < 4 else "")
+    assert node.block() >= 0
+    assert asked == ["eth_blockNumber"] * 5
+    assert warned == [f"the node does not answer: reset: asking again ({number} of 5)" for number in (2, 3, 4, 5)]
+
+
+def test_a_question_is_asked_five_times_at_most(chain):
+    node, asked, _ = failing(chain[1], lambda *_: "before")
+    with pytest.raises(Unreachable):
+        node.block()
+    assert asked == ["eth_blockNumber"] * 5
+
+
+SEND = "eth_sendRawTransaction"
+
+
+@pytest.mark.parametrize("reaches", [True, False])
+def test_a_transaction_is_sent_once_though_the_connection_fails(chain, reaches):
+    local, url = chain
+    account, contract = Account(local.keys[6]), interface("DisputeGame")
+    when = "after" if reaches else "before"
+    node, asked, warned = failing(url, lambda method, _: when if method == SEND else "")
+    count = node._integer("eth_getTransactionCount", account.address, "latest")
+    data = contract.creation((account.address,))
+    if reaches:
+        made = node.send(account, None, contract, "DisputeGame", data)
+        assert node.code(made.contract)
+    else:
+        with pytest.raises(Lost, match="DisputeGame did not reach the node"):
+            node.send(account, None, contract, "DisputeGame", data)
+    assert node._integer("eth_getTransactionCount", account.address, "latest") == count + reaches
+    assert asked.count(SEND) == 1
+    assert "asking whether the node has the transaction 0x" in warned[0]
+
+
+@pytest.mark.parametrize(("losses", "goes_on"), [(4, True), (5, False)])
+def test_a_player_looks_again_when_its_move_did_not_reach_the_node(losses, goes_on):
+    left = [*[Lost("lost")] * losses, True, *[Lost("lost")] * 4, False]
+
+    class Playing(Player):
+        def _mine(self, entry):
+            return []
+
+        def _finished(self, entry, mine):
+            return True
+
+        def _act(self, entry, mine):
+            found = left.pop(0)
+            if isinstance(found, Lost):
+                raise found
+            return found
+
+    class Looking:
+        def entry(self, number):
+            return self
+
+        status = "a status"
+
+    player = Playing(Looking(), Account(KEY), None)
+    if goes_on:
+        assert player.play(0) == "a status"
+        assert left == []
+    else:
+        with pytest.raises(Lost):
+            player.play(0)
+
+
 def test_a_deployment_is_verified_and_resumed(chain, tmp_path):
     local, url = chain
     account, node = Account(local.keys[0]), Node(url)
@@ -227,7 +316,10 @@ def output(process, code=0):
 
 @pytest.mark.slow
 def test_two_parties_in_two_processes_play_a_whole_game(tmp_path, chain):
-    """The liar plays from evidence of its own; the honest side with the commands, and is killed once on the way."""
+    """The liar plays from evidence of its own; the honest side with the commands, and is killed once on the way.
+
+    Either side may settle, whichever is first: the other one then has nothing to settle. The honest side is paid.
+    """
     from cvm.demo import IMAGES, MODEL
 
     local, url = chain
@@ -261,7 +353,13 @@ def test_two_parties_in_two_processes_play_a_whole_game(tmp_path, chain):
     playing[0].kill()
     playing[0].communicate()
     assert found["status"] == "rejected"
-    assert [item["what"] for item in found["done"]][-2:] == ["settle", "withdraw"]
+    did = [item["what"] for item in found["done"]]
+    assert did.index("withdraw") == len(did) - 1
+    assert did.count("settle") == (did[-2:-1] == ["settle"])
+    node, book = Node(url), deployed["contracts"]["ClaimBook"]
+    settled = node.events(book, interface("ClaimBook"), "Settled")
+    assert [item["winner"] for item in settled] == [2]
+    assert node.balance(book) == 500, "of two bonds of 1000, half a one is nobody's"
     state, _ = output(run(tmp_path, url, honest, "cvm", "chain", "status", "-d", "book.json", "--json"))
     assert state["claims"][0]["games"][0]["winner"] == 2
 

@@ -10,12 +10,12 @@ struct Reader {
     uint256 end;
 }
 
-/// A stretch of the call data, in one word: begin * 2^128 + count. A proof has dozens of them, and a word on the stack or
-/// in a struct costs a tenth of a struct of its own. A list of hashes is one: 32 bytes for each.
+/// A part of the call data in one word, begin * 2^128 + count: a proof has dozens of them, and a word takes no memory of its
+/// own. A list of hashes is one: 32 bytes for each.
 type Slice is uint256;
 
-/// `count_` is a number of bytes of a text or a binary; of hashes of a list; of items of another list. Both are below 2^128,
-/// since positions and numbers of call data are.
+/// `count_` is the number of bytes of a text or a binary, of hashes of a list, or of items of another list. Neither number
+/// reaches 2^128: the call data is not as long.
 function sliceOf(uint256 begin_, uint256 count_) pure returns (Slice) {
     return Slice.wrap((begin_ << 128) | count_);
 }
