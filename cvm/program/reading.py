@@ -38,21 +38,21 @@ class ReadFile:
     def __init__(self, path: str | PathLike[str], limits: Limits = DEFAULT) -> None:
         self.path, self._limits = os.fspath(path), limits
         try:
-            self._data = read_bytes(path, limits.program_bytes)
+            self._data: bytes | None = read_bytes(path, limits.program_bytes)
         except CvmError as error:
             raise error.at(file=self.path) from None
-        self.hash = sha256(self._data).hexdigest()
+        self.hash = sha256(self._data or b"").hexdigest()
 
     def forget(self) -> None:
         """Free the bytes, which take as much memory as the program itself."""
-        self._data = b""
+        self._data = None
 
     def taken(self) -> tuple[bytes, str]:
         """The bytes, which this object frees, and their SHA-256.
 
         If it freed them before, the file is read again, whatever is in it now. Raises as the class does.
         """
-        if not self._data:
+        if self._data is None:
             return ReadFile(self.path, self._limits).taken()
-        data, self._data = self._data, b""
+        data, self._data = self._data, None
         return data, self.hash

@@ -59,7 +59,7 @@ def completed(script: Path, *words: str) -> list[str]:
     ("words", "offered"),
     [
         (["cvm", "insp"], ["inspect"]),
-        (["cvm", "receipt", ""], ["show", "verify", "diff", "sign"]),
+        (["cvm", "receipt", ""], ["show", "verify", "page", "diff", "sign"]),
         (["cvm", "receipt", "verify", "--lev"], ["--level"]),
         (["cvm", "receipt", "verify", "r.receipt", "--level", "f"], ["formal"]),
         (["cvm", "run", "m.cvm", "--out-of-range", ""], ["refuse", "warn", "clamp"]),

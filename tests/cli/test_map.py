@@ -68,7 +68,7 @@ def test_numbers_out_of_range_are_reported_once_and_refused_if_asked(cvm, model)
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("in.npz", "-o", "out.npz"), 3, "item 0: it takes real numbers from 0 to 1, found an array of int32"),
+        (("in.npz", "-o", "out.npz"), 3, "it takes real numbers from 0 to 1, found an array of int32"),
         (("in.npz", "-o", "out.npz", "--trace"), 2, "expected --receipts"),
         (("in.npz", "-o", "out.csv", "--codes"), 3, "expected OUT.npz, OUT.parquet or a folder"),
         (("m.cvm", "-o", "out.npz"), 3, "expected a data set: a folder of .npy or .npz files"),

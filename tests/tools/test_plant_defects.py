@@ -98,7 +98,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("module", "old", "new", "expected"),
     [
-        ("homes", "bytes(-len(self._data) % 64)", "bytes(-len(self._data) % 64 + 64)", NOTHING),
+        ("homes", "FIRST = 2**16", "FIRST = 2**17", NOTHING),
         ("contractions", "bias - total * stored, below", "bias - total * stored + 1, below", CHECKER),
         ("homes", '"""Record that a step uses the buffer."""', "raise RuntimeError(step)", CRASHED),
         ("formula", 'code.intrinsic("smax", values[0], lo), hi)', "values[0], hi)", REHEARSAL),

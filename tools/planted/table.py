@@ -24,8 +24,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "wrap",
         "requantize",
-        "if bound < 2**31 and s.hull[1] < 32 and not plain",
-        "if bound < 2**33 and s.hull[1] < 32 and not plain",
+        "if bound < 2**31 and s.hull[1] < 32:",
+        "if bound < 2**33 and s.hull[1] < 32:",
     ),
     (
         "wrap",
@@ -53,9 +53,9 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "wrap",
-        "reductions",
-        'return 0 if kind == "sum" else -(2**31)',
-        'return 0 if kind == "sum" else -(2**15)',
+        "folds",
+        "if self.format.signed else 0)",
+        "if self.format.signed else 126)",
     ),
     (
         "bias",
@@ -108,8 +108,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "shift",
         "requantize",
-        'return _terms(Requantization("high", count, rounding, lo, hi, short=True), *raised)',
-        'return _terms(Requantization("high", count, rounding, lo, hi), raised[0], raised[1], raised[2] + 1)',
+        "short = all(m.magnitude < 2**31 for m in raised[0])",
+        "short, raised = True, (raised[0], raised[1], raised[2] + 1)",
     ),
     (
         "shift",
@@ -330,8 +330,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "lanes",
         "packs",
-        "return code.call(vector(16, 2 * lane), _PACKS[lane][0], a, b)",
-        "return code.call(vector(16, 2 * lane), _PACKS[lane][0], b, a)",
+        "return code.call(vector(16, 2 * lane), _names(code, lane)[0], a, b)",
+        "return code.call(vector(16, 2 * lane), _names(code, lane)[0], b, a)",
     ),
     (
         "lanes",
@@ -353,9 +353,9 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "lanes",
-        "reductions",
-        "parts = [*taken, Loop(whole, (width, 0))]",
-        "parts = [*taken, Loop(whole, (1, 0))]",
+        "folds",
+        "Loop(whole, (size // self.format.bytes, 0))]",
+        "Loop(whole, (1, 0))]",
     ),
     (
         "stale",
@@ -425,7 +425,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "stale",
-        "reductions",
+        "loops",
         "    target: Format\n\n    @property\n    def units",
         '    target: Format = __import__("dataclasses").field(compare=False)\n\n    @property\n    def units',
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,14 +16,21 @@ __all__ = ["Interface", "interface", "required"]
 
 
 def required(name: str) -> Any:
-    """A module of the extra `chain`. Raises `Unsupported` (``chain.extra``) if it is not installed."""
+    """A module of the extra `chain`. Raises `Unsupported` (``chain.extra``) if it is not installed.
+
+    py-evm raises the limit on recursion of the whole process when it is imported. Then deep JSON from a stranger would
+    overflow the stack of the parser instead of raising RecursionError, so the limit is set back.
+    """
     from importlib import import_module
 
+    limit = sys.getrecursionlimit()
     try:
         return import_module(name)
     except ImportError:
         package = name.split(".")[0]
         raise Unsupported("chain.extra", f"needs the package {package!r}: pip install 'cvm[chain]'") from None
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _type(item: Mapping[str, Any]) -> str:

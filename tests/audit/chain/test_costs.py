@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
-pytest.importorskip("eth_tester", reason="the extra chain is not installed")
+if find_spec("eth_tester") is None:
+    pytest.skip("the extra chain is not installed", allow_module_level=True)
 
 import cvm
 from cvm.program.verifier import verify

@@ -9,11 +9,13 @@ import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("eth_tester", reason="the extra chain is not installed")
+if find_spec("eth_tester") is None:
+    pytest.skip("the extra chain is not installed", allow_module_level=True)
 
 import cvm
 from cvm.arrays import read_npz
@@ -39,6 +41,13 @@ from tests.audit.dispute.games import vector_programs
 
 KEY = "0x" + "11" * 32
 TERMS = Terms(10**18, window=600, move_time=60)
+
+
+def test_the_limit_on_recursion_stays_as_it_is() -> None:
+    before = sys.getrecursionlimit()
+    LocalChain()
+    assert "eth" in sys.modules  # py-evm, which raises it
+    assert sys.getrecursionlimit() == before
 
 
 @contextmanager

@@ -12,10 +12,10 @@ import pytest
 from cvm.errors import Invalid
 from cvm.executors import initial_state
 from cvm.executors.native.descriptions.expressions import Requantization
-from cvm.executors.native.emit import contraction, elements, epilogue, formula, nest, requantize, residual
+from cvm.executors.native.emit import contraction, elements, epilogue, folds, formula, nest, requantize, residual
 from cvm.executors.native.emit.ir import V, typed
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.kernels import depthwise, reductions, vision, windows
+from cvm.executors.native.kernels import depthwise, vision, windows
 from cvm.executors.native.runtime import calls, rehearsal, trial
 from cvm.executors.native.runtime.executor import NativeExecutor
 from cvm.executors.native.runtime.select import available
@@ -77,6 +77,7 @@ _lower, _merged, _rounded, _bounds = requantize._lower, requantize._merged, requ
 _decoded, _parameter, _starting = elements.decoded, epilogue.Epilogue.parameter, contraction.starting
 _results, _overlaps = residual.results, vision._overlaps
 _outside, _claim, _write = calls._outside, calls.emit_claim, nest._Reading.write
+_least = folds._Rows._least
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -116,7 +117,7 @@ DEFECTS: dict[str, Plant] = {
     "lanes: even and odd ones exchanged": _set(
         requantize, "_merged", lambda code, even, odd, half: _merged(code, odd, even, half)
     ),
-    "lanes: a maximum begins too high": _set(reductions, "_neutral", lambda kind: 126),
+    "lanes: a maximum begins too high": _set(folds._Rows, "_least", lambda self: typed(_least(self).type, 126)),
     "stale: every vector has the parameters of the first": _set(
         epilogue.Epilogue, "parameter", lambda self, number, q, part, type_: _parameter(self, number, 0, part, type_)
     ),
@@ -204,8 +205,8 @@ def test_a_run_that_only_the_next_one_trips_over_is_noticed(monkeypatch: pytest.
 
 
 def test_writing_beside_an_array_of_the_caller_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def beyond(self: Any, value: V) -> None:
-        _write(self, value)
+    def beyond(self: Any, value: V, copies: int = 1) -> None:
+        _write(self, value, copies)
         format_, stride, pointer = self._tensor(len(self.pointers) - 1)
         if format_.bits == 32 and stride == 1:  # the next elements are written later, all but those behind the last
             self.code.store(typed("i32", 0), self.code.at(pointer, 4 * self.count))
