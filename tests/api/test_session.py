@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -184,3 +187,16 @@ def test_sessions_share_state(executor):
     other.run({"step": STEPS[1]})
     assert one.run({"step": STEPS[2]})["count"].tolist() == [[109, 212]]
     assert other.state["memory"].tolist() == [[109, 212]]
+
+
+@pytest.mark.parametrize("executor", ["numpy", "native"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_bound_run_keeps_its_arrays_alive(executor, threads):
+    """Who keeps only the function to call has the arrays for itself: their memory is not given to others."""
+    bound = cvm.Session(small.negated(), executor, threads).bind()
+    kept = [weakref.ref(array) for array in (*bound.inputs.values(), *bound.outputs.values())]
+    run = bound.run
+    del bound
+    gc.collect()
+    assert all(array() is not None for array in kept)
+    run()

@@ -245,20 +245,21 @@ class Network:
             self._free.append(memory)
 
     def bound(self, arrays: Sequence[npt.NDArray[Any]]) -> Callable[[], bool]:
-        """`run` on the same arrays every time, with the addresses looked up once. The caller keeps the arrays alive.
+        """`run` on the same arrays every time, with the addresses looked up once. One thread at a time may call it.
 
-        One thread at a time may call the result.
+        The result keeps the arrays alive, so that it never runs on freed memory.
         """
         memory = _Memory(self)
         memory.arrays[: len(arrays)] = [array.ctypes.data for array in arrays]
-        if not self._whole:
-            return lambda: self._run_in(memory, None)
-        start, head = self._start, memory.head
+        kept, start, head = (self, memory, tuple(arrays)), self._start, memory.head
 
-        def run(kept: object = memory) -> bool:
+        def run(_: object = kept) -> bool:
             return bool(start(head) < 0)
 
-        return run
+        def staged(_: object = kept) -> bool:
+            return self._run_in(memory, None)
+
+        return run if self._whole else staged
 
     def _run_stage(self, memory: _Memory, number: int) -> None:
         if self.threads > 1:
