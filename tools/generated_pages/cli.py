@@ -35,8 +35,6 @@ FILES = {
     "cvm inspect": "program nnef cvm-runtime",
     "cvm quantize": "tflite nnef onnx",
     "cvm report": "program onnx nnef",
-    "cvm compare": "onnx tflite",
-    "cvm explain": "onnx tflite",
     "cvm legalize": "program nnef",
     "cvm nnef check": "nnef",
     "cvm nnef flatten": "nnef",
@@ -59,6 +57,7 @@ NOT_RUN = {
     "cache clear": "deletes the compiled code of this account; tests/cli/test_habits.py runs it on a folder of its own",
     "~/": "writes into the home folder; tests/cli/test_habits.py tries every shell",
     "--node": "needs a node; tests/audit/chain/test_node.py runs one",
+    "--engine": "needs other engines (extra engines); tests/comparison/test_engines.py tries them",
     "--compare": "needs other engines (extra bench); tests/bench/test_engines.py tries them",
 }
 """Words in examples that are not run, and the reason."""
