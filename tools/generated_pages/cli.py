@@ -43,6 +43,7 @@ FILES = {
     "cvm digest": "program receipts",
     "cvm receipt show": "program receipts",
     "cvm receipt verify": "program receipts",
+    "cvm receipt page": "program receipts",
     "cvm receipt diff": "program receipts",
     "cvm receipt sign": "program receipts",
     "cvm dispute locate": "program dispute",
