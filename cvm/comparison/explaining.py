@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from cvm.comparison.comparing import Compared
 from cvm.comparison.model import Model as Opened
+from cvm.comparison.model import in_file
 from cvm.comparison.models import Model, Numbers, models_for
 from cvm.comparison.regions import Region, Regions
 from cvm.inputs import Feed
@@ -100,7 +101,7 @@ def _modelled(each: Model, numbers: Numbers, shape: tuple[int, ...], regions: Re
 def _in_file(array: Array, region: Region, shape: tuple[int, ...], regions: Regions) -> Array:
     """An array in the shape of the region's result, in the layout of the place in the file."""
     laid = regions.carried(region, array)
-    return regions.laid_out(laid, region.place).reshape(shape)
+    return in_file(laid, region.place).reshape(shape)
 
 
 def _count(each: Model, numbers: Numbers, engine: Array, exact: Array, tally: _Tally, regions: Regions) -> None:

@@ -25,7 +25,7 @@ from cvm.inputs import Feed
 from cvm.limits import DEFAULT
 from cvm.program.verifier import VerifiedProgram, verify
 
-__all__ = ["Model", "Operator", "Tensors", "opened"]
+__all__ = ["Model", "Operator", "Tensors", "in_file", "in_graph", "opened"]
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 """The integers of tensors, by the name that the file has for them, in the layout of the file."""
@@ -83,7 +83,7 @@ class Model:
         given = dict(feed)
         for number, place in enumerate(self.places):
             shape = self.graph.tensors[place.tensor].shape or (1,)
-            given[seen(number)] = _planar(engine[place.name], place).reshape(shape).astype(np.int32)
+            given[seen(number)] = in_graph(engine[place.name], place).reshape(shape).astype(np.int32)
         return self._run(1, given)
 
     def _run(self, which: int, feed: Feed) -> dict[str, npt.NDArray[Any]]:
@@ -91,14 +91,16 @@ class Model:
         program = (self.whole, self.parts)[which].program
         values = executor.run({item.value.name: feed[item.value.name] for item in program.inputs}, {})
         held = {output.name: values.values[output.value] for output in program.outputs}
-        return {place.name: _interleaved(held[made(n)], place) for n, place in enumerate(self.places)}
+        return {place.name: in_file(held[made(n)], place) for n, place in enumerate(self.places)}
 
 
-def _planar(array: npt.NDArray[Any], place: Place) -> npt.NDArray[Any]:
+def in_graph(array: npt.NDArray[Any], place: Place) -> npt.NDArray[Any]:
+    """A tensor of the file in the layout of the graph."""
     return np.moveaxis(array, -1, 1) if place.planar else array
 
 
-def _interleaved(array: npt.NDArray[Any], place: Place) -> npt.NDArray[Any]:
+def in_file(array: npt.NDArray[Any], place: Place) -> npt.NDArray[Any]:
+    """A tensor of the graph in the layout of the file."""
     return np.moveaxis(array, 1, -1) if place.planar else array
 
 

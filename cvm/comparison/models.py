@@ -27,7 +27,6 @@ from cvm.comparison.arithmetic import (
 from cvm.comparison.regions import Coded, Region, Regions
 from cvm.frontends.tflite.compat.fixed_point import Multiplier
 from cvm.frontends.tflite.floats import binary64
-from cvm.graph import names_in
 
 __all__ = ["Model", "Numbers", "Stages", "models_for"]
 
@@ -170,7 +169,7 @@ def _bfloat16_sum(numbers: Numbers, whole: bool) -> Stages:
     data = [item.tensor for item in region.operands if item is not None]
     operands = {name: _bfloat16(array) if name in data else array for name, array in numbers.real.items()}
     result = numbers.regions.recomputed(region, operands)
-    if region.bias is not None and region.bias not in names_of(region):
+    if region.bias is not None and region.bias not in region.reads:
         result = result + numbers.real[region.bias]
     real = _bfloat16(result) if whole else result.astype(F)
     steps = real / F(numbers.scale)
@@ -179,11 +178,6 @@ def _bfloat16_sum(numbers: Numbers, whole: bool) -> Stages:
         ("in steps of the scale", steps),
         (_ROUNDED, numbers.clipped(nearest_even(steps))),
     ]
-
-
-def names_of(region: Region) -> set[str]:
-    """The tensors that a region's operation reads."""
-    return {name for operand in region.operation.inputs.values() for name in names_in(operand)}
 
 
 def _of_sum(how: str) -> Callable[[Numbers], Stages]:

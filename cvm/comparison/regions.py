@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.comparison.model import Model
-from cvm.comparison.severed import severed
+from cvm.comparison.model import Model, in_graph
+from cvm.comparison.severed import seen, severed
 from cvm.frontends.common.places import Place
-from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, makers, names_in
+from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, computed_from_inputs, makers, names_in
 from cvm.inputs import Feed
 from cvm.quantization import LinearQuantizer
 from cvm.reference import Reference
@@ -61,6 +61,11 @@ class Region:
     """The codes of the place, after fused activations."""
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The tensors that the operation reads."""
+        return tuple(name for operand in self.operation.inputs.values() for name in names_in(operand))
+
+    @property
     def unit(self) -> Array | None:
         """For sums: the scale of the accumulator, the product of the operands' scales. None if it is not known."""
         if self.kind != "sum" or any(item is None for item in self.operands):
@@ -79,10 +84,12 @@ class Regions:
         self.model = model
         self.graph: QuantizedGraph = severed(model.graph, model.places)
         self._makers = makers(self.graph.operations)
+        self._computed = computed_from_inputs(self.graph)
         self._reference = Reference(self.graph)
         self.regions: dict[str, Region] = {}
-        for number, place in enumerate(model.places):
-            region = self._region(number, place)
+        self._twins = {seen(number): place for number, place in enumerate(model.places)}
+        for place in model.places:
+            region = self._region(place)
             if region is not None:
                 self.regions[place.name] = region
 
@@ -95,24 +102,22 @@ class Regions:
         return self._reference.run(given, sorted(names))
 
     def _engine_codes(self, name: str, engine: Mapping[str, Array]) -> Array:
-        place = self.model.places[int(name.split(".")[1])]
-        array = np.moveaxis(engine[place.name], -1, 1) if place.planar else engine[place.name]
-        return array.reshape(self.graph.tensors[name].shape)
+        place = self._twins[name]
+        return in_graph(engine[place.name], place).reshape(self.graph.tensors[name].shape)
 
     @staticmethod
     def _wanted(region: Region) -> set[str]:
-        read = {name for operand in region.operation.inputs.values() for name in names_in(operand)}
-        return {region.result, *read} | ({region.bias} if region.bias else set())
+        return {region.result, *region.reads} | ({region.bias} if region.bias else set())
 
     def recomputed(self, region: Region, operands: Mapping[str, Array]) -> Array:
         """The result of a region's operation for other operands, in float64."""
         operation = region.operation
-        names = [name for operand in operation.inputs.values() for name in names_in(operand)]
+        names = region.reads
         given = {name: np.asarray(operands[name], np.float64) for name in names}
         tensors = {name: GraphTensor(name, given[name].shape, "external") for name in names} | {
             name: replace(self.graph.tensors[name], quantizer=None) for name in operation.outputs
         }
-        graph = QuantizedGraph("", tuple(names), operation.outputs, tensors, (operation,))
+        graph = QuantizedGraph("", names, operation.outputs, tensors, (operation,))
         return Reference(graph).run(given)[operation.outputs[0]]
 
     def carried(self, region: Region, array: Array) -> Array:
@@ -129,13 +134,9 @@ class Regions:
                 array = array.reshape(self.graph.tensors[operation.outputs[0]].shape)
         return array
 
-    def laid_out(self, array: Array, place: Place) -> Array:
-        """A tensor of a place in the layout of the file."""
-        return np.moveaxis(array, 1, -1) if place.planar else array
-
     # Finding a region
 
-    def _region(self, number: int, place: Place) -> Region | None:
+    def _region(self, place: Place) -> Region | None:
         """The region of a place; None if its operation is not alone between the quantisers."""
         name, scale, zero = self._quantised(place)
         if scale is None:
@@ -223,22 +224,11 @@ class Regions:
             return None
         for one, other in (("x", "y"), ("y", "x")):
             left, right = operation.inputs[one], operation.inputs[other]
-            if isinstance(left, str) and isinstance(right, str) and not self._computed(right):
+            if isinstance(left, str) and isinstance(right, str) and right not in self._computed:
                 maker = self._makers.get(left)
                 if maker is not None and maker.name in ("matmul", "linear"):
                     return maker, right
         return None
-
-    def _computed(self, name: str) -> bool:
-        """Whether a tensor depends on an input."""
-        pending = [name]
-        while pending:
-            tensor = pending.pop()
-            if self.graph.tensors[tensor].kind == "external":
-                return True
-            if tensor in self._makers:
-                pending += [n for operand in self._makers[tensor].inputs.values() for n in names_in(operand)]
-        return False
 
     def _described_sum(
         self, place: Place, product: tuple[GraphOperation, str], name: str, scale: Fraction, zero: int, lo: int, hi: int

@@ -7,7 +7,7 @@ inherited from the operators before it makes no difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cvm.errors import Location, Unsupported
@@ -62,12 +62,12 @@ def _renamed(operand: Operand, names: dict[str, str]) -> Operand:
 def _with_outputs(
     graph: QuantizedGraph,
     inputs: Sequence[str],
-    tensors: dict[str, GraphTensor] | object,
+    tensors: Mapping[str, GraphTensor],
     operations: Iterable[GraphOperation],
     places: Sequence[Place],
 ) -> QuantizedGraph:
     """The graph with one output for each place, without what these do not need."""
-    known = dict(graph.tensors) if not isinstance(tensors, dict) else dict(tensors)
+    known = dict(tensors)
     if any(operation.name == "update" for operation in graph.operations):
         message = "models with state are not compared: give the model without its state, or its state as an input"
         raise Unsupported("compare.state", message)

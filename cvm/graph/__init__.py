@@ -5,7 +5,7 @@ reference read it.
 from cvm.graph.builder import GraphBuilder
 from cvm.graph.declaration import Declaration, declaration, declarations
 from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData
-from cvm.graph.uses import REARRANGING, makers, names_in, readers
+from cvm.graph.uses import REARRANGING, computed_from_inputs, makers, names_in, readers
 from cvm.graph.verifier import verify
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Operand",
     "QuantizedGraph",
     "TensorData",
+    "computed_from_inputs",
     "declaration",
     "declarations",
     "makers",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cvm.graph.model import GraphOperation, Operand
+from cvm.graph.model import GraphOperation, Operand, QuantizedGraph
 
-__all__ = ["REARRANGING", "makers", "names_in", "readers"]
+__all__ = ["REARRANGING", "computed_from_inputs", "makers", "names_in", "readers"]
 
 REARRANGING = frozenset(("copy", "gather", "reshape", "slice", "squeeze", "tile", "transpose", "unsqueeze"))
 """Operations whose result consists of elements of their first operand, in any order and any number of times each."""
@@ -34,3 +34,13 @@ def readers(operations: Iterable[GraphOperation]) -> dict[str, list[tuple[GraphO
             for name in names_in(operand):
                 found.setdefault(name, []).append((operation, parameter))
     return found
+
+
+def computed_from_inputs(graph: QuantizedGraph) -> frozenset[str]:
+    """The tensors that depend on an input or on state."""
+    updated = {operation.inputs["variable"] for operation in graph.operations if operation.name == "update"}
+    found = {tensor.name for tensor in graph.tensors.values() if tensor.kind == "external" or tensor.name in updated}
+    for operation in graph.operations:
+        if any(name in found for operand in operation.inputs.values() for name in names_in(operand)):
+            found.update(operation.outputs)
+    return frozenset(found)

@@ -9,8 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cvm.graph import QuantizedGraph, names_in
-from cvm.report.pairing import computed_from_inputs
+from cvm.graph import QuantizedGraph, computed_from_inputs, names_in
 
 __all__ = ["Edge", "Network", "NetworkNode", "drops", "network"]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cvm.errors import CvmError, Location, Mismatch
-from cvm.graph import GraphTensor, QuantizedGraph, names_in
+from cvm.graph import GraphTensor, QuantizedGraph, computed_from_inputs, names_in
 from cvm.lowering import lower
 from cvm.passes.optimize import optimize
 from cvm.program import Program
@@ -18,7 +18,7 @@ from cvm.program.model import Exactness
 from cvm.program.verifier import VerifiedProgram
 from cvm.quantization import Quantizer
 
-__all__ = ["Absent", "Pair", "Source", "check_source", "computed_from_inputs", "pairs"]
+__all__ = ["Absent", "Pair", "Source", "check_source", "pairs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +158,6 @@ def _reason(tensor: GraphTensor, inputs: frozenset[str], needed: frozenset[str])
     if tensor.quantizer is None:
         return "no quantiser: carried exactly as a combination of other values, and never rounded by itself"
     return "merged: the program computes what follows from it without its codes"
-
-
-def computed_from_inputs(graph: QuantizedGraph) -> frozenset[str]:
-    """The tensors that depend on an input or on state."""
-    updated = {operation.inputs["variable"] for operation in graph.operations if operation.name == "update"}
-    found = {tensor.name for tensor in graph.tensors.values() if tensor.kind == "external" or tensor.name in updated}
-    for operation in graph.operations:
-        if any(name in found for operand in operation.inputs.values() for name in names_in(operand)):
-            found.update(operation.outputs)
-    return frozenset(found)
 
 
 def _needed(graph: QuantizedGraph) -> frozenset[str]:

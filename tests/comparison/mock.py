@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.comparison import Model, Setting, Shown
+from cvm.comparison.model import in_file
 from cvm.comparison.models import Numbers
 from cvm.comparison.regions import Region, Regions
 from cvm.inputs import Feed
@@ -78,7 +79,7 @@ def rounded(model: Model, name: str, rule: Rule) -> Callable[[Feed, dict[str, Ar
             for a, u in zip(acc.ravel(), factors.ravel(), strict=True)
         ]
         made = np.clip(np.array(steps).reshape(acc.shape) + region.zero, region.lo, region.hi)
-        return regions.laid_out(regions.carried(region, made), region.place)
+        return in_file(regions.carried(region, made), region.place)
 
     return codes
 

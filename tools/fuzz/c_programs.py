@@ -13,29 +13,37 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import numpy.typing as npt
 
+from cvm.errors import CvmError
 from cvm.executors import create, initial_state
+from cvm.ops import REGISTRY
 from cvm.program import Program, decode, verify
 from cvm.program.verifier import VerifiedProgram
 from tools.c_driver import SANITIZED, Member, build_all
 from tools.c_targets import TARGETS, Target
-from tools.fuzz.growers import GROWERS, sample
+from tools.fuzz.growers import GROWERS, Sample, sample
 from tools.fuzz.growth import Seeded
 from tools.fuzz.native_programs import pack
 
-__all__ = ["case", "compared", "computed", "differences", "main"]
+__all__ = ["case", "compared", "computed", "covering", "differences", "examined", "main"]
 
 Array = npt.NDArray[np.int32]
 Feeds = Sequence[Mapping[str, Array]]
 
 SINGLE = 12
 """How many ops a program of any ops has at most."""
+
+
+def _grown(random: Random, ops: Sequence[str]) -> Sample:
+    """A program of these ops, with inputs for some runs."""
+    return sample(Seeded(random), lambda: ops)
 
 
 def case(seed: int, number: int) -> tuple[Program, Feeds, int]:
@@ -45,8 +53,24 @@ def case(seed: int, number: int) -> tuple[Program, Feeds, int]:
         return found.program, found.runs, found.programs
     random = Random(f"{seed}:{number}")
     ops = random.choices(list(GROWERS), k=random.randint(5, SINGLE))
-    grown = sample(Seeded(random), lambda: ops)
+    grown = _grown(random, ops)
     return grown.program, grown.runs, 1
+
+
+def covering() -> Iterator[tuple[str, Program, Feeds]]:
+    """Random programs in which every op occurs, each with the op that was still missing, and the inputs of its runs."""
+    uses: Counter[str] = Counter()
+    for number, op in enumerate(sorted(REGISTRY)):
+        if uses[op]:
+            continue
+        random = Random(number)
+        ops = [op, op, *random.choices(list(GROWERS), k=6)]
+        grown = _grown(random, ops)
+        uses.update(node.op for node in grown.program.nodes)
+        yield op, grown.program, grown.runs
+    missing = [op for op in REGISTRY if not uses[op]]
+    if missing:
+        raise RuntimeError(f"no program has the ops {', '.join(missing)}")
 
 
 def differences(program: Program, feeds: Feeds, folder: Path, target: Target, options: Sequence[str]) -> list[str]:
@@ -94,14 +118,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", choices=list(TARGETS), default="gcc")
     parser.add_argument("--options", default="-O1")
     options = parser.parse_args(arguments)
-    programs = failures = 0
-    for number in range(options.begin, options.begin + options.count):
-        program, feeds, members = case(options.seed, number)
+
+    def check(program: Program, feeds: Feeds) -> list[str]:
         with tempfile.TemporaryDirectory(prefix="cvm-c-") as folder:
-            try:
-                wrong = differences(program, feeds, Path(folder), TARGETS[options.target], options.options.split())
-            except RuntimeError as error:
-                wrong = [str(error)]
+            return differences(program, feeds, Path(folder), TARGETS[options.target], options.options.split())
+
+    return examined(options.seed, range(options.begin, options.begin + options.count), check)
+
+
+def examined(seed: int, numbers: Iterable[int], check: Callable[[Program, Feeds], list[str]]) -> int:
+    """Check the cases with these numbers, and print what was found; 1 if there was a difference."""
+    programs = failures = 0
+    for number in numbers:
+        program, feeds, members = case(seed, number)
+        try:
+            wrong = check(program, feeds)
+        except (CvmError, RuntimeError) as error:
+            wrong = [str(error)]
         programs += members
         failures += bool(wrong)
         for words in wrong[:3]:

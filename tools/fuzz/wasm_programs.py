@@ -15,11 +15,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from cvm.errors import CvmError
-from cvm.executors import create, initial_state
 from cvm.export.wasm import module
 from cvm.program import Program, decode, verify
-from tools.fuzz.c_programs import Feeds, case
+from tools.fuzz.c_programs import Feeds, computed, examined
 from tools.wasm_driver import MAKERS, Engine, engines
 
 __all__ = ["differences", "main"]
@@ -28,13 +26,8 @@ __all__ = ["differences", "main"]
 def differences(program: Program, feeds: Feeds, running: Mapping[str, Engine]) -> list[str]:
     """What modules compute otherwise than NumPy, in words."""
     verified = verify(decode(program.to_bytes()))
-    numpy = create("numpy", verified)
-    state = initial_state(verified.program)
-    expected = []
-    for feed in feeds:
-        result = numpy.run(dict(feed), state, capture="all")
-        expected.append({**feed, **state, **result.values})
-        state = result.state
+    expected = computed(verified, feeds)
+    made = {value.name for node in verified.program.nodes for value in node.outputs}
     found = []
     values = {item.name: item.value for item in verified.program.outputs}
     for traced in (False, True):
@@ -42,6 +35,8 @@ def differences(program: Program, feeds: Feeds, running: Mapping[str, Engine]) -
         for engine, runner in running.items():
             for number, (outputs, tensors) in enumerate(runner.run(code, feeds)):
                 given = {**{values[name]: array for name, array in outputs.items()}, **tensors}
+                if traced and made - set(tensors):
+                    found.append(f"{engine}, run {number}, {len(made - set(tensors))} tensors were not given")
                 wrong = [name for name, array in given.items() if not np.array_equal(array, expected[number][name])]
                 found += [f"{engine}, run {number}, {'traced, ' if traced else ''}{name!r}" for name in wrong]
     return found
@@ -56,19 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--engines", default=",".join(engines()))
     options = parser.parse_args(arguments)
     running: dict[str, Engine] = {name: MAKERS[name]() for name in options.engines.split(",")}
-    programs = failures = 0
-    for number in range(options.begin, options.begin + options.count):
-        program, feeds, members = case(options.seed, number)
-        try:
-            wrong = differences(program, feeds, running)
-        except (CvmError, RuntimeError) as error:
-            wrong = [str(error)]
-        programs += members
-        failures += bool(wrong)
-        for words in wrong[:3]:
-            print(f"case {number}: {words}", flush=True)
-    print(f"{programs} programs, {failures} cases with a difference")
-    return 1 if failures else 0
+    return examined(
+        options.seed,
+        range(options.begin, options.begin + options.count),
+        lambda program, feeds: differences(program, feeds, running),
+    )
 
 
 if __name__ == "__main__":

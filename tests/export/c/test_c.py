@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -23,9 +21,7 @@ from cvm.program.verifier import VerifiedProgram
 from tests.api import small
 from tools.c_driver import SANITIZED, build, compilers
 from tools.c_targets import TARGETS
-from tools.fuzz.c_programs import case, differences
-from tools.fuzz.growers import GROWERS, sample
-from tools.fuzz.growth import Seeded
+from tools.fuzz.c_programs import case, computed, covering, differences
 
 COMPILERS = [
     pytest.param(name, id=name, marks=[pytest.mark.long] if number else []) for number, name in enumerate(compilers())
@@ -38,12 +34,7 @@ if not COMPILERS:
 
 def agree(verified: VerifiedProgram, feeds: list[Mapping[str, np.ndarray]], folder: Path, **options) -> None:
     """The outputs of the exported program, and every tensor of the traced one, are NumPy's."""
-    numpy, state = create("numpy", verified), initial_state(verified.program)
-    expected = []
-    for feed in feeds:
-        result = numpy.run(dict(feed), state, capture="all")
-        expected.append({**feed, **state, **result.values})
-        state = result.state
+    expected = computed(verified, feeds)
     plain = build(verified, folder / "plain", **options).run(feeds)
     traced = build(verified, folder / "traced", traced=True, **options).run(feeds)
     made = {value.name for node in verified.program.nodes for value in node.outputs}
@@ -73,16 +64,11 @@ def test_random_programs_agree_under_the_sanitizers(tmp_path, compiler, number):
 
 def test_every_op_has_its_c(tmp_path):
     """Random programs of all ops, each op at least once; those of op-set 2 too."""
-    uses: Counter[str] = Counter()
-    for number, op in enumerate(sorted(REGISTRY)):
-        if uses[op]:
-            continue
-        random = Random(number)
-        ops = [op, op, *random.choices(list(GROWERS), k=6)]
-        grown = sample(Seeded(random), lambda ops=ops: ops)
-        uses.update(node.op for node in grown.program.nodes)
-        agree(verify(grown.program), list(grown.runs), tmp_path / op, options=("-O0", *SANITIZED))
-    assert {op for op in REGISTRY if not uses[op]} == set()
+    uses: set[str] = set()
+    for op, program, feeds in covering():
+        uses.update(node.op for node in program.nodes)
+        agree(verify(program), list(feeds), tmp_path / op, options=("-O0", *SANITIZED))
+    assert set(REGISTRY) - uses == set()
 
 
 def test_state_goes_on_from_run_to_run_and_is_reset(tmp_path):

@@ -6,10 +6,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -27,9 +25,7 @@ from cvm.program import Output, Program, ProgramBuilder, load, verify
 from cvm.vectors import CommandRunner, check
 from tests.api import small
 from tools import chromium
-from tools.fuzz.c_programs import case
-from tools.fuzz.growers import GROWERS, sample
-from tools.fuzz.growth import Seeded
+from tools.fuzz.c_programs import case, covering
 from tools.fuzz.wasm_programs import differences
 from tools.wasm_driver import MAKERS, Chromium, Engine, Node, description, engines
 
@@ -78,16 +74,11 @@ def test_random_programs_agree(running, number):
 @needs_engine
 def test_every_op_is_exported(running):
     """Random programs of all ops, each op at least once; those of op-set 2 too."""
-    uses: Counter[str] = Counter()
-    for number, op in enumerate(sorted(REGISTRY)):
-        if uses[op]:
-            continue
-        random = Random(number)
-        ops = [op, op, *random.choices(list(GROWERS), k=6)]
-        grown = sample(Seeded(random), lambda ops=ops: ops)
-        uses.update(node.op for node in grown.program.nodes)
-        assert differences(grown.program, grown.runs, running) == [], op
-    assert uses.keys() == set(REGISTRY)
+    uses: set[str] = set()
+    for op, program, feeds in covering():
+        uses.update(node.op for node in program.nodes)
+        assert differences(program, feeds, running) == [], op
+    assert uses == set(REGISTRY)
 
 
 @pytest.mark.long
