@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Boxes, LEAVES, boxesOf} from "../Chunks.sol";
+import {Boxes, LEAVES, boxesOf, longestLast} from "../Chunks.sol";
 import {FamilyJudge} from "../FamilyJudge.sol";
 import {NO_ELEMENT, axisSet, least, most} from "../Numbers.sol";
 import {Operand} from "../Operand.sol";
@@ -284,8 +284,7 @@ contract SumJudge is FamilyJudge {
         if (outside) base = type(uint256).max;
     }
 
-    /// The sum or the largest of a number and the elements of a box. The innermost loop is the longest one: the box of a
-    /// valid program has at most 256 elements, and axes of one index outside cost nothing for each of them.
+    /// The sum or the largest of a number and the elements of a box.
     function _overBox(
         Operand memory x,
         bool isMax,
@@ -295,16 +294,7 @@ contract SumJudge is FamilyJudge {
         uint256[] memory from,
         uint256[] memory to
     ) private pure returns (int256) {
-        uint256 longest;
-        for (uint256 k = 1; k < from.length; ++k) {
-            if (to[k] - from[k] > to[longest] - from[longest]) longest = k;
-        }
-        if (from.length > 0) {
-            uint256 last = from.length - 1;
-            (strides[longest], strides[last]) = (strides[last], strides[longest]);
-            (from[longest], from[last]) = (from[last], from[longest]);
-            (to[longest], to[last]) = (to[last], to[longest]);
-        }
+        longestLast(strides, from, to);
         return _overAxes(x, isMax, total, base, strides, from, to, 0);
     }
 
