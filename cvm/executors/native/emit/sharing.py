@@ -171,9 +171,9 @@ def _worker(pause: str) -> str:
 entry:
   %stop.at = getelementptr i8, ptr %control, i64 {STOP}
   %job.at = getelementptr i8, ptr %control, i64 {JOB}
-  %line = mul i64 %index, {LINE}
-  %in = add i64 %line, {LINES + 8}
-  %in.at = getelementptr i8, ptr %control, i64 %in
+  %thread = add i64 %index, 1
+  %lines = getelementptr i8, ptr %control, i64 {LINES + 8}
+  %in.at = getelementptr [{LINE} x i8], ptr %lines, i64 %index
   br label %look
 look:
   %last = phi i64 [%seen, %entry], [%last, %rest], [%ticket, %ran]
@@ -208,7 +208,6 @@ enter:
   %wanted = icmp slt i64 %index, %workers
   br i1 %wanted, label %work, label %ran
 work:
-  %thread = add i64 %index, 1
   call void @run(ptr %job, i64 %epoch, i64 %thread)
   br label %ran
 ran:

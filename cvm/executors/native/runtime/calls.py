@@ -7,6 +7,7 @@ the result depends neither on the thread that computes a chunk nor on the number
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from cvm.executors.native.emit.ir import Code, Module, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
@@ -58,7 +59,8 @@ def emit_network(
         else:
             count = chunks(call.units, call.cost, threads)
             counters = code.at(claims, number * claim_bytes(threads))
-            _shared(code, call.function, arguments, call.units, count, counters, epoch, thread, threads)
+            turn = _Turn(counters, code.at(counters, COUNTER * ranges(threads)), epoch, thread)
+            _shared(code, call, arguments, count, turn)
     code.finish()
 
 
@@ -138,10 +140,17 @@ def emit_call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -
     code.line(f"call void @{function}({', '.join(map(str, (*arguments, lo, hi)))})")
 
 
-def _shared(
-    code: Code, function: str, arguments: Sequence[V], units: int, count: int, counters: V, epoch: V, thread: V,
-    threads: int,
-) -> None:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """How a thread shares a call: the counters of claimed chunks, that of finished ones, the epoch, and the thread."""
+
+    counters: V
+    finished: V
+    epoch: V
+    thread: V
+
+
+def _shared(code: Code, call: KernelCall, arguments: Sequence[V], count: int, turn: _Turn) -> None:
     """Write the code that computes chunks until none is left to claim, then waits for the chunks of other threads.
 
     A thread counts its chunks and adds their number once: all threads write the counter of finished chunks, one after
@@ -153,20 +162,19 @@ def _shared(
     code.line(f"br label %{again}")
     code.label(again)
     code.line(f"{mine} = phi i64 [0, %{before}], [{more}, %{work}]")
-    claimed = code.value("i64", f"call i64 @next({counters}, {epoch}, i64 {count}, {thread})")
+    claimed = code.value("i64", f"call i64 @next({turn.counters}, {turn.epoch}, i64 {count}, {turn.thread})")
     code.line(f"br {code.compare('sge', claimed, 0)}, label %{work}, label %{done}")
     code.label(work)
-    low = code.binary("udiv", code.binary("mul", claimed, units), count)
-    high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), units), count)
-    emit_call(code, function, arguments, low, high)
+    low = code.binary("udiv", code.binary("mul", claimed, call.units), count)
+    high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), call.units), count)
+    emit_call(code, call.function, arguments, low, high)
     code.line(f"{more} = add i64 {mine}, 1")
     code.line(f"br label %{again}")
     code.label(done)
-    finished, added = code.at(counters, COUNTER * ranges(threads)), V("i64", mine)
+    added = V("i64", mine)
 
     def add() -> None:
-        code.line(f"{code.unused()} = atomicrmw add {finished}, {added} acq_rel")
+        code.line(f"{code.unused()} = atomicrmw add {turn.finished}, {added} acq_rel")
 
     code.when(code.compare("sgt", added, 0), add)
-    goal = code.binary("mul", epoch, count)
-    code.line(f"call void @await({finished}, {goal})")
+    code.line(f"call void @await({turn.finished}, {code.binary('mul', turn.epoch, count)})")
