@@ -150,8 +150,8 @@ def narrow_program() -> Program:
         filters = builder.constant(random.integers(-8, 8, window))
         one = {"stride": (1, 1), "dilation": (1, 1), "groups": 1}
         given += builder.add("conv2d", [tensor(photo), filters], {**one, "padding": (padding, padding)})
-    for size, padding in (((300, 1), (0, 0)), ((256, 1), (100, 0)), ((128, 2), (0, 1)), ((1, 2), (0, 1))):
-        window_ = {"pool_size": size, "strides": size, "padding": padding, "ceil_mode": False}
+    for size, before in (((300, 1), (0, 0)), ((256, 1), (100, 0)), ((128, 2), (0, 1)), ((1, 2), (0, 1))):
+        window_ = {"pool_size": size, "strides": size, "padding": before, "ceil_mode": False}
         given += builder.add("max_pool2d", [tensor((1, 8, 300, 2))], window_)
     statistic = [builder.parameter(np.array([item])) for item in (2**20, 0, 2**10, 1, 1)]
     for extents, axes in _NARROW_ROWS:
