@@ -12,7 +12,7 @@ import numpy as np
 
 from cvm.comparison.severed import exposed, made
 from cvm.compiling import program_of
-from cvm.errors import CvmError, Unsupported
+from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.executors import create
 from cvm.frontends import onnx as frontend
 from cvm.frontends.common.places import Place
@@ -165,6 +165,10 @@ class OnnxForm:
     def check(self, network: Network) -> None:
         """See `Form`: the reader accepts the model, and it has a program."""
         loaded = frontend.loads(self.content(network))
+        known = {place.name for place in loaded.places}
+        for name in network.outputs:
+            if name in self.places and name not in known:
+                raise Invalid("reduce.tensor", "the smaller model has no codes for its output", Location(tensor=name))
         try:
             program_of(loaded.graph, optimize=False)
         except CvmError:
