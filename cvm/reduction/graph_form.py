@@ -18,7 +18,7 @@ from cvm.graph import verify as verify_graph
 from cvm.graph.verifier import shapes_of_results
 from cvm.program import Program, verify
 from cvm.reduction.attributes import changed, less, plain, with_extent
-from cvm.reduction.network import Feed, Network, Node
+from cvm.reduction.network import Feed, Network, Node, Remembering
 
 __all__ = ["GraphForm"]
 
@@ -26,7 +26,7 @@ _PLAIN = {"padding": 0, "stride": 1, "dilation": 1, "size": 1}
 _EXTENTS = ("shape", "groups", "output_shape", "size", "count", "repeats")
 
 
-class GraphForm:
+class GraphForm(Remembering):
     """The graphs that are made from one graph. Raises `Unsupported` (``reduce.state``) for one with state."""
 
     suffix = ""
@@ -35,6 +35,7 @@ class GraphForm:
         if any(operation.name == "update" for operation in graph.operations):
             message = "a model with state is reduced as a program: compile it, and give the .cvm file"
             raise Unsupported("reduce.state", message)
+        super().__init__()
         self.graph = graph
 
     def network(self, runs: tuple[Feed, ...]) -> Network:
@@ -103,8 +104,11 @@ class GraphForm:
                 if int(array.min()) < value.lo or value.hi < int(array.max()):
                     raise Invalid("reduce.data", "the data is not in the range of its input", Location(tensor=value.name))
 
-    def tensors(self, network: Network) -> tuple[Feed, ...]:
-        """See `Form`."""
+    def read(self, network: Network) -> None:
+        """See `Form`: the graph is valid."""
+        self.built(network)
+
+    def _computed(self, network: Network) -> tuple[Feed, ...]:
         program = self.program(network, all_tensors=True)
         executor = create("numpy", verify(program), None)
         found = []

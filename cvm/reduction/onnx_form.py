@@ -17,9 +17,9 @@ from cvm.executors import create
 from cvm.frontends import onnx as frontend
 from cvm.frontends.common.places import Place
 from cvm.inputs import Intake, arrange
-from cvm.program import verify
+from cvm.program import Program, verify
 from cvm.reduction.attributes import changed, less, plain, with_extent
-from cvm.reduction.network import Array, Feed, Network, Node, pruned
+from cvm.reduction.network import Array, Feed, Network, Node, Remembering, pruned
 from cvm.writing import write_file
 
 __all__ = ["EXTRA", "OnnxForm"]
@@ -33,7 +33,7 @@ _BIASES = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "QLinearConv": 8}
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 
 
-class OnnxForm:
+class OnnxForm(Remembering):
     """The models that are made from the model in a file, which the reader has accepted.
 
     Raises `Unsupported`: ``reduce.extra`` without the package onnx, ``reduce.subgraph`` for nodes that hold graphs.
@@ -47,13 +47,15 @@ class OnnxForm:
         except ImportError:
             message = f"models of ONNX are reduced with a package that is not installed: pip install 'cvm[{EXTRA}]'"
             raise Unsupported("reduce.extra", message) from None
+        super().__init__()
         self._onnx = onnx
         self.model = onnx.load(str(path))
         for node in self.model.graph.node:
             if any(item.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for item in node.attribute):
                 message = f"{node.op_type} holds a graph of its own, and is not reduced; give the model without it"
                 raise Unsupported("reduce.subgraph", message).at(op=node.op_type, tensor=next(iter(node.output), ""))
-        self.places = {place.name: place for place in frontend.load(path).places}
+        self.loaded = frontend.load(path)
+        self.places = {place.name: place for place in self.loaded.places}
 
     @cached_property
     def _types(self) -> dict[str, int]:
@@ -162,17 +164,32 @@ class OnnxForm:
         """The bytes of the file."""
         return bytes(self.built(network).SerializeToString(deterministic=True))
 
-    def check(self, network: Network) -> None:
-        """See `Form`: the reader accepts the model, and it has a program."""
+    def read(self, network: Network) -> None:
+        """See `Form`: the reader accepts the model."""
+        self._read(network)
+
+    def _read(self, network: Network) -> frontend.Loaded:
         loaded = frontend.loads(self.content(network))
         known = {place.name for place in loaded.places}
         for name in network.outputs:
             if name in self.places and name not in known:
                 raise Invalid("reduce.tensor", "the smaller model has no codes for its output", Location(tensor=name))
+        return loaded
+
+    def check(self, network: Network) -> None:
+        """See `Form`: the reader accepts the model, and it has a program."""
+        loaded = self._read(network)
         try:
             program_of(loaded.graph, optimize=False)
         except CvmError:
             self._coded(loaded, network)  # a float output has no codes; quantised tensors have
+
+    def program(self) -> Program:
+        """The program with the codes of all quantised tensors of the file, whose inputs are those of the file."""
+        places = list(self.places.values())
+        if not places:
+            raise Unsupported("compare.tensors", "no quantised tensor of the model is computed by an operator")
+        return program_of(exposed(self.loaded.graph, places), optimize=False)
 
     def _coded(self, loaded: frontend.Loaded, network: Network) -> tuple[Any, list[Place]]:
         """The program with the codes of all quantised tensors of the model, and these tensors."""
@@ -180,8 +197,7 @@ class OnnxForm:
         found = list({place.name: place for place in loaded.places if place.name in known}.values())
         return program_of(exposed(loaded.graph, found), optimize=False), found
 
-    def tensors(self, network: Network) -> tuple[Feed, ...]:
-        """See `Form`."""
+    def _computed(self, network: Network) -> tuple[Feed, ...]:
         program, places = self._coded(frontend.loads(self.content(network)), network)
         executor = create("numpy", verify(program), None)
         found = []

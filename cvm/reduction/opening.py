@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from cvm import comparison
+from cvm.comparison.model import FileInput, file_inputs
+from cvm.comparison.samples import arranged
 from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.formats import diagnosed, model_format, recognised
@@ -35,8 +36,8 @@ class Subject:
     form: AnyForm
     program: Program
     """Its inputs say what data the model takes."""
-    model: comparison.Model | None = None
-    """The model as engines are compared with it; for ONNX alone."""
+    wishes: Mapping[str, FileInput] = field(default_factory=dict)
+    """How a file of ONNX wants its inputs."""
 
     def with_data(self, arrays: Mapping[str, Any], codes: bool = False, cycles: bool = False) -> Network:
         """The network with data: each array has samples along a further first axis, or cycles if that is said.
@@ -44,8 +45,8 @@ class Subject:
         Raises `Invalid` as `cvm.inputs.arrange` does, and (``reduce.cycles``) for data of a program with state that has
         no cycles.
         """
-        if self.model is not None and isinstance(self.form, OnnxForm):
-            found = comparison.samples(self.model, arrays, codes).inputs
+        if isinstance(self.form, OnnxForm):
+            found = arranged(self.program, self.wishes, arrays, codes).inputs
             count = len(next(iter(found.values())))
             return self.form.network(tuple({name: array[n] for name, array in found.items()} for n in range(count)))
         if self.program.state and not cycles:
@@ -86,8 +87,11 @@ def opened(path: Path) -> Subject:
         message = "a model of TFLite is not reduced as a file; `cvm compile MODEL -o model.cvm` makes a program of it"
         raise Unsupported("reduce.format", f"{message}, which is", Location(str(path)))
     if kind == "onnx":
-        model = comparison.opened(path, executor="numpy")
-        return Subject(path, OnnxForm(path), model.whole.program, model)
+        onnx = OnnxForm(path)
+        try:
+            return Subject(path, onnx, onnx.program(), file_inputs(path, kind, onnx.loaded.graph))
+        except CvmError as error:
+            raise onnx.loaded.explained(error).at(file=str(path)) from None
     graph = nnef.load(path)
     form = GraphForm(graph)
     try:

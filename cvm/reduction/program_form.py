@@ -12,7 +12,7 @@ from cvm.errors import Invalid, Location
 from cvm.executors import create, initial_state
 from cvm.program import Output, Program, ProgramBuilder, verify
 from cvm.reduction.attributes import changed, less, plain, with_extent
-from cvm.reduction.network import Array, Feed, Network, Node, Store
+from cvm.reduction.network import Array, Feed, Network, Node, Remembering, Store
 from cvm.writing import write_file
 
 __all__ = ["ProgramForm"]
@@ -24,12 +24,13 @@ _EXTENTS = ("target_shape", "groups", "shape", "reps", "size")
 _BIASED = {"conv2d": 2, "dense": 2}
 
 
-class ProgramForm:
+class ProgramForm(Remembering):
     """The programs that are made from one program."""
 
     suffix = ".cvm"
 
     def __init__(self, program: Program) -> None:
+        super().__init__()
         self.program = program
         self._values = {value.name: value for node in program.nodes for value in node.outputs}
         self._values |= {one.value.name: one.value for one in (*program.inputs, *program.state)}
@@ -103,8 +104,11 @@ class ProgramForm:
                 if int(run[name].min()) < value.lo or value.hi < int(run[name].max()):
                     raise Invalid("reduce.data", "the data is not in the interval of its input", Location(tensor=name))
 
-    def tensors(self, network: Network) -> tuple[Feed, ...]:
-        """See `Form`."""
+    def read(self, network: Network) -> None:
+        """See `Form`: programs are built and verified in no time."""
+        self.check(network)
+
+    def _computed(self, network: Network) -> tuple[Feed, ...]:
         program = self.built(network)
         names = dict(zip(network.inputs, network.inputs, strict=True))
         for node, made in zip(network.nodes, program.nodes, strict=True):

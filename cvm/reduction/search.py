@@ -59,16 +59,15 @@ class _Search:
     started: float = 0.0
     known: set[bytes] = field(default_factory=set)
 
-    def attempt(self, network: Network | None) -> bool:
-        """Whether a network is smaller, valid and fails; then it is the best one. Raises `_Ended`."""
+    def attempt(self, network: Network | None, piece: bool = False) -> bool:
+        """Whether a network is smaller, valid and fails; then it is the best one. Raises `_Ended`.
+
+        Of a ``piece`` of a valid network only the cheap part of validity is checked.
+        """
         if network is None or not network.inputs or not network.outputs:
             return False
         if network.size(self.form) >= self.best.size(self.form):
             return False
-        return self.probe(network)
-
-    def probe(self, network: Network) -> bool:
-        """As `attempt`, for a network of any size."""
         if self.clock() - self.started > self.bound.seconds:
             raise _Ended
         digest = network.digest
@@ -76,7 +75,7 @@ class _Search:
             return False
         self.known.add(digest)
         try:
-            self.form.check(network)
+            (self.form.read if piece else self.form.check)(network)
         except CvmError:
             return False
         if self.tries >= self.bound.tries:
@@ -122,7 +121,7 @@ def reduced(
 def _round(search: _Search) -> bool:
     """Every step once, as far as it goes; whether one of them found a smaller network."""
     before = search.best
-    search.exhaust(_fewer_runs)
+    _fewer_runs(search)
     _fewer_parts(search)
     search.exhaust(search.form.fewer)
     search.exhaust(lambda network: _bypassed(network, search.form))
@@ -134,13 +133,21 @@ def _round(search: _Search) -> bool:
     return search.best is not before
 
 
-def _fewer_runs(network: Network) -> Iterator[Network]:
-    runs = network.runs
-    if len(runs) > 1:
-        half = len(runs) // 2
-        choices = [runs[:half], runs[half:], *((run,) for run in runs[:8])]
-        for chosen in choices:
-            yield _with_runs(network, chosen)
+def _fewer_runs(search: _Search) -> None:
+    """Without runs: halves, or one of the first."""
+    form = search.form
+    while (count := len(search.best.runs)) > 1:
+        whole, data = search.best, form.tensors(search.best)
+        half = count // 2
+        pieces = [slice(0, half), slice(half, count), *(slice(n, n + 1) for n in range(min(count, 8)))]
+        for piece in pieces:
+            smaller = _with_runs(whole, whole.runs[piece])
+            if not whole.state:  # with state, runs depend on those before them
+                form.remember(smaller, data[piece])
+            if search.attempt(smaller, piece=not whole.state):
+                break
+        else:
+            return
 
 
 def _with_runs(network: Network, runs: tuple[Feed, ...]) -> Network:
@@ -161,15 +168,33 @@ def _fewer_outputs(network: Network) -> Iterator[Network]:
 
 def _fewer_parts(search: _Search) -> None:
     """Find the parts that fail: where they end and where they begin by bisection, then without pieces of them."""
-    whole, form = search.best, search.form
-    found = parts(whole, form)
+    whole = search.best
+    found = parts(whole, search.form)
     if len(found) < 2 and not whole.state:
         return
+    _pieced(search, whole, found, quick=True)
+    try:
+        search.form.check(search.best)
+    except CvmError:  # a piece that has no program; every piece is checked now
+        search.best = whole
+        search.known.clear()
+        _pieced(search, whole, found, quick=False)
+
+
+def _pieced(search: _Search, whole: Network, found: list[Part], quick: bool) -> None:
+    form = search.form
     data = form.tensors(whole)
-    frozen = bool(whole.state) and search.attempt(joined(whole, form, found, data, frozen=True))
+
+    def tried(kept: list[Part], frozen: bool) -> bool:
+        piece = joined(whole, form, kept, data, frozen)
+        if piece is not None and not piece.state:
+            form.remember(piece, data)
+        return search.attempt(piece, piece=quick)
+
+    frozen = bool(whole.state) and tried(found, frozen=True)
 
     def fails(kept: list[Part]) -> bool:
-        return search.attempt(joined(whole, form, kept, data, frozen))
+        return tried(kept, frozen)
 
     kept = found[: _least(len(found), lambda end: fails(found[:end]))]
     count = len(kept)

@@ -52,7 +52,9 @@ def _simpler_numbers(number: np.generic) -> Iterator[float]:
     sign = 1 if x > 0 else -1
     if isinstance(x, int):
         power = 2 ** (abs(x).bit_length() - 1) * sign
-        yield from dict.fromkeys((0, 1, power, 2 * power, sign * (abs(x) // 2)))
+        wanted = dict.fromkeys((0, 1, power, 2 * power, sign * (abs(x) // 2)))
+        limits = np.iinfo(number.dtype)
+        yield from (value for value in wanted if limits.min <= value <= limits.max)
     else:
         power = float(2.0 ** np.floor(np.log2(abs(x)))) * sign
         yield from dict.fromkeys((0.0, 1.0, power, float(f"{x:.1g}"), float(f"{x:.3g}")))
