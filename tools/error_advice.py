@@ -21,6 +21,7 @@ FAMILIES = {
     ),
     "chain": "Claims and games on a chain: nodes, keys, contracts ([chain.md](chain.md)).",
     "cluster": "Work on a Ray cluster ([receipts.md](receipts.md), [threads.md](threads.md)).",
+    "reduce": "`cvm reduce`: the smallest model that still fails ([reduce.md](reduce.md)).",
     "compare": "`cvm compare` and `cvm explain`: models in other engines ([compare.md](compare.md)).",
     "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
     "deployment": "Files that say where the contracts are on a chain ([chain.md](chain.md)).",

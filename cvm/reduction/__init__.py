@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 
+_BOUND = Bound()
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Found:
     """A smallest failure, and how it fails."""
@@ -50,7 +53,7 @@ def smallest(
     subject: Subject,
     network: Network,
     comparison: Comparison,
-    bound: Bound = Bound(),  # noqa: B008  (immutable)
+    bound: Bound = _BOUND,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Found:
     """The smallest network that fails as ``network`` does.
@@ -80,7 +83,9 @@ def _begun(subject: Subject, network: Network, comparison: Comparison, judge: Ju
         how = judge.outcome(start)
         if how:
             return start, how
-    raise Invalid("reduce.passes", "nothing fails with this data: there is nothing to reduce", Location(str(subject.path)))
+    raise Invalid(
+        "reduce.passes", "nothing fails with this data: there is nothing to reduce", Location(str(subject.path))
+    )
 
 
 def outcome(model: Path, data: Path, comparison: Comparison, cycles: bool = False) -> str:

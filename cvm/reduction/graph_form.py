@@ -102,7 +102,9 @@ class GraphForm(Remembering):
             for run in network.runs:
                 value, array = one.value, run[one.value.name]
                 if int(array.min()) < value.lo or value.hi < int(array.max()):
-                    raise Invalid("reduce.data", "the data is not in the range of its input", Location(tensor=value.name))
+                    raise Invalid(
+                        "reduce.data", "the data is not in the range of its input", Location(tensor=value.name)
+                    )
 
     def read(self, network: Network) -> None:
         """See `Form`: the graph is valid."""

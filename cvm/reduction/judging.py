@@ -39,7 +39,7 @@ class Comparison:
     command: tuple[str, ...] = ()
 
     def require(self, form: AnyForm) -> None:
-        """Raise `Unsupported` if the engine is missing or does not read the format, `Invalid` for an unknown executor."""
+        """Raise `Unsupported` for an engine that is missing or does not fit, `Invalid` for an unknown executor."""
         from importlib.util import find_spec
 
         from cvm.executors import EXECUTORS
@@ -58,7 +58,9 @@ class Comparison:
         if "onnx" not in engine.formats:
             raise Unsupported("reduce.engine", f"{self.engine.engine} does not read models of ONNX")
         if find_spec(engine.module) is None:
-            message = f"the engine {self.engine.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
+            message = (
+                f"the engine {self.engine.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
+            )
             raise Unsupported("compare.extra", message)
 
 
@@ -157,7 +159,7 @@ class Judge:
 
     def _started(self) -> subprocess.Popen[bytes]:
         engine = self.comparison.engine
-        document = {"executors": list(self.comparison.executors), "engine": None}
+        document: dict[str, Any] = {"executors": list(self.comparison.executors), "engine": None}
         if engine is not None:
             document["engine"] = {
                 "engine": engine.engine,

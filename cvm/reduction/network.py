@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
@@ -10,11 +11,27 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Feed", "Form", "Network", "Node", "Part", "Remembering", "Store", "joined", "parts", "pruned", "renamed", "weight"]
+__all__ = [
+    "Array",
+    "Feed",
+    "Form",
+    "Network",
+    "Node",
+    "Part",
+    "Remembering",
+    "Store",
+    "joined",
+    "parts",
+    "pruned",
+    "renamed",
+    "weight",
+]
 
 Array: TypeAlias = npt.NDArray[Any]
 Feed: TypeAlias = Mapping[str, Array]
 """The data of one run, by the names of the inputs, in the layout of the file."""
+_WEIGHED = 4096
+"""Larger arrays are weighed by their elements that are not zero alone."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,7 +85,9 @@ class Network:
         """
         held = [*self.constants.values(), *(run[name] for run in self.runs[:1] for name in self.inputs)]
         counted = sum(form.counts(node) for node in self.nodes)
-        complexity = sum(map(weight, self.constants.values())) + sum(weight(a) for run in self.runs for a in run.values())
+        complexity = sum(map(weight, self.constants.values())) + sum(
+            weight(a) for run in self.runs for a in run.values()
+        )
         operands = sum(len(node.inputs) for node in self.nodes)
         return (
             counted + len(self.state),
@@ -150,20 +169,20 @@ class Remembering:
 
 def weight(array: Array) -> int:
     """A measure of how complex the elements are: 0 for zero, 1 for powers of two, else the number of their bits."""
-    if array.dtype.kind not in "iuf":
-        return int(np.count_nonzero(array))
-    flat = array.reshape(-1)
-    flat = flat[flat != 0]
-    if not flat.size:
-        return 0
-    if array.dtype.kind == "f":
-        mantissas = np.abs(np.frexp(flat[np.isfinite(flat)].astype(np.float64))[0] * 2.0**53).astype(np.int64)
-        numbers = mantissas // (mantissas & -mantissas)
-        negative = int((flat < 0).sum())
-    else:
-        numbers, negative = np.abs(flat.astype(object)) if flat.dtype.itemsize == 8 else np.abs(flat.astype(np.int64)), 0
-    bits = sum(1 if n & (n - 1) == 0 else n.bit_length() for n in map(int, numbers))
-    return bits + negative
+    if array.size > _WEIGHED or array.dtype.kind not in "iuf":
+        return 64 * int(np.count_nonzero(array))
+    return sum(_bits(x) for x in array.reshape(-1).tolist() if x)
+
+
+def _bits(x: float) -> int:
+    """The bits of a number: 1 for a positive power of two, also of a fraction."""
+    if isinstance(x, int):
+        return abs(x).bit_length() if abs(x) & (abs(x) - 1) else 1
+    if not math.isfinite(x):
+        return 64
+    numerator, denominator = x.as_integer_ratio()
+    odd = abs(numerator) * denominator if numerator & (numerator - 1) else 1
+    return odd.bit_length() + (x < 0)
 
 
 def pruned(network: Network, outputs: Collection[str]) -> Network:
@@ -233,7 +252,7 @@ def joined(network: Network, form: Form, kept: Sequence[Part], data: Sequence[Fe
     numbers = sorted({number for part in kept for number in part.nodes})
     nodes = tuple(network.nodes[number] for number in numbers)
     made = {name for node in nodes for name in node.outputs}
-    own = {name for name in (*network.inputs, *network.constants)}
+    own = {*network.inputs, *network.constants}
     state = {} if frozen else {n: s for n, s in network.state.items() if s.update in made | own | set(network.state)}
     read = {name for node in nodes for name in node.inputs} | {store.update for store in state.values()}
     shown = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -253,7 +253,7 @@ def _goals(node: Node) -> dict[str, int]:
     return goals | ({"kernel_shape": 1} if "kernel_shape" in node.attributes else {})
 
 
-def _fewer_inputs(node: Node) -> Iterator[Sequence[str]]:
+def _fewer_inputs(node: Node) -> Iterator[tuple[str, ...]]:
     count = len(node.inputs)
     if node.op == "Concat" and count > 1:
         yield from ((*node.inputs[:place], *node.inputs[place + 1 :]) for place in range(count))

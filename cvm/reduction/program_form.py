@@ -33,7 +33,8 @@ class ProgramForm(Remembering):
         super().__init__()
         self.program = program
         self._values = {value.name: value for node in program.nodes for value in node.outputs}
-        self._values |= {one.value.name: one.value for one in (*program.inputs, *program.state)}
+        self._values |= {one.value.name: one.value for one in program.inputs}
+        self._values |= {one.value.name: one.value for one in program.state}
         self._kinds = {constant.name: constant.kind for constant in program.constants}
         self._quantizers = {one.value.name: one.quantizer for one in program.inputs}
         self._public = {one.value: one for one in reversed(program.outputs)}

@@ -100,7 +100,7 @@ def reduced(
     network: Network,
     form: Form,
     fails: Fails,
-    bound: Bound = Bound(),  # noqa: B008  (immutable)
+    bound: Bound = Bound(),
     progress: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Reduced:

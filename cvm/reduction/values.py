@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +28,7 @@ def _candidates(array: Array) -> Iterator[Array]:
     if array.dtype.kind not in "iuf" or not array.size:
         return
     flat = array.reshape(-1)
-    for value in dict.fromkeys((0, 1, flat[0].item(), flat[np.abs(flat.astype(np.float64)).argmax()].item())):
+    for value in dict.fromkeys((0, 1, flat[0].item(), flat.min().item(), flat.max().item())):
         yield np.full_like(array, value)
     size = array.size // 2
     while size >= max(1, array.size // 16):
@@ -53,8 +55,8 @@ def _simpler_numbers(number: np.generic) -> Iterator[float]:
     if isinstance(x, int):
         power = 2 ** (abs(x).bit_length() - 1) * sign
         wanted = dict.fromkeys((0, 1, power, 2 * power, sign * (abs(x) // 2)))
-        limits = np.iinfo(number.dtype)
+        limits: Any = np.iinfo(number.dtype)
         yield from (value for value in wanted if limits.min <= value <= limits.max)
     else:
-        power = float(2.0 ** np.floor(np.log2(abs(x)))) * sign
+        power = math.ldexp(sign, math.frexp(x)[1] - 1)
         yield from dict.fromkeys((0.0, 1.0, power, float(f"{x:.1g}"), float(f"{x:.3g}")))

@@ -26,7 +26,7 @@ WEIGHTS = LinearQuantizer((Fraction(1, 64),), (Fraction(0),), -128, 127, roundin
 def network(seed: int, operations: int, half_even: bool = True) -> QuantizedGraph:
     """A network of so many operations: convolutions, activations, pools, sums and products."""
     random = Random(seed)
-    rounding = "half_even" if half_even else "half_up"
+    rounding: Any = "half_even" if half_even else "half_up"
     codes, weights = replace(CODES, rounding=rounding), replace(WEIGHTS, rounding=rounding)
     builder = GraphBuilder("tests")
     current = builder.external("image", (1, 4, 12, 11), codes)
