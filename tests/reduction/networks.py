@@ -101,7 +101,7 @@ class Seen:
         self.op = NAMES.get(self.node.op, self.node.op)
         made = {name for number in part.nodes for name in whole.nodes[number].outputs}
         read = [name for number in part.nodes for name in whole.nodes[number].inputs]
-        self.inputs = [data[name] for name in read if name in data and name not in made]
+        self.inputs = [_signed(data[name]) for name in read if name in data and name not in made]
         weights = [array for array in (whole.constants.get(name) for name in read) if array is not None]
         self.kernel = next((array.shape for array in weights if array.ndim == 4), ())
         self.after = [makers[name] for name in read if name in makers]
@@ -109,6 +109,12 @@ class Seen:
         self.stride = tuple(attributes.get("stride", attributes.get("strides", ())))
         self.padded = bool(np.any(attributes.get("padding", attributes.get("pads", (0,)))))
         self.exact: Array = data[part.makes[0]]
+        self.codes = _signed(self.exact)
+
+
+def _signed(array: Array) -> Array:
+    """Codes around zero; ONNX has those of 8 bits around 128."""
+    return array.astype(np.int64) - 128 if array.dtype == np.uint8 else array
 
 
 NAMES = {
@@ -157,7 +163,7 @@ def _wrong(array: Array, where: Any) -> Array:
 def rounding(seen: Seen) -> Array:
     """Some codes of convolutions with kernels of 3 are rounded up."""
     if seen.op == "conv" and seen.kernel[2:] == (3, 3):
-        return _wrong(seen.exact, seen.exact % 4 == 1)
+        return _wrong(seen.exact, seen.codes % 4 == 1)
     return seen.exact
 
 
@@ -169,7 +175,7 @@ def border(seen: Seen) -> Array:
 def value(seen: Seen) -> Array:
     """A pool is wrong where its result is 3, if it reads -1 somewhere."""
     if seen.op == "max_pool" and (seen.inputs[0] == -1).any():
-        return _wrong(seen.exact, seen.exact == 3)
+        return _wrong(seen.exact, seen.codes == 3)
     return seen.exact
 
 
@@ -202,7 +208,7 @@ def channels(seen: Seen) -> Array:
 def sign(seen: Seen) -> Array:
     """Negative results of convolutions with kernels of 1 are one too great."""
     if seen.op == "conv" and seen.kernel[1:] == (4, 1, 1):
-        return _wrong(seen.exact, seen.exact < 0)
+        return _wrong(seen.exact, seen.codes < 0)
     return seen.exact
 
 
