@@ -147,7 +147,7 @@ class Judge:
             process.stdin.flush()
         except BrokenPipeError:
             pass  # it has ended, which the answer says
-        line = self._line(process)
+        line = self._line(process, self.seconds)
         if line is None:
             self._end()
             return ""
@@ -169,18 +169,25 @@ class Judge:
                 "command": list(engine.command),
             }
         environment = {**os.environ, **dict(engine.environment if engine is not None else ())}
-        return subprocess.Popen(
+        path = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(path)  # the process imports this cvm, whatever the folder
+        process = subprocess.Popen(
             [sys.executable, "-m", "cvm.reduction.worker", json.dumps(document)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
         )
+        if not self._line(process, _LONGEST):
+            process.kill()
+            process.wait()
+            raise Unsupported("reduce.process", f"the process that runs candidates does not start: {sys.executable}")
+        return process
 
-    def _line(self, process: subprocess.Popen[bytes]) -> bytes | None:
+    def _line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes | None:
         """The next line; None if it does not come in time, no bytes if the process has ended."""
         assert process.stdout is not None
-        until, found = time.monotonic() + self.seconds, b""
+        until, found = time.monotonic() + seconds, b""
         while not found.endswith(b"\n"):
             ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
             if not ready:

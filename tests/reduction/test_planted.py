@@ -15,7 +15,7 @@ from tests.selection import mostly_long
 
 SIZES = (("cvm", 50), ("cvm", 110), ("nnef", 60), ("nnef", 190), ("onnx", 100))
 CASES = [(kind, operations, fault) for fault in FAULTS for kind, operations in SIZES]
-ALWAYS = [("cvm", 50, "rounding"), ("cvm", 50, "crash"), ("nnef", 60, "in_a_row"), ("onnx", 100, "border")]
+ALWAYS = [("cvm", 50, "rounding"), ("cvm", 50, "crash"), ("nnef", 60, "sign"), ("onnx", 100, "sign")]
 
 
 def test_there_are_forty() -> None:
@@ -28,7 +28,7 @@ def test_a_planted_failure_ends_small(case: tuple[str, int, str], tmp_path: Path
     if kind == "onnx":
         pytest.importorskip("onnx")
     started = process_time()
-    found = subject(kind, operations, operations, tmp_path)
+    found = subject(kind, 3, operations, tmp_path)
     form, whole = found.form, found.drawn(2, seed=3)
     assert 50 <= sum(map(form.counts, whole.nodes)) <= 200
     every = tuple(made for node in whole.nodes for made in node.outputs if form.may_cut(made))
