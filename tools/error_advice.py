@@ -229,6 +229,17 @@ ADVICE = {
     "quantization.": (
         "Give the quantiser finite numbers with min below max, a scale above zero and bits that are possible."
     ),
+    "reduce.command": "Give a command that this account can run; its first word is a program.",
+    "reduce.cycles": "Give `--cycles`, and arrays with an axis of cycles before the axes of the tensor.",
+    "reduce.data": _BUG,
+    "reduce.engine": "Give a model of ONNX and an engine that reads it, or compare executors or ask a command.",
+    "reduce.extra": "`pip install 'cvm[onnx]'`.",
+    "reduce.format": "Compile the model, and reduce the program: `cvm compile MODEL -o model.cvm`.",
+    "reduce.passes": "Give the data with which it fails; `--seed` draws other codes. `cvm compare` and `cvm check` tell what differs.",
+    "reduce.process": "Look whether `python -m cvm.reduction.worker` starts with this Python.",
+    "reduce.state": "Compile the model, and reduce the program: `cvm compile MODEL -o model.cvm`.",
+    "reduce.subgraph": "Export the model without branches and loops.",
+    "reduce.tensor": _BUG,
     "receipt.": _WHOLE,
     "receipt.file": _AGAIN,
     "receipt.unreadable": _PATH,

@@ -197,7 +197,7 @@ COMMAND = Command(
     command,
     (
         'cvm reduce model.cvm -o small.cvm --random 4 --command "python check.py"',
-        "cvm reduce model.cvm -o small.cvm -i photo.npy --executors numpy,native",
+        "cvm reduce fails.cvm -o small.cvm -i photo.npy --executors numpy,native",
         "cvm reduce model.onnx -o small.onnx --random 4 --engine onnxruntime:optimization=none --json",
     ),
 )
