@@ -235,7 +235,7 @@ ADVICE = {
     "reduce.engine": "Give a model of ONNX and an engine that reads it, or compare executors or ask a command.",
     "reduce.extra": "`pip install 'cvm[onnx]'`.",
     "reduce.format": "Compile the model, and reduce the program: `cvm compile MODEL -o model.cvm`.",
-    "reduce.passes": "Give the data with which it fails, or draw other codes (`--seed`); `cvm check` tells what differs.",
+    "reduce.passes": "Give the data with which it fails, or draw other codes: `--random N --seed S`.",
     "reduce.process": "Look whether `python -m cvm.reduction.worker` starts with this Python.",
     "reduce.state": "Compile the model, and reduce the program: `cvm compile MODEL -o model.cvm`.",
     "reduce.subgraph": "Export the model without branches and loops.",

@@ -78,7 +78,8 @@ class Judge:
     seconds: float = _LONGEST
     """A run that takes longer is ended, and counts as one that does not fail."""
     _folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="cvm-reduce-")))
-    _process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | None = None
+    """The process that runs candidates; None until the first one, and after one that died."""
     _number: int = 0
 
     def __enter__(self) -> Judge:
@@ -138,9 +139,9 @@ class Judge:
         return _ended(done.returncode) if done.returncode else ""
 
     def _ask(self, asked: dict[str, Any]) -> str:
-        if self._process is None:
-            self._process = self._started()
-        process = self._process
+        if self.process is None:
+            self.process = self._started()
+        process = self.process
         assert process.stdin is not None
         try:
             process.stdin.write(json.dumps(asked).encode() + b"\n")
@@ -199,7 +200,7 @@ class Judge:
         return found
 
     def _end(self) -> None:
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is None:
             return
         process.kill()

@@ -48,13 +48,13 @@ class OnnxForm(Remembering):
             message = f"models of ONNX are reduced with a package that is not installed: pip install 'cvm[{EXTRA}]'"
             raise Unsupported("reduce.extra", message) from None
         super().__init__()
+        self.loaded = frontend.load(path)
         self._onnx = onnx
         self.model = onnx.load(str(path))
         for node in self.model.graph.node:
             if any(item.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for item in node.attribute):
-                message = f"{node.op_type} holds a graph of its own, and is not reduced; give the model without it"
-                raise Unsupported("reduce.subgraph", message).at(op=node.op_type, tensor=next(iter(node.output), ""))
-        self.loaded = frontend.load(path)
+                reason = f"{node.op_type} holds a graph of its own, and is not reduced; give the model without it"
+                raise Unsupported("reduce.subgraph", reason).at(op=node.op_type, tensor=next(iter(node.output), ""))
         self.places = {place.name: place for place in self.loaded.places}
 
     @cached_property

@@ -84,8 +84,8 @@ def opened(path: Path) -> Subject:
         return Subject(path, ProgramForm(program), program)
     kind = model_format(path)
     if kind == "tflite":
-        message = "a model of TFLite is not reduced as a file; `cvm compile MODEL -o model.cvm` makes a program of it"
-        raise Unsupported("reduce.format", f"{message}, which is", Location(str(path)))
+        message = "a model of TFLite is not reduced as a file, but its program is: `cvm compile MODEL -o model.cvm`"
+        raise Unsupported("reduce.format", message, Location(str(path)))
     if kind == "onnx":
         onnx = OnnxForm(path)
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from cvm.program import verify
 from cvm.program.files import load_verified
 from cvm.reduction.network import Array
 
-__all__ = ["main"]
+__all__ = ["executors_differ", "main"]
 
 
 def main(arguments: list[str]) -> int:
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            outcome = _executors(document, asked) if document["engine"] is None else _engine(document["engine"], asked)
+            outcome = _outcome(document, asked)
         except CvmError as error:
             outcome = f"error {error.code}"
         except Exception as error:  # an error of another engine, or of an executor, is a failure
@@ -51,12 +52,18 @@ def _arrays(asked: dict[str, Any]) -> dict[str, Array]:
     return {name: read_npz(asked["inputs"], name) for name in asked["names"]}
 
 
-def _executors(document: dict[str, Any], asked: dict[str, Any]) -> str:
+def _outcome(document: dict[str, Any], asked: dict[str, Any]) -> str:
+    if document["engine"] is None:
+        return executors_differ(document["executors"], asked)
+    return _engine(document["engine"], asked)
+
+
+def executors_differ(names: Sequence[str], asked: dict[str, Any]) -> str:
     """Whether executors differ on any tensor, as `cvm check` compares them."""
     path = Path(asked["model"])
     verified = load_verified(path) if path.suffix == ".cvm" else verify(api.compile(path))
     _, samples = arrange(verified.program, _arrays(asked), asked["cycles"], Intake(True, "clamp"))
-    executors = [create(name, verified) for name in document["executors"]]
+    executors = [create(name, verified) for name in names]
     found = agreement.compare(verified.program, executors, samples)
     return "" if found.difference is None else "differs"
 

@@ -6,14 +6,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cvm.api import compile
+from cvm.arrays import npz_bytes
 from cvm.errors import CvmError, Invalid, Unsupported
-from cvm.program import load
-from cvm.reduction import Bound, Comparison, opened, reduced, smallest
+from cvm.executors import RunResult, create
+from cvm.program import VerifiedProgram, load
+from cvm.reduction import Bound, Comparison, Judge, opened, reduced, smallest, stacked, worker
+from cvm.reduction.network import Network
 from tests.api import small
 from tests.cli.conftest import Outcome, cvm, files
 from tests.reduction.networks import subject
@@ -40,7 +44,11 @@ def checking(folder: Path, end: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("end", "how"), [("sys.exit(7)", "ended with 7"), ("import os; os.abort()", "ended by SIGABRT")]
+    ("end", "how"),
+    [
+        pytest.param("sys.exit(7)", "ended with 7", marks=pytest.mark.long),
+        ("import os; os.abort()", "ended by SIGABRT"),
+    ],
 )
 def test_a_command_says_what_fails(cvm: Cvm, tmp_path: Path, end: str, how: str) -> None:
     subject("cvm", 3, 50, tmp_path)
@@ -122,6 +130,51 @@ np.savez(sys.argv[3], **{item.name: np.zeros(1) for item in graph.output if wron
 """
 
 
+def test_executors_that_differ_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker, in this process, with an executor that is wrong wherever it clips."""
+
+    class Wrong:
+        name = "wrong"
+
+        def __init__(self, verified: VerifiedProgram) -> None:
+            self.inner, self.program = create("numpy", verified), verified.program
+
+        def run(self, *arguments: Any) -> RunResult:
+            found = self.inner.run(*arguments)
+            clips = {node.outputs[0].name for node in self.program.nodes if node.op == "clip"}
+            return RunResult({name: a ^ (name in clips) for name, a in found.values.items()}, found.state)
+
+    def made(name: str, verified: VerifiedProgram) -> Any:
+        return Wrong(verified) if name == "native" else create(name, verified)
+
+    monkeypatch.setattr(worker, "create", made)
+    found = subject("cvm", 3, 50, tmp_path)
+    whole = found.drawn(1, seed=0)
+
+    def fails(network: Network) -> bool:
+        path, inputs = tmp_path / "tried.cvm", tmp_path / "tried.npz"
+        found.form.save(network, path)
+        inputs.write_bytes(npz_bytes(stacked(network)))
+        asked = {"model": str(path), "inputs": str(inputs), "names": list(network.inputs), "cycles": False}
+        return worker.executors_differ(["numpy", "native"], asked) == "differs"
+
+    assert fails(whole)
+    result = reduced(whole, found.form, fails)
+    assert [node.op for node in result.network.nodes] == ["clip"]
+    assert max(array.size for array in result.network.runs[0].values()) == 1
+
+
+def test_a_process_that_dies_is_a_failure_and_another_one_goes_on(tmp_path: Path) -> None:
+    small.negated().save(tmp_path / "negated.cvm")
+    found = opened(tmp_path / "negated.cvm")
+    network = found.drawn(1, seed=0)
+    with Judge(found.form, Comparison(executors=("numpy", "formal"))) as judge:
+        words = ["sh", "-c", "read line; kill -SEGV $$"]
+        judge.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert judge.outcome(network) == "ended by SIGSEGV"
+        assert judge.outcome(network) == ""
+
+
 def test_the_bound_on_time_ends_the_search(tmp_path: Path) -> None:
     found = subject("cvm", 3, 50, tmp_path)
     whole = found.drawn(2, seed=0)
@@ -194,8 +247,13 @@ def test_broken_programs_have_their_own_errors(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(CvmError):
             opened(path)
-    with pytest.raises(CvmError, match="No such file"):
-        opened(tmp_path / "missing.cvm")
+    for name in ("missing.cvm", "missing.onnx", "missing"):
+        with pytest.raises(CvmError):
+            opened(tmp_path / name)
+    pytest.importorskip("onnx")
+    (tmp_path / "broken.onnx").write_bytes(b"\x08\x08\x12\x04test" + bytes(20))
+    with pytest.raises(CvmError):
+        opened(tmp_path / "broken.onnx")
 
 
 def test_nodes_with_graphs_are_refused(tmp_path: Path) -> None:
