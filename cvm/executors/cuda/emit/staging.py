@@ -8,16 +8,15 @@ or of all words is filled with zeros and not read. Elsewhere, the threads load s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cvm.executors.cuda.emit.codes import distance, moved, pixel_at
 from cvm.executors.cuda.emit.fragments import MEMBERS, WORDS
 from cvm.executors.cuda.emit.threads import Kernel
 from cvm.executors.cuda.emit.tiling import ROW_BYTES, Tile, Tiling
-from cvm.executors.native.descriptions.sums import Pixels
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
 
-__all__ = ["SHARED", "Staging", "distance", "moved", "pixel_at", "shared_memory"]
+__all__ = ["SHARED", "Staging", "shared_memory"]
 
 SHARED = "ptr addrspace(3)"
 """The type of an address in shared memory."""
@@ -36,41 +35,13 @@ def shared_memory(module: Module, name: str, size: int) -> tuple[V, int]:
     return V(SHARED, "@dynamic_shared"), size
 
 
-def moved(code: Kernel, pointer: V, distance: Scalar) -> V:
-    """The address ``distance`` bytes behind a pointer; a number that the code computes has 32 bits."""
-    if isinstance(distance, int):
-        return code.at(pointer, distance)
-    return code.value(pointer.type, f"getelementptr i8, {pointer}, {distance}")
-
-
-def pixel_at(code: Kernel, extents: tuple[int, int, int], pixel: V) -> tuple[Scalar, Scalar, Scalar]:
-    """The image, the row and the column of a pixel, in 32 bits. ``extents`` are those of the output."""
-    images, rows, columns = extents
-    if images == rows == 1:
-        return 0, 0, pixel
-    row = code.quotient(pixel, columns)
-    column = code.binary("sub", pixel, _value(code.mul(row, columns)))
-    if images == 1:
-        return 0, row, column
-    image = code.quotient(row, rows)
-    return image, code.binary("sub", _value(row), _value(code.mul(image, rows))), column
-
-
-def distance(code: Kernel, at: Sequence[Scalar], pixels: Pixels, size: int) -> Scalar:
-    """How many bytes the element of a pixel lies behind that of the first one."""
-    total: Scalar = 0
-    for index, step in zip(at, (pixels.image, pixels.row, pixels.column), strict=True):
-        total = code.add(total, code.mul(index, step * size))
-    return total
-
-
 def _value(number: Scalar) -> V:
     return typed("i32", number) if isinstance(number, int) else number
 
 
 @dataclass(slots=True)
 class Staging:
-    """Writes the copies of one tile. ``pixel`` is its first pixel, ``block`` its first block of channels."""
+    """Writes the copies of one tile. ``pixel`` is its first pixel, ``number`` that of the tile in its segment."""
 
     code: Kernel
     tiling: Tiling
@@ -80,7 +51,7 @@ class Staging:
     """A power of two that divides the address of the input."""
     thread: V
     pixel: V
-    block: V
+    number: V
     _pixels: list[tuple[V, Scalar, V | None]] = field(default_factory=list)
     """(source, place in a stage, whether this thread has the piece) of the pieces of pixels that a thread copies."""
     _weights: list[tuple[V, Scalar, V, V | None]] = field(default_factory=list)
@@ -108,6 +79,11 @@ class Staging:
     def words(self) -> int:
         """The words of a stage."""
         return WORDS * self.tile.warps[2]
+
+    def channel(self) -> V:
+        """Write the number of the first channel of the tile."""
+        code, tile = self.code, self.tile
+        return code.binary("add", code.binary("mul", self.number, tile.channels), tile.segment.start)
 
     def prepare(self) -> None:
         """Write what all stages share: where the pieces of this thread come from, and their places."""
@@ -138,7 +114,10 @@ class Staging:
 
     def _prepare_weights(self) -> None:
         code, tile, segment = self.code, self.tile, self.tile.segment
-        row_pieces = 4 * segment.channels // PIECE
+        row_pieces = 4 * tile.each // PIECE
+        first, part = code.binary("mul", self.number, tile.together), typed("i32", 0)
+        if tile.parts > 1:
+            first, part = code.binary("udiv", self.number, tile.parts), code.binary("urem", self.number, tile.parts)
         count = tile.together * self.words * row_pieces
         for start in range(0, count, self.tiling.threads):
             number = code.binary("add", self.thread, start)
@@ -147,17 +126,19 @@ class Staging:
                 number = code.intrinsic("umin", number, count - 1)
             rest, piece = code.binary("udiv", number, row_pieces), code.binary("urem", number, row_pieces)
             block, word = code.binary("udiv", rest, self.words), code.binary("urem", rest, self.words)
-            of_block = code.intrinsic("umin", code.binary("add", self.block, block), segment.count - 1)
+            of_block = code.intrinsic("umin", code.binary("add", first, block), segment.count - 1)
             channel = code.add(code.mul(of_block, segment.channels), segment.start)
             source = moved(code, code.arguments[1], code.mul(channel, 4 * self.tiling.kernel.step_words))
-            offset = code.binary("add", code.binary("mul", word, 4 * segment.channels), code.binary("mul", piece, PIECE))
-            source = moved(code, source, offset)
+            offset = code.binary(
+                "add", code.binary("mul", word, 4 * segment.channels), code.binary("mul", piece, PIECE)
+            )
+            source = moved(code, source, code.binary("add", offset, code.binary("mul", part, 4 * tile.each)))
             slice_, row = code.binary("udiv", word, WORDS), code.binary("urem", word, WORDS)
             member, step = code.binary("udiv", row, MEMBERS), code.binary("urem", row, MEMBERS)
             row = code.binary("add", code.binary("mul", step, MEMBERS), member)
             row = code.binary("add", code.binary("mul", slice_, WORDS), row)
             place = code.binary("add", code.binary("mul", row, tile.pitch), code.binary("mul", piece, PIECE))
-            place = code.binary("add", place, code.binary("mul", block, 4 * segment.channels))
+            place = code.binary("add", place, code.binary("mul", block, 4 * tile.each))
             self._weights.append((source, code.add(place, tile.pixel_bytes), word, here))
 
     def fill(self, chunk: Scalar, number: Scalar, stage: Scalar) -> None:

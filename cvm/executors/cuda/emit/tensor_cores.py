@@ -6,8 +6,8 @@ neighbouring channels side by side. Bytes of activations are unsigned and those 
 takes them. Elements of 16 bits are split in registers into an upper byte with a sign and a lower one without: four
 products, whose sums are added up with shifts. All sums are numbers modulo 2^32, so any order gives the proven result.
 
-Shared memory holds 64 bytes of a pixel side by side: the 16 bytes that each of 4 threads loads at once. Of eight
-threads that the hardware serves together, every two read the same two rows of pixels (128 bytes), or 32 bytes of each of
+Shared memory holds 64 bytes of a pixel side by side, of which each of four threads loads 16 bytes at once. The hardware
+serves eight threads together: they read two neighbouring rows of pixels, which are 128 bytes, or 32 bytes of each of
 four rows of weights, which lie in different banks (`Tile.pitch`).
 """
 
@@ -17,15 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from cvm.executors.cuda.emit.codes import moved
 from cvm.executors.cuda.emit.fragments import LANES, MEMBERS, ROWS, STEPS, WORDS, multiply, word
-from cvm.executors.cuda.emit.staging import Staging, moved, shared_memory
+from cvm.executors.cuda.emit.staging import Staging, shared_memory
 from cvm.executors.cuda.emit.threads import Kernel, Shape, Shapes
 from cvm.executors.cuda.emit.tile_epilogue import Epilogue
 from cvm.executors.cuda.emit.tiling import ROW_BYTES, Tile, Tiling, tiling
 from cvm.executors.native.descriptions.sums import Contraction
-from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
+from cvm.executors.native.emit.ir import Module, V, typed, vector
 
-__all__ = ["emit_contraction", "emit_tiled"]
+__all__ = ["emit_contraction", "emit_tiled", "write_tiles"]
 
 LOWER, UPPER = 0x6420, 0x7531
 """Which bytes of two words with two elements each are the lower ones, and the upper ones, of the four elements."""
@@ -37,31 +38,42 @@ SIGNS = ("u8", "s8")
 def emit_contraction(module: Module, name: str, kernel: Contraction, alignments: Sequence[int]) -> Shapes | None:
     """Write the kernel (input, weights, [start of sums,] reads.., output), or None where tensor cores do not serve."""
     chosen = tiling(kernel)
-    return None if chosen is None else emit_tiled(module, name, chosen, alignments)
+    return None if chosen is None else (emit_tiled(module, name, chosen, alignments),)
 
 
-def emit_tiled(module: Module, name: str, chosen: Tiling, alignments: Sequence[int]) -> Shapes:
+def emit_tiled(module: Module, name: str, chosen: Tiling, alignments: Sequence[int]) -> Shape:
     """Write the kernel with the tiling given."""
     kernel = chosen.kernel
     code = Kernel(module, name, (3 if kernel.starts else 2) + len(kernel.reads) + 1)
+    return write_tiles(module, name, code, chosen, alignments, code.register("ctaid", "y"))
+
+
+def write_tiles(
+    module: Module, name: str, code: Kernel, chosen: Tiling, alignments: Sequence[int], block: V, batch: int = 1
+) -> Shape:
+    """Write the code of a kernel whose arguments are those of `emit_contraction`, for the tile of channels ``block``.
+
+    The grid has ``batch`` times as many tiles of channels.
+    """
     shared, requested = shared_memory(module, name, chosen.shared)
-    thread, block = code.register("tid"), code.register("ctaid", "y")
+    thread = code.register("tid")
     pixel = code.binary("mul", code.register("ctaid"), chosen.tiles[0].pixels)
     before = 0
-    for tile, count in zip(chosen.tiles, chosen.of_channels, strict=True):
-        first = code.binary("mul", code.binary("sub", block, before), tile.together)
-        staging = Staging(code, chosen, tile, shared, alignments[0], thread, pixel, first)
+    for tile in chosen.tiles:
+        number = code.binary("sub", block, before)
+        staging = Staging(code, chosen, tile, shared, alignments[0], thread, pixel, number)
         writer = _Writer(code, chosen, tile, staging, alignments)
         if len(chosen.tiles) == 1:
             writer.write()
         else:
             after = code.compare("uge", block, before)
-            code.when(code.binary("and", after, code.compare("ult", block, before + count)), writer.write)
-        before += count
+            code.when(code.binary("and", after, code.compare("ult", block, before + tile.count)), writer.write)
+        before += tile.count
     code.finish()
     limited = f'nounwind "nvvm.maxntid"="{chosen.threads}" {{'
     module.functions[name] = module.functions[name].replace("nounwind {", limited, 1)
-    return (Shape(name, chosen.blocks, chosen.threads, requested),)
+    across, down, _ = chosen.blocks
+    return Shape(name, (across, down * batch, 1), chosen.threads, requested)
 
 
 @dataclass(slots=True)
@@ -102,7 +114,7 @@ class _Writer:
                 sums = self._pass(number, sums, reads)
         if self.split:
             sums = [self._joined(*sums[3 * k : 3 * k + 3]) for k in range(tile.sums)]
-        Epilogue(code, self.tiling, tile, self.staging, self.alignments, (row, column, slice_), (group, member)).write(sums)
+        Epilogue.of(self.staging, self.alignments, (row, column, slice_), (group, member)).write(sums)
 
     def _operands(self, row: V, column: V, slice_: V, group: V, member: V) -> tuple[V, V]:
         """The places in a stage of the first words of pixels and of weights that a thread reads."""
@@ -157,14 +169,10 @@ class _Writer:
             [self._lanes(code.load(kind, code.at(pixels, (ROWS * row + 8 * half) * ROW_BYTES), 16)) for half in (0, 1)]
             for row in range(tile.rows)
         ]
-        each = vector(32, tile.beside)
-        b = [
-            [
-                self._lanes(code.load(each, code.at(weights, e * MEMBERS * tile.pitch + 4 * group * tile.group), 4 * tile.beside))
-                for group in range(tile.groups)
-            ]
-            for e in range(MEMBERS)
-        ]
+        each, size = vector(32, tile.beside), 4 * tile.beside
+        rows = [e * MEMBERS * tile.pitch for e in range(MEMBERS)]
+        places = [[row + 4 * group * tile.group for group in range(tile.groups)] for row in rows]
+        b = [[self._lanes(code.load(each, code.at(weights, place), size)) for place in row] for row in places]
         found = list(sums)
         for group in range(tile.groups):
             for beside in range(tile.beside):
@@ -194,7 +202,9 @@ class _Writer:
             left = [digits_a[of_a][row][half] for half in (0, 1) for row in (0, 1)]
             places = [3 * (4 * slot + number) + target for number in range(4)]
             kinds = SIGNS[of_a], SIGNS[of_b]
-            for place, total in zip(places, multiply(code, kinds, left, digits_b[of_b], [sums[p] for p in places]), strict=True):
+            for place, total in zip(
+                places, multiply(code, kinds, left, digits_b[of_b], [sums[p] for p in places]), strict=True
+            ):
                 sums[place] = total
 
     def _digits(self, words: Sequence[V], which: int) -> list[V]:

@@ -1,8 +1,8 @@
 """Tilings: how a convolution or a product is divided among blocks of threads, warps and instructions.
 
-A block of threads computes ``pixels`` pixels of ``together`` blocks of output channels. Its warps share the pixels, the
-channels and the words of the sums. What the warps of one slice of the sums have computed is added up at the end. Several
-stages of shared memory are filled while others are multiplied. A small formula estimates the time of each candidate.
+A block of threads computes some pixels of some output channels. Its warps share the pixels, the channels and the words
+of the sums; slices of the sums that several warps have computed are added up at the end. Several stages of shared
+memory are filled while others are multiplied. A formula estimates the time of each candidate.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from cvm.executors.cuda.emit.fragments import COLUMNS, LANES, ROWS, STEPS, WORDS
 from cvm.executors.native.descriptions.sums import Contraction, Pixels, Segment
@@ -28,30 +29,46 @@ REGISTERS = 64
 WIDEST = 2**31
 """Distances in bytes are computed in 32 bits, so all must be below this."""
 CYCLES, WAIT, LAUNCHED = 8, 40, 2500
-"""Cycles that a processor's quarter takes for an instruction, that a warp waits at a barrier, and for start and end."""
+"""Cycles that a quarter of a multiprocessor takes for an instruction, that a warp waits at a barrier, and for start and
+end of a block.
+"""
+FILLED = 40
+"""The bytes that a multiprocessor reads from the second-level cache in a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
     """What a block of threads computes of one segment.
 
-    ``together`` is the number of blocks of channels, ``warps`` how many warps share (pixels, channels, words).
+    It is some whole blocks of channels (``together``), or one of several equal ``parts`` of a block. ``warps`` says how
+    many warps share (pixels, channels, words).
     """
 
     segment: Segment
     together: int
+    parts: int
     pixels: int
     warps: tuple[int, int, int]
 
     @property
+    def each(self) -> int:
+        """The channels of one block that belong to the tile."""
+        return self.segment.channels // self.parts
+
+    @property
     def channels(self) -> int:
         """The channels of the tile."""
-        return self.together * self.segment.channels
+        return self.together * self.each
+
+    @property
+    def count(self) -> int:
+        """The number of such tiles beside each other."""
+        return -(-self.segment.count // self.together) * self.parts
 
     @property
     def beside(self) -> int:
         """The neighbouring tiles of 8 columns whose columns a thread reads with one load."""
-        return next(n for n in (4, 2, 1) if self.segment.channels % (COLUMNS * n) == 0)
+        return next(n for n in (4, 2, 1) if self.each % (COLUMNS * n) == 0)
 
     @property
     def group(self) -> int:
@@ -125,12 +142,7 @@ class Tiling:
     @property
     def blocks(self) -> tuple[int, int, int]:
         """The grid: tiles of pixels by tiles of channels of all segments."""
-        return -(-self.count // self.tiles[0].pixels), sum(self.of_channels), 1
-
-    @property
-    def of_channels(self) -> list[int]:
-        """The number of tiles of channels of each segment."""
-        return [-(-tile.segment.count // tile.together) for tile in self.tiles]
+        return -(-self.count // self.tiles[0].pixels), sum(tile.count for tile in self.tiles), 1
 
     @property
     def shared(self) -> int:
@@ -150,7 +162,7 @@ class Tiling:
         blocks = math.prod(self.blocks)
         waves = -(-blocks // (PROCESSORS * together))
         resident = min(together, -(-blocks // PROCESSORS))
-        filled = chunks * self._traffic / 32
+        filled = chunks * self._traffic / FILLED
         return waves * (max(here * chunks * resident * max(1, warps / 4), filled * resident) + chunks * WAIT + LAUNCHED)
 
     @property
@@ -185,7 +197,9 @@ def reaches(kernel: Contraction) -> bool:
     every = [(kernel.source, kernel.input.bytes), (kernel.output.pixels, kernel.output.format.bytes)]
     every += [(read.pixels, read.format.bytes) for read in kernel.reads if read.pixels is not None]
     taps = sum((count - 1) * abs(apart) for count, apart in kernel.taps) + kernel.run
-    weights = 4 * kernel.step_words * (kernel.segments[-1].start + kernel.segments[-1].count * kernel.segments[-1].channels)
+    weights = (
+        4 * kernel.step_words * (kernel.segments[-1].start + kernel.segments[-1].count * kernel.segments[-1].channels)
+    )
     most = max(_span(pixels, extents) * size for pixels, size in every) + taps * kernel.input.bytes
     return max(most, weights) < WIDEST
 
@@ -203,7 +217,7 @@ def _candidates(kernel: Contraction) -> Iterator[Tiling]:
         for total in (4, 8):
             tiles = [_tile(kernel, segment, size, total, number == 0) for number, segment in enumerate(kernel.segments)]
             for first in tiles[0]:
-                rest = [min(one, key=lambda tile: tile.stage, default=None) for one in tiles[1:]]
+                rest = [min(one, key=lambda tile: (tile.stage, tile.parts), default=None) for one in tiles[1:]]
                 if None not in rest:
                     yield from _staged(kernel, (first, *(one for one in rest if one is not None)))
 
@@ -220,14 +234,15 @@ def _tile(kernel: Contraction, segment: Segment, pixels: int, total: int, first:
     """The tiles of a segment with ``total`` warps; those of later segments take one block of channels."""
     words = kernel.step_words // len(kernel.shifts)
     most = REGISTERS // 3 if kernel.per == 2 else REGISTERS
+    shares = [(1, parts) for parts in (1, 2, 4, 8) if segment.channels % (COLUMNS * parts) == 0]
+    if first and segment.count > 1:
+        shares.append((2, 1))
     found = []
-    for together in (1, 2) if first and segment.count > 1 else (1,):
-        for m in (1, 2, 4, 8):
-            for n in (1, 2, 4):
-                k, left = divmod(total, m * n)
-                if left or k not in (1, 2, 4, 8) or (k > 1 and words < WORDS * k):
-                    continue
-                tile = Tile(segment, together, pixels, (m, n, k))
-                if tile.fits and tile.sums <= most:
-                    found.append(tile)
+    for (together, parts), m, n in product(shares, (1, 2, 4, 8), (1, 2, 4)):
+        k, left = divmod(total, m * n)
+        if left or k not in (1, 2, 4, 8) or (k > 1 and words < WORDS * k):
+            continue
+        tile = Tile(segment, together, parts, pixels, (m, n, k))
+        if tile.fits and tile.sums <= most:
+            found.append(tile)
     return found
