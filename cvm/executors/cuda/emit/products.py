@@ -40,7 +40,7 @@ def emit_matrices(module: Module, name: str, kernel: Matrices, alignments: Seque
     code = Kernel(module, name, 4)
     a, _, room, y = code.arguments
     tile, batch = _divided(code, code.register("ctaid", "y"), chosen.blocks[1])
-    shared_by, matrix = _divided(code, batch, matrices)
+    matrix, shared_by = _divided(code, batch, matrices)
     indices, loops = [matrix, *_digits(code, shared_by, kernel.shared)], [*kernel.outer, *kernel.shared]
     indices = indices if kernel.outer else indices[1:]
     for index, loop in zip(indices, loops, strict=True):
