@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ALIGNMENT", "Code", "Device", "Prepared", "Run", "contiguous"]
+__all__ = ["ALIGNMENT", "Code", "Copied", "Device", "Prepared", "Run", "contiguous"]
 
 ALIGNMENT = 256
 """Every allocation starts at a multiple of this many bytes."""
@@ -21,13 +21,28 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One launch with its addresses: see `cvm.executors.cuda.launch.Launch`."""
+    """One launch with its addresses: see `cvm.executors.cuda.launch.Launch`.
+
+    The third direction of the grid counts the samples of a batch. ``steps`` has, for each address, the distance in
+    bytes from one sample to the next: 0 where all samples read the same memory. Without ``steps``, all are 0. A kernel
+    takes the addresses, then the steps as integers of 64 bits.
+    """
 
     function: str
     grid: tuple[int, int, int]
     block: int
     shared: int
     addresses: tuple[int, ...]
+    steps: tuple[int, ...] = ()
+
+    @property
+    def every_step(self) -> tuple[int, ...]:
+        """The steps, one for each address."""
+        return self.steps or (0,) * len(self.addresses)
+
+
+Copied: TypeAlias = tuple[int, npt.NDArray[np.uint8]]
+"""An address on the device, and the bytes on the host that are copied there or from there."""
 
 
 class Code(Protocol):
@@ -83,8 +98,24 @@ class Device(Protocol):
     def unload(self, code: Code) -> None:
         """Give back loaded code."""
 
-    def prepare(self, code: Code, launches: Sequence[Prepared]) -> Run:
-        """Prepare a sequence of launches of loaded kernels, such as a CUDA graph."""
+    def host(self, size: int) -> npt.NDArray[np.uint8]:
+        """Allocate ``size`` bytes (at least 1) on the host, from which and to which a `Run` may copy."""
+
+    def free_host(self, array: npt.NDArray[np.uint8]) -> None:
+        """Give back what `host` has allocated. No view of it may be used any more."""
+
+    def prepare(
+        self,
+        code: Code,
+        launches: Sequence[Prepared],
+        uploads: Sequence[Copied] = (),
+        downloads: Sequence[Copied] = (),
+    ) -> Run:
+        """Prepare a sequence of launches of loaded kernels, such as a CUDA graph.
+
+        The run copies ``uploads`` to the device before the first launch, and ``downloads`` from it after the last one:
+        arrays that `host` has allocated, or parts of them. Two runs that share no memory may run at the same time.
+        """
 
 
 def contiguous(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
