@@ -20,12 +20,13 @@ from cvm.executors.cuda.device.protocol import Device
 from cvm.executors.cuda.emit.registry import PLAIN
 from cvm.executors.cuda.executor import CudaExecutor
 from cvm.program import Program, decode, verify
+from tools.cuda_emulator import EmulatedDevice
 from tools.fuzz.c_programs import Feeds, computed, examined
 from tools.serial_device import SerialDevice
 
 __all__ = ["DEVICES", "differences", "main"]
 
-DEVICES: Mapping[str, Callable[[], Device]] = {"serial": SerialDevice}
+DEVICES: Mapping[str, Callable[[], Device]] = {"emulator": EmulatedDevice, "serial": SerialDevice}
 """What programs can run on."""
 
 
