@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cvm.executors.native.plan.homes import Buffer
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Memory", "Network", "rounded"]
+__all__ = ["Held", "Memory", "Network", "require_memory", "rounded"]
 
 Part = object
 """A part of the memory of a sample: "arena", a buffer of the arena, or a value by the name under which it is given."""
@@ -60,7 +60,7 @@ class Network:
         constants = np.frombuffer(self.plan.constants, np.uint8)
         self.bytes = rounded(constants.size)
         require_memory(device, self.bytes, "the constants of the program need")
-        held = _Held(device)
+        held = Held(device)
         self.close = weakref.finalize(self, held.close)
         self.close.atexit = False
         self.constants = held.allocated(self.bytes)
@@ -90,7 +90,7 @@ class Memory:
         self._network, self.samples, self._device = network, samples, network.device
         self.bytes = samples * network.sample_bytes
         require_memory(self._device, self.bytes, f"{samples} samples of the program need")
-        held = _Held(self._device)
+        held = Held(self._device)
         self.close = weakref.finalize(self, held.close)
         self.close.atexit = False
         self.steps = {part: rounded(size) for part, size in network.sizes.items()}
@@ -150,6 +150,10 @@ class Memory:
         """A wanted value of the first ``count`` samples, as new elements (count, ..)."""
         return self._arrays[name][:count].reshape(count, *self._network.shapes[name]).copy()
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a value that lies on the device."""
+        return self._network.shapes[name]
+
     def fetched(self, name: str) -> Int32Array:
         """A value of the first sample, fetched from the device."""
         found = np.empty(self._network.shapes[name], np.int32)
@@ -164,8 +168,8 @@ def require_memory(device: Device, size: int, what: str) -> None:
         raise LimitExceeded("limit.device_memory", message)
 
 
-class _Held:
-    """What a network or a memory holds of its device."""
+class Held:
+    """What somebody holds of a device, to give back at once."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
