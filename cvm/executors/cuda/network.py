@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cvm.executors.native.plan.homes import Buffer
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Memory", "Network", "rounded"]
+__all__ = ["Held", "Memory", "Network", "require_memory", "rounded"]
 
 Part = object
 """A part of the memory of a sample: "arena", a buffer of the arena, or a value by the name under which it is given."""
@@ -55,12 +55,12 @@ class Network:
         self.shapes = {name: verified.shapes[name] for name in self.plan.arrays}
         self.sizes: dict[Part, int] = {buffer: buffer.size for buffer in self.plan.offsets} if apart else {}
         if not apart:
-            self.sizes["arena"] = self.plan.arena
+            self.sizes["arena"] = max(1, self.plan.arena)
         self.sizes |= {name: 4 * math.prod(shape) for name, shape in self.shapes.items()}
         constants = np.frombuffer(self.plan.constants, np.uint8)
         self.bytes = rounded(constants.size)
         require_memory(device, self.bytes, "the constants of the program need")
-        held = _Held(device)
+        held = Held(device)
         self.close = weakref.finalize(self, held.close)
         self.close.atexit = False
         self.constants = held.allocated(self.bytes)
@@ -90,22 +90,32 @@ class Memory:
         self._network, self.samples, self._device = network, samples, network.device
         self.bytes = samples * network.sample_bytes
         require_memory(self._device, self.bytes, f"{samples} samples of the program need")
-        held = _Held(self._device)
+        held = Held(self._device)
         self.close = weakref.finalize(self, held.close)
         self.close.atexit = False
         self.steps = {part: rounded(size) for part, size in network.sizes.items()}
-        self.starts = {part: held.allocated(samples * step) for part, step in self.steps.items()}
+        self._sizes = {part: (samples - 1) * step + network.sizes[part] for part, step in self.steps.items()}
+        self.starts = {part: held.allocated(size) for part, size in self._sizes.items()}
         back = sorted(network.wanted)
-        host = {name: held.hosted(samples * self.steps[name]) for name in (*network.given, *back)}
+        host = {name: held.hosted(self._sizes[name]) for name in (*network.given, *back)}
         self._arrays = {name: self._typed(name, host[name]) for name in host}
         uploads = [(self.starts[name], host[name]) for name in network.given]
         downloads = [(self.starts[name], host[name]) for name in back if name not in network.given]
+        for name in back:
+            self._fill_gaps(name)
         held.run = self._run = self._device.prepare(network.code, self._prepared(), uploads, downloads)
 
     def _typed(self, name: str, bytes_: npt.NDArray[np.uint8]) -> Int32Array:
         """Bytes as the elements of all samples: (samples, elements of one)."""
-        elements = bytes_.reshape(self.samples, -1).view(np.int32)
-        return elements[:, : math.prod(self._network.shapes[name])]
+        shape = self.samples, math.prod(self._network.shapes[name])
+        return np.lib.stride_tricks.as_strided(bytes_.view(np.int32), shape, (self.steps[name], 4))
+
+    def _fill_gaps(self, name: str) -> None:
+        """Write zeros between the samples of a value, which are copied to the host with them."""
+        size = self._network.sizes[name]
+        zeros = np.zeros(self.steps[name] - size, np.uint8)
+        for sample in range(self.samples - 1 if zeros.size else 0):
+            self._device.upload(self.starts[name] + sample * self.steps[name] + size, zeros)
 
     def _prepared(self) -> list[Prepared]:
         """The launches with their addresses."""
@@ -150,6 +160,10 @@ class Memory:
         """A wanted value of the first ``count`` samples, as new elements (count, ..)."""
         return self._arrays[name][:count].reshape(count, *self._network.shapes[name]).copy()
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a value that lies on the device."""
+        return self._network.shapes[name]
+
     def fetched(self, name: str) -> Int32Array:
         """A value of the first sample, fetched from the device."""
         found = np.empty(self._network.shapes[name], np.int32)
@@ -164,8 +178,8 @@ def require_memory(device: Device, size: int, what: str) -> None:
         raise LimitExceeded("limit.device_memory", message)
 
 
-class _Held:
-    """What a network or a memory holds of its device."""
+class Held:
+    """What somebody holds of a device, to give back at once."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
