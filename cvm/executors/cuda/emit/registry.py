@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import gcd
 
-from cvm.executors.cuda.emit import computed, depthwise, detections, elements, matrices, pools, products, sums, tensor_cores, windows
+from cvm.executors.cuda.emit import (
+    computed,
+    depthwise,
+    detections,
+    elements,
+    matrices,
+    pools,
+    products,
+    sums,
+    tensor_cores,
+    windows,
+)
 from cvm.executors.cuda.emit.samples import with_samples
 from cvm.executors.cuda.emit.threads import Emitter, Shapes
 from cvm.executors.cuda.launch import TRIPLE, Kernels, Launch
