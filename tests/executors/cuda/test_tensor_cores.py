@@ -74,7 +74,7 @@ def fast(program: Program) -> set[type]:
     return found
 
 
-# Fragments --------------------------------------------------------------------------------------------------------------
+# Fragments ------------------------------------------------------------------------------------------------------------
 
 
 def test_every_element_of_a_fragment_is_held_once() -> None:
@@ -117,7 +117,7 @@ def test_four_rows_of_weights_lie_in_different_banks(channels: int) -> None:
     assert tile.pitch % 16 == 0
 
 
-# Tilings ----------------------------------------------------------------------------------------------------------------
+# Tilings --------------------------------------------------------------------------------------------------------------
 
 
 def kernels(program: Program) -> list[Contraction]:
@@ -167,7 +167,7 @@ def test_every_tiling_gives_the_same_tensors(name: str, part: int, monkeypatch: 
         require_numpy(program, 3)
 
 
-# Tensors ----------------------------------------------------------------------------------------------------------------
+# Tensors --------------------------------------------------------------------------------------------------------------
 
 
 def test_missing_barriers_and_waits_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
