@@ -174,6 +174,8 @@ class _Held:
         self.open = False
         driver = self.driver
         driver.cuCtxPushCurrent(self.context)
+        for stream in self.streams:
+            driver.cuStreamSynchronize(stream)
         for graph, stream in self.graphs.values():
             driver.cuStreamSynchronize(stream)
             driver.cuGraphExecDestroy(graph)
@@ -375,7 +377,9 @@ class Driver:
             for address, array in downloads:
                 self._call("cuMemcpyDtoHAsync", array.ctypes.data, address, array.size, stream)
         except BaseException:
-            self._driver.cuStreamEndCapture(stream)
+            status, unfinished = self._driver.cuStreamEndCapture(stream)
+            if status == self._driver.CUresult.CUDA_SUCCESS:
+                self._driver.cuGraphDestroy(unfinished)
             raise
         graph = self._call("cuStreamEndCapture", stream)
         try:
