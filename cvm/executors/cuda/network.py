@@ -58,7 +58,7 @@ class Network:
         self.shapes = {name: verified.shapes[name] for name in self.plan.arrays}
         self.sizes: dict[Part, int] = {buffer: buffer.size for buffer in self.plan.offsets} if apart else {}
         if not apart:
-            self.sizes["arena"] = self.plan.arena
+            self.sizes["arena"] = max(1, self.plan.arena)
         self.sizes |= {name: 4 * math.prod(shape) for name, shape in self.shapes.items()}
         constants = np.frombuffer(self.plan.constants, np.uint8)
         self.bytes = rounded(constants.size)
@@ -97,18 +97,28 @@ class Memory:
         self.close = weakref.finalize(self, held.close)
         self.close.atexit = False
         self.steps = {part: rounded(size) for part, size in network.sizes.items()}
-        self.starts = {part: held.allocated(samples * step) for part, step in self.steps.items()}
+        self._sizes = {part: (samples - 1) * step + network.sizes[part] for part, step in self.steps.items()}
+        self.starts = {part: held.allocated(size) for part, size in self._sizes.items()}
         back = sorted(network.wanted)
-        host = {name: held.hosted(samples * self.steps[name]) for name in (*network.given, *back)}
+        host = {name: held.hosted(self._sizes[name]) for name in (*network.given, *back)}
         self._arrays = {name: self._typed(name, host[name]) for name in host}
         uploads = [(self.starts[name], host[name]) for name in network.given]
         downloads = [(self.starts[name], host[name]) for name in back if name not in network.given]
+        for name in back:
+            self._fill_gaps(name)
         held.run = self._run = self._device.prepare(network.code, self._prepared(), uploads, downloads)
 
     def _typed(self, name: str, bytes_: npt.NDArray[np.uint8]) -> Int32Array:
         """Bytes as the elements of all samples: (samples, elements of one)."""
-        elements = bytes_.reshape(self.samples, -1).view(np.int32)
-        return elements[:, : math.prod(self._network.shapes[name])]
+        shape = self.samples, math.prod(self._network.shapes[name])
+        return np.lib.stride_tricks.as_strided(bytes_.view(np.int32), shape, (self.steps[name], 4))
+
+    def _fill_gaps(self, name: str) -> None:
+        """Write zeros between the samples of a value, which are copied to the host with them."""
+        size = self._network.sizes[name]
+        zeros = np.zeros(self.steps[name] - size, np.uint8)
+        for sample in range(self.samples - 1 if zeros.size else 0):
+            self._device.upload(self.starts[name] + sample * self.steps[name] + size, zeros)
 
     def _prepared(self) -> list[Prepared]:
         """The launches with their addresses."""
