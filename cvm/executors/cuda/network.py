@@ -208,4 +208,3 @@ class Held:
             self._device.free(address)
         for array in self._host:
             self._device.free_host(array)
-
