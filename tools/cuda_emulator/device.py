@@ -201,7 +201,7 @@ class EmulatedDevice:
     def _numbers(program: Program, one: Prepared) -> tuple[int, ...]:
         """What a kernel takes: addresses, then steps. A kernel for one sample may leave the steps out."""
         count = len(program.function.parameters)
-        if count == len(one.addresses) and not any(one.steps) and one.grid[2] == 1:
+        if count == len(one.addresses) and not any(one.steps):
             return one.addresses
         if count != 2 * len(one.addresses):
             raise Invalid("emulator.launch", f"{one.function} takes {count} addresses and steps")
