@@ -13,6 +13,8 @@ from cvm.executors.cuda.emit import (
     matrices,
     pools,
     products,
+    rows,
+    strips,
     sums,
     tensor_cores,
     windows,
@@ -51,6 +53,9 @@ PLAIN: Mapping[type, Emitter] = {
 """The plain form of every kind of kernel: one thread for each element, or for each row."""
 
 FAST: Mapping[type, Sequence[Emitter]] = {
+    Nest: (strips.emit_nest,),
+    Reduction: (rows.emit_reduction,),
+    Normalization: (rows.emit_normalization,),
     Contraction: (tensor_cores.emit_contraction,),
     Depthwise: (depthwise.emit_depthwise,),
     WindowSums: (windows.emit_windows,),
