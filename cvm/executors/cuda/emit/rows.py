@@ -52,7 +52,7 @@ def emit_reduction(module: Module, name: str, kernel: Reduction, alignments: Seq
         alone = code.binary("and", mates.present, code.compare("eq", mates.lane, 0))
         code.when(alone, lambda: store(code, kernel.target, total, write))
 
-    team(module, code, name, rows, size, 1, row)
+    team(code, rows, size, 1, row)
     code.finish()
     return (shape_of(name, rows, size),)
 
@@ -89,6 +89,6 @@ def emit_normalization(module: Module, name: str, kernel: Normalization, alignme
 
         mates.each(kernel.count, code_of)
 
-    team(module, code, name, rows, size, 2, row)
+    team(code, rows, size, 2, row)
     code.finish()
     return (shape_of(name, rows, size),)

@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cvm.executors.cuda.emit.threads import MOST_BLOCKS, THREADS, Kernel, Shape
-from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed
+from cvm.executors.native.emit.ir import Code, Scalar, V, typed
 
 __all__ = ["LEAST", "Team", "fitting", "shape_of", "team"]
 
-SHARED = "ptr addrspace(3)"
-"""The type of an address in the memory that a block shares."""
 LEAST = 32
 """The least threads of a team: those of a warp."""
 WORD = 8
@@ -77,16 +75,12 @@ class Team:
             code.store(combine(code, code.load(value.type, place), other), place)
 
 
-def team(module: Module, code: Kernel, name: str, rows: int, size: int, values: int,
-         body: Callable[[Scalar, Team], None]) -> None:  # fmt: skip
+def team(code: Kernel, rows: int, size: int, values: int, body: Callable[[Scalar, Team], None]) -> None:
     """Write ``body(row, team)`` for all rows. ``values`` is the most values that a team combines at once."""
-    memory = f"{name}_shared"
-    module.declarations.add(
-        f"@{memory} = internal addrspace(3) global [{values * WORD * THREADS} x i8] undef, align 16"
-    )
+    memory = code.shared(values * WORD * THREADS)
     thread = code.cast("zext", code.register("tid"), 64)
     lane, number = code.binary("and", thread, size - 1), code.binary("udiv", thread, size)
-    mine = code.at(V(SHARED, f"@{memory}"), code.binary("mul", thread, WORD))
+    mine = code.at(memory, code.binary("mul", thread, WORD))
     per = THREADS // size
     first, step = (code.cast("zext", code.register(which), 64) for which in ("ctaid", "nctaid"))
 
