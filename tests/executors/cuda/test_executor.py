@@ -201,8 +201,7 @@ def test_kernels_that_fail_their_trial_become_plain_by_name(monkeypatch: pytest.
     verified = BY_NAME[name].program()
 
     def fast(module: Any, function: str, kernel: Any, alignments: Any) -> Any:
-        shapes = registry.PLAIN[Nest](module, f"fast_{function}", kernel, alignments)
-        return shapes
+        return registry.PLAIN[Nest](module, f"fast_{function}", kernel, alignments)
 
     monkeypatch.setitem(registry.FAST, Nest, (fast,))  # type: ignore[index]
     (feed,) = feeds(verified, 1)

@@ -344,10 +344,8 @@ class Driver:
     ) -> GraphRun:
         """See `Device.prepare`: a CUDA graph, and a stream of its own on which it runs."""
         assert isinstance(code, _Loaded)
-        functions = []
         with self._current():
-            for launch in launches:
-                functions.append(self._function(code, launch.function, launch.shared))
+            functions = [self._function(code, launch.function, launch.shared) for launch in launches]
             stream = self._stream_of_its_own()
             try:
                 graph = self._captured(stream, list(zip(launches, functions, strict=True)), uploads, downloads)
