@@ -10,17 +10,18 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.cuda.device.protocol import ALIGNMENT, Prepared
+from cvm.executors.cuda.device.protocol import ALIGNMENT, Copied, Prepared
 
-_NAMES = ("tid", "ntid", "ctaid", "nctaid")
+_NAMES = ("tid.x", "ntid.x", "ctaid.x", "nctaid.x", "ctaid.z")
 _REGISTERS = "\n".join(
-    f"@{name} = global i32 0\ndefine internal i32 @sreg.{name}.x() alwaysinline {{\n"
+    f"@{name} = global i32 0\ndefine internal i32 @sreg.{name}() alwaysinline {{\n"
     f"  %value = load i32, ptr @{name}\n  ret i32 %value\n}}"
     for name in _NAMES
 )
@@ -62,9 +63,22 @@ class SerialDevice:
         """See `Device.unload`."""
         code.engine.close()
 
-    def prepare(self, code: _Code, launches: Sequence[Prepared]) -> _Run:
+    def host(self, size: int) -> npt.NDArray[np.uint8]:
+        """See `Device.host`."""
+        return np.full(size, 0xA5, np.uint8)
+
+    def free_host(self, array: npt.NDArray[np.uint8]) -> None:
+        """See `Device.free_host`."""
+
+    def prepare(
+        self,
+        code: _Code,
+        launches: Sequence[Prepared],
+        uploads: Sequence[Copied] = (),
+        downloads: Sequence[Copied] = (),
+    ) -> _Run:
         """See `Device.prepare`."""
-        return _Run(code, launches, self.grid)
+        return _Run(self, code, launches, uploads, downloads)
 
 
 class _Code:
@@ -88,24 +102,37 @@ class _Code:
 
     def launch(self, one: Prepared, blocks: int, threads: int) -> None:
         """Run a kernel with so many blocks and threads."""
-        function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(one.addresses))(
+        numbers = (*one.addresses, *one.every_step)
+        function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(numbers))(
             self.engine.get_function_address(one.function)
         )
-        self._registers["ntid"].value, self._registers["nctaid"].value = threads, blocks
-        for block in range(blocks):
-            for thread in range(threads):
-                self._registers["tid"].value, self._registers["ctaid"].value = thread, block
-                function(*one.addresses)
+        registers = self._registers
+        registers["ntid.x"].value, registers["nctaid.x"].value = threads, blocks
+        for sample, block, thread in product(range(one.grid[2]), range(blocks), range(threads)):
+            registers["ctaid.z"].value, registers["ctaid.x"].value, registers["tid.x"].value = sample, block, thread
+            function(*numbers)
 
 
 class _Run:
-    def __init__(self, code: _Code, launches: Sequence[Prepared], grid: tuple[int, int]) -> None:
-        self._code, self._launches, self._grid = code, launches, grid
+    def __init__(
+        self,
+        device: SerialDevice,
+        code: _Code,
+        launches: Sequence[Prepared],
+        uploads: Sequence[Copied],
+        downloads: Sequence[Copied],
+    ) -> None:
+        self._device, self._code, self._launches = device, code, launches
+        self._uploads, self._downloads = uploads, downloads
 
     def start(self) -> None:
         """See `Run.start`."""
+        for address, data in self._uploads:
+            self._device.upload(address, data)
         for one in self._launches:
-            self._code.launch(one, *((1, 1) if one.function in self._code.barriers else self._grid))
+            self._code.launch(one, *((1, 1) if one.function in self._code.barriers else self._device.grid))
+        for address, data in self._downloads:
+            self._device.download(address, data)
 
     def wait(self) -> None:
         """See `Run.wait`."""

@@ -1,6 +1,6 @@
 """Random programs as CUDA kernels against NumPy: outputs alone, and every tensor.
 
-    python -m tools.fuzz.cuda_programs --seed 1 --begin 0 --count 100 [--device serial] [--plain]
+    python -m tools.fuzz.cuda_programs --seed 1 --begin 0 --count 100 [--device emulator] [--plain]
 
 The programs are those of `tools.fuzz.c_programs`: packs at the edges of machine integers, and programs of any ops with
 state. Each runs once for its outputs and once with every tensor captured. Prints a line for each difference, and exits
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--begin", type=int, default=0)
     parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--device", choices=sorted(DEVICES), default="serial")
+    parser.add_argument("--device", choices=sorted(DEVICES), default="emulator")
     parser.add_argument("--plain", action="store_true", help="no fast forms of kernels")
     options = parser.parse_args(arguments)
     device, plain = DEVICES[options.device](), frozenset(PLAIN if options.plain else ())

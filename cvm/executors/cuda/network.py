@@ -1,37 +1,44 @@
-"""A network on a device: its memory, its code, and one run of it."""
+"""A network on a device: its code and constants, and the memory of its runs."""
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.errors import LimitExceeded
 from cvm.executors.base import Int32Array
 from cvm.executors.cuda.device.protocol import ALIGNMENT, Code, Device, Prepared, Run, contiguous
 from cvm.executors.cuda.emit.registry import kernels_of
-from cvm.executors.cuda.launch import Kernels
 from cvm.executors.native.emit.machine import CUDA
 from cvm.executors.native.runtime.proven import proven
 
 if TYPE_CHECKING:
     from cvm.executors.native.plan.homes import Buffer
-    from cvm.executors.native.plan.steps import Plan
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Network"]
+__all__ = ["Held", "Memory", "Network", "require_memory", "rounded"]
+
+Part = object
+"""A part of the memory of a sample: "arena", a buffer of the arena, or a value by the name under which it is given."""
+
+
+def rounded(size: int) -> int:
+    """The least multiple of `ALIGNMENT` that holds a number of bytes, at least one."""
+    return -(-max(1, size) // ALIGNMENT) * ALIGNMENT
 
 
 class Network:
-    """A proven plan whose kernels are loaded on a device, with all memory that one run needs.
+    """A proven plan whose kernels and constants are on a device.
 
-    ``wanted`` are the values that a run returns. Kernels of the kinds in ``plain`` are written in their plain form.
-    With ``apart``, every tensor of the arena is an allocation of its own, so that a stray access meets no other tensor.
-    Raises `Distrusted` if no plan is proven, and `LimitExceeded` (``limit.device_memory``) where the device has too
-    little memory. `close` gives everything back; so does the garbage collector.
+    ``wanted`` are the values that a run gives back, ``shown`` those that stay on the device and are fetched when they
+    are asked for. Kernels of the kinds in ``plain`` are written in their plain form. With ``apart``, every tensor of
+    the arena is an allocation of its own, so that a stray access meets no other tensor. Raises `Distrusted` if no plan
+    is proven, and `LimitExceeded` (``limit.device_memory``) where the device has too little memory. `close` gives
+    everything back; so does the garbage collector.
     """
 
     def __init__(
@@ -39,82 +46,166 @@ class Network:
         verified: VerifiedProgram,
         device: Device,
         wanted: frozenset[str],
+        shown: frozenset[str] = frozenset(),
         plain: frozenset[type] = frozenset(),
         apart: bool = False,
     ) -> None:
-        self.wanted, self._device = wanted, device
-        self.plan, kernels = proven(verified, CUDA, wanted, lambda made: kernels_of(made, plain))
-        self._shapes = {name: verified.shapes[name] for name in self.plan.arrays}
-        sizes = _sizes(self.plan, self._shapes, apart)
-        self.bytes = sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes.values())
-        if self.bytes > device.available:
-            message = f"the program needs {self.bytes} bytes on {device.name}, which has {device.available} bytes left"
-            raise LimitExceeded("limit.device_memory", message)
-        held = _Held(device)
+        self.wanted, self.device = wanted, device
+        self.plan, self.kernels = proven(verified, CUDA, wanted | shown, lambda made: kernels_of(made, plain))
+        self.shapes = {name: verified.shapes[name] for name in self.plan.arrays}
+        self.sizes: dict[Part, int] = {buffer: buffer.size for buffer in self.plan.offsets} if apart else {}
+        if not apart:
+            self.sizes["arena"] = max(1, self.plan.arena)
+        self.sizes |= {name: 4 * math.prod(shape) for name, shape in self.shapes.items()}
+        constants = np.frombuffer(self.plan.constants, np.uint8)
+        self.bytes = rounded(constants.size)
+        require_memory(device, self.bytes, "the constants of the program need")
+        held = Held(device)
         self.close = weakref.finalize(self, held.close)
         self.close.atexit = False
-        for part, size in sizes.items():
-            held.memory[part] = device.allocate(max(1, size))
-        self._arrays = {name: held.memory[name] for name in self.plan.arrays}
-        constants = np.frombuffer(self.plan.constants, np.uint8)
+        self.constants = held.allocated(self.bytes)
         if constants.size:
-            device.upload(held.memory["constants"], constants, constant=True)
-        held.code = device.load(kernels.ir)
-        held.run = self._run = device.prepare(held.code, self._prepared(kernels, held.memory))
+            device.upload(self.constants, constants, constant=True)
+        self.code = held.code = device.load(self.kernels.ir)
 
-    def _prepared(self, kernels: Kernels, memory: Mapping[object, int]) -> list[Prepared]:
+    @property
+    def sample_bytes(self) -> int:
+        """The bytes that a sample needs on the device."""
+        return sum(map(rounded, self.sizes.values()))
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The values that a run reads."""
+        return self.plan.arrays[: self.plan.written]
+
+
+class Memory:
+    """The memory of one run at a time, on ``samples`` samples, and the run itself.
+
+    Each part of a sample lies at a fixed distance from that of the sample before it. A run copies its inputs from the
+    host and the values that are wanted back. Raises `LimitExceeded` as `Network` does. `close` gives everything back.
+    """
+
+    def __init__(self, network: Network, samples: int = 1) -> None:
+        self._network, self.samples, self._device = network, samples, network.device
+        self.bytes = samples * network.sample_bytes
+        require_memory(self._device, self.bytes, f"{samples} samples of the program need")
+        held = Held(self._device)
+        self.close = weakref.finalize(self, held.close)
+        self.close.atexit = False
+        self.steps = {part: rounded(size) for part, size in network.sizes.items()}
+        self._sizes = {part: (samples - 1) * step + network.sizes[part] for part, step in self.steps.items()}
+        self.starts = {part: held.allocated(size) for part, size in self._sizes.items()}
+        back = sorted(network.wanted)
+        host = {name: held.hosted(self._sizes[name]) for name in (*network.given, *back)}
+        self._arrays = {name: self._typed(name, host[name]) for name in host}
+        uploads = [(self.starts[name], host[name]) for name in network.given]
+        downloads = [(self.starts[name], host[name]) for name in back if name not in network.given]
+        for name in back:
+            self._fill_gaps(name)
+        held.run = self._run = self._device.prepare(network.code, self._prepared(), uploads, downloads)
+
+    def _typed(self, name: str, bytes_: npt.NDArray[np.uint8]) -> Int32Array:
+        """Bytes as the elements of all samples: (samples, elements of one)."""
+        shape = self.samples, math.prod(self._network.shapes[name])
+        return np.lib.stride_tricks.as_strided(bytes_.view(np.int32), shape, (self.steps[name], 4))
+
+    def _fill_gaps(self, name: str) -> None:
+        """Write zeros between the samples of a value, which are copied to the host with them."""
+        size = self._network.sizes[name]
+        zeros = np.zeros(self.steps[name] - size, np.uint8)
+        for sample in range(self.samples - 1 if zeros.size else 0):
+            self._device.upload(self.starts[name] + sample * self.steps[name] + size, zeros)
+
+    def _prepared(self) -> list[Prepared]:
         """The launches with their addresses."""
+        network = self._network
 
-        def address(buffer: Buffer, offset: int) -> int:
-            if buffer.kind == "array":
-                return memory[self.plan.arrays[buffer.index]] + offset
+        def place(buffer: Buffer, offset: int) -> tuple[int, int]:
             if buffer.kind == "constants":
-                return memory["constants"] + offset
-            own = memory.get(buffer)
-            return memory["arena"] + self.plan.offsets[buffer] + offset if own is None else own + offset
+                return network.constants + offset, 0
+            part: Part = network.plan.arrays[buffer.index] if buffer.kind == "array" else buffer
+            if part not in self.starts:
+                part, offset = "arena", network.plan.offsets[buffer] + offset
+            return self.starts[part] + offset, self.steps[part]
 
-        return [
-            Prepared(one.function, one.grid, one.block, one.shared, tuple(address(*each) for each in one.arguments))
-            for one in kernels.launches
-        ]
+        made = []
+        for one in network.kernels.launches:
+            assert one.grid[2] == 1, one.function
+            places = [place(*argument) for argument in one.arguments]
+            addresses, steps = (tuple(column) for column in zip(*places, strict=True)) if places else ((), ())
+            grid = (*one.grid[:2], self.samples)
+            made.append(Prepared(one.function, grid, one.block, one.shared, addresses, steps))
+        return made
 
-    def run(self, fed: Mapping[str, Int32Array]) -> None:
-        """Run once on inputs and state that are as the program declares them."""
-        for name in self.plan.arrays[: self.plan.written]:
-            self._device.upload(self._arrays[name], contiguous(fed[name]))
+    def put(self, name: str, sample: int, codes: Int32Array) -> None:
+        """Give neighbouring samples, from ``sample`` on, their codes: (samples, ..), of an input or a state."""
+        count = len(codes)
+        self._arrays[name][sample : sample + count] = codes.reshape(count, -1)
+
+    def repeat(self, count: int) -> None:
+        """Let all samples behind the first ``count`` be the last one of these, since every sample must be valid."""
+        for name in self._network.given:
+            self._arrays[name][count:] = self._arrays[name][count - 1]
+
+    def start(self) -> None:
+        """Start the run."""
         self._run.start()
+
+    def wait(self) -> None:
+        """Wait until the run has ended."""
         self._run.wait()
 
-    def results(self, names: Iterable[str]) -> dict[str, Int32Array]:
-        """Values of the last run, among those that are wanted."""
-        found = {}
-        for name in names:
-            found[name] = np.empty(self._shapes[name], np.int32)
-            self._device.download(self._arrays[name], contiguous(found[name]))
+    def result(self, name: str, count: int) -> Int32Array:
+        """A wanted value of the first ``count`` samples, as new elements (count, ..)."""
+        return self._arrays[name][:count].reshape(count, *self._network.shapes[name]).copy()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a value that lies on the device."""
+        return self._network.shapes[name]
+
+    def fetched(self, name: str) -> Int32Array:
+        """A value of the first sample, fetched from the device."""
+        found = np.empty(self._network.shapes[name], np.int32)
+        self._device.download(self.starts[name], contiguous(found))
         return found
 
 
-class _Held:
-    """What a network holds of its device."""
+def require_memory(device: Device, size: int, what: str) -> None:
+    """Raise `LimitExceeded` (``limit.device_memory``) if a device has less memory left than ``size`` bytes."""
+    if size > device.available:
+        message = f"{what} {size} bytes on {device.name}, which has {device.available} bytes left"
+        raise LimitExceeded("limit.device_memory", message)
+
+
+class Held:
+    """What somebody holds of a device, to give back at once."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self.memory: dict[object, int] = {}
+        self._memory: list[int] = []
+        self._host: list[npt.NDArray[np.uint8]] = []
         self.code: Code | None = None
         self.run: Run | None = None
 
+    def allocated(self, size: int) -> int:
+        """Allocate memory of the device."""
+        self._memory.append(self._device.allocate(size))
+        return self._memory[-1]
+
+    def hosted(self, size: int) -> npt.NDArray[np.uint8]:
+        """Allocate memory of the host from which the device copies."""
+        self._host.append(self._device.host(size))
+        return self._host[-1]
+
     def close(self) -> None:
-        """Give it back."""
+        """Give everything back."""
         if self.run is not None:
             self.run.close()
         if self.code is not None:
             self._device.unload(self.code)
-        for address in self.memory.values():
+        for address in self._memory:
             self._device.free(address)
+        for array in self._host:
+            self._device.free_host(array)
 
-
-def _sizes(plan: Plan, shapes: Mapping[str, tuple[int, ...]], apart: bool) -> dict[object, int]:
-    """The bytes of each allocation: constants, arena (or each of its buffers), and arrays by the name of the value."""
-    sizes: dict[object, int] = {"constants": len(plan.constants)}
-    sizes |= {buffer: buffer.size for buffer in plan.offsets} if apart else {"arena": plan.arena}
-    return sizes | {name: 4 * math.prod(shapes[name]) for name in plan.arrays}

@@ -45,8 +45,8 @@ Copied: TypeAlias = tuple[int, npt.NDArray[np.uint8]]
 """An address on the device, and the bytes on the host that are copied there or from there."""
 
 
-class Code(Protocol):
-    """Loaded code. It stays loaded until `Device.unload`."""
+Code: TypeAlias = Any
+"""Loaded code, in a form that its device knows. It stays loaded until `Device.unload`."""
 
 
 class Run(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import gcd
 
 from cvm.executors.cuda.emit import computed, detections, elements, matrices, pools, sums
+from cvm.executors.cuda.emit.samples import with_samples
 from cvm.executors.cuda.emit.threads import Emitter, Shapes
 from cvm.executors.cuda.launch import TRIPLE, Kernels, Launch
 from cvm.executors.native.descriptions.computed import Normalization, Quotient, Update
@@ -59,6 +60,7 @@ def kernels_of(plan: Plan, plain: frozenset[type] = frozenset()) -> Kernels:
         for call in plan.calls
         for shape in shapes[call.function]
     ]
+    with_samples(module)
     return Kernels(f'target triple = "{TRIPLE}"\n{module}\n', tuple(launches))
 
 

@@ -70,7 +70,7 @@ class Kernel(Code):
         """Wait for all threads of the block; what they have written to memory can be read then."""
         self.call("void", "llvm.nvvm.barrier0")
 
-    def elements(self, count: int, body: Callable[[V], None]) -> None:
+    def elements(self, count: Scalar, body: Callable[[V], None]) -> None:
         """Write ``body(index)`` for the elements 0 .. count - 1 that belong to this thread."""
         threads = self.cast("zext", self.register("ntid"), 64)
         block = self.cast("zext", self.register("ctaid"), 64)
