@@ -133,7 +133,13 @@ class CudaExecutor:
         """Make a network. Its kernels are tried on the device; those of a kind that fails become plain."""
         while True:
             network = Network(self._verified, self.device, wanted, shown, self._plain, self._apart)
-            failed = frozenset() if self._trial is None else self._trial.failed(network, self._plain)
+            try:
+                failed = frozenset() if self._trial is None else self._trial.failed(network, self._plain)
+                if self._trial is not None and not failed:
+                    self._trial.rehearse(self._verified, network, self._plain)
+            except BaseException:
+                network.close()
+                raise
             if not failed:
                 return network
             network.close()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import LimitExceeded
+from cvm.errors import CvmError, LimitExceeded
 from cvm.executors.base import Int32Array
 from cvm.executors.cuda.device.protocol import ALIGNMENT, Code, Device, Prepared, Run, contiguous
 from cvm.executors.cuda.emit.registry import kernels_of
@@ -199,13 +202,12 @@ class Held:
         return self._host[-1]
 
     def close(self) -> None:
-        """Give everything back."""
-        if self.run is not None:
-            self.run.close()
+        """Give everything back. After some failures a device refuses all further calls; that is no news then."""
+        ends: list[Callable[[], None]] = [] if self.run is None else [self.run.close]
         if self.code is not None:
-            self._device.unload(self.code)
-        for address in self._memory:
-            self._device.free(address)
-        for array in self._host:
-            self._device.free_host(array)
-
+            ends.append(partial(self._device.unload, self.code))
+        ends += [partial(self._device.free, address) for address in self._memory]
+        ends += [partial(self._device.free_host, array) for array in self._host]
+        for end in ends:
+            with contextlib.suppress(CvmError):
+                end()

@@ -56,10 +56,15 @@ def _bindings() -> Any:
         raise Unsupported("cuda.driver", message)
     version = _checked(driver, "cuDriverGetVersion")
     if version < OLDEST:
-        had, needed = (f"{one // 1000}.{one % 1000 // 10}" for one in (version, OLDEST))
+        had, needed = map(_words, (version, OLDEST))
         message = f"the NVIDIA driver supports CUDA {had}; update it: the CUDA executor needs one for {needed} or later"
         raise Unsupported("cuda.driver", message)
     return driver
+
+
+def _words(version: int) -> str:
+    """A version as the driver states it, as major.minor."""
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _said(driver: Any, status: Any) -> str:
@@ -93,6 +98,14 @@ class Found:
     name: str
     capability: tuple[int, int]
     memory: int
+    version: str
+    """The CUDA version that the driver supports."""
+
+    @property
+    def words(self) -> str:
+        """The GPU in words."""
+        major, minor = self.capability
+        return f"{self.name} (device {self.index}, compute capability {major}.{minor}, driver for CUDA {self.version})"
 
 
 def found() -> tuple[Found, ...]:
@@ -115,7 +128,8 @@ def _described(driver: Any, index: int) -> Found:
             kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
         )
     )
-    return Found(index, name, (int(major), int(minor)), int(_checked(driver, "cuDeviceTotalMem", device)))
+    version = _words(_checked(driver, "cuDriverGetVersion"))
+    return Found(index, name, (int(major), int(minor)), int(_checked(driver, "cuDeviceTotalMem", device)), version)
 
 
 def _chosen(driver: Any, index: int) -> Found:
@@ -160,6 +174,8 @@ class _Held:
         self.open = False
         driver = self.driver
         driver.cuCtxPushCurrent(self.context)
+        for stream in self.streams:
+            driver.cuStreamSynchronize(stream)
         for graph, stream in self.graphs.values():
             driver.cuStreamSynchronize(stream)
             driver.cuGraphExecDestroy(graph)
@@ -202,8 +218,7 @@ class Driver:
     @property
     def name(self) -> str:
         """The GPU in words."""
-        one = self.found
-        return f"{one.name} (device {one.index}, compute capability {one.capability[0]}.{one.capability[1]})"
+        return self.found.words
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -362,7 +377,9 @@ class Driver:
             for address, array in downloads:
                 self._call("cuMemcpyDtoHAsync", array.ctypes.data, address, array.size, stream)
         except BaseException:
-            self._driver.cuStreamEndCapture(stream)
+            status, unfinished = self._driver.cuStreamEndCapture(stream)
+            if status == self._driver.CUresult.CUDA_SUCCESS:
+                self._driver.cuGraphDestroy(unfinished)
             raise
         graph = self._call("cuStreamEndCapture", stream)
         try:

@@ -61,8 +61,9 @@ def folder() -> Path | None:
 
 
 PARTS = (
-    "executors/native", "executors/native/descriptions", "executors/native/emit", "executors/native/kernels",
-    "executors/native/plan", "executors/native/runtime", "ops", "program",
+    "executors/cuda", "executors/cuda/emit", "executors/native", "executors/native/descriptions",
+    "executors/native/emit", "executors/native/kernels", "executors/native/plan", "executors/native/runtime", "ops",
+    "program",
 )  # fmt: skip
 """The folders of `cvm` on which compiled code depends. The range rules of ops, for example, decide about formats."""
 FILES = ("bounds.py", "limits.py", "quantization/quantizer.py")
