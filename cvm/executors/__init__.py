@@ -136,9 +136,7 @@ def choose_executor(wish: str | None = None) -> tuple[str, str]:
     return default() if wish is None else (wish, "asked for")
 
 
-def create(
-    name: str, verified: VerifiedProgram, threads: int | None = None, device: int | None = None
-) -> Executor:
+def create(name: str, verified: VerifiedProgram, threads: int | None = None, device: int | None = None) -> Executor:
     """The executor called ``name`` for a verified program.
 
     ``device`` is the number of the device for an executor that needs one (None: 0); such an executor may also be called

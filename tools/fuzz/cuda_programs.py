@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=sorted(DEVICES), default="emulator")
     parser.add_argument("--plain", action="store_true", help="no fast forms of kernels")
     options = parser.parse_args(arguments)
-    device, plain = DEVICES[options.device](), frozenset(PLAIN if options.plain else ())
+    device, plain = DEVICES[options.device](), frozenset(PLAIN if options.plain or options.device == "serial" else ())
     return examined(
         options.seed,
         range(options.begin, options.begin + options.count),

@@ -71,9 +71,7 @@ class Hashing:
             launches, at = [], target
             for number, (address, count) in enumerate(zip(addresses, counts, strict=True)):
                 shape = covering(FUNCTION, count)
-                launches.append(
-                    Prepared(FUNCTION, shape.grid, shape.block, 0, (address, table + 8 * number, at))
-                )
+                launches.append(Prepared(FUNCTION, shape.grid, shape.block, 0, (address, table + 8 * number, at)))
                 at += HASH_BYTES * count
             held.run = self._device.prepare(self._code, launches)
             held.run.start()

@@ -97,7 +97,7 @@ class Memory:
         self.close = weakref.finalize(self, held.close)
         self.close.atexit = False
         self.steps = {part: rounded(size) for part, size in network.sizes.items()}
-        self._sizes = {part: (samples - 1) * step + network.sizes[part] for part, step in self.steps.items()}
+        self._sizes = {part: (samples - 1) * step + max(1, network.sizes[part]) for part, step in self.steps.items()}
         self.starts = {part: held.allocated(size) for part, size in self._sizes.items()}
         back = sorted(network.wanted)
         host = {name: held.hosted(self._sizes[name]) for name in (*network.given, *back)}

@@ -235,7 +235,7 @@ class FakeDriver:
         inside = any(start <= address and address + size <= start + len(made) for start, made in where.items())
         assert inside, f"{size} bytes at {address} are in no allocation"
 
-    def _operation(self, hStream: int, work: Callable[[], None]) -> None:  # noqa: N803
+    def _operation(self, hStream: int, work: Callable[[], None]) -> None:
         stream = self.streams[hStream]
         if stream.captured is not None:
             stream.captured.append(work)
@@ -256,11 +256,11 @@ class FakeDriver:
 
         self._operation(stream, work)
 
-    def cuMemcpyHtoDAsync(self, dstDevice: int, srcHost: int, ByteCount: int, hStream: int) -> tuple[()]:  # noqa: N802, N803
+    def cuMemcpyHtoDAsync(self, dstDevice: int, srcHost: int, ByteCount: int, hStream: int) -> tuple[()]:  # noqa: N802
         self._copy(dstDevice, srcHost, ByteCount, dstDevice, hStream)
         return ()
 
-    def cuMemcpyDtoHAsync(self, dstHost: int, srcDevice: int, ByteCount: int, hStream: int) -> tuple[()]:  # noqa: N802, N803
+    def cuMemcpyDtoHAsync(self, dstHost: int, srcDevice: int, ByteCount: int, hStream: int) -> tuple[()]:  # noqa: N802
         self._copy(dstHost, srcDevice, ByteCount, srcDevice, hStream)
         return ()
 
@@ -317,7 +317,11 @@ class FakeDriver:
     # Code -----------------------------------------------------------------------------------------------------------
 
     def cuModuleLoadDataEx(  # noqa: N802
-        self, image: int, numOptions: int, options: list[CUjit_option], optionValues: list[Any]  # noqa: N803
+        self,
+        image: int,
+        numOptions: int,
+        options: list[CUjit_option],
+        optionValues: list[Any],
     ) -> tuple[int]:
         assert numOptions == len(options) == len(optionValues)
         values = dict(zip(options, optionValues, strict=True))
@@ -344,8 +348,8 @@ class FakeDriver:
         return ()
 
     def cuLaunchKernel(  # noqa: N802
-        self, f: int, gridDimX: int, gridDimY: int, gridDimZ: int, blockDimX: int, blockDimY: int, blockDimZ: int,  # noqa: N803
-        sharedMemBytes: int, hStream: int, kernelParams: int, extra: int,  # noqa: N803
+        self, f: int, gridDimX: int, gridDimY: int, gridDimZ: int, blockDimX: int, blockDimY: int, blockDimZ: int,
+        sharedMemBytes: int, hStream: int, kernelParams: int, extra: int,
     ) -> tuple[()]:  # fmt: skip
         module, name = self.functions[f]
         assert module in self.modules

@@ -366,9 +366,7 @@ class Driver:
         downloads: Sequence[Copied],
     ) -> Any:
         """The executable graph of copies and launches, which are recorded, not run."""
-        self._call(
-            "cuStreamBeginCapture", stream, self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-        )
+        self._call("cuStreamBeginCapture", stream, self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
         try:
             for address, array in uploads:
                 self._call("cuMemcpyHtoDAsync", address, array.ctypes.data, array.size, stream)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import gcd
 
-from cvm.executors.cuda.emit import computed, depthwise, detections, elements, matrices, pools, products, sums, tensor_cores, windows
+from cvm.executors.cuda.emit import (
+    computed,
+    depthwise,
+    detections,
+    elements,
+    matrices,
+    pools,
+    products,
+    rows,
+    strips,
+    sums,
+    tensor_cores,
+    windows,
+)
 from cvm.executors.cuda.emit.samples import with_samples
 from cvm.executors.cuda.emit.threads import Emitter, Shapes
 from cvm.executors.cuda.launch import TRIPLE, Kernels, Launch
@@ -40,6 +53,9 @@ PLAIN: Mapping[type, Emitter] = {
 """The plain form of every kind of kernel: one thread for each element, or for each row."""
 
 FAST: Mapping[type, Sequence[Emitter]] = {
+    Nest: (strips.emit_nest,),
+    Reduction: (rows.emit_reduction,),
+    Normalization: (rows.emit_normalization,),
     Contraction: (tensor_cores.emit_contraction,),
     Depthwise: (depthwise.emit_depthwise,),
     WindowSums: (windows.emit_windows,),

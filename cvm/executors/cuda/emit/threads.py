@@ -12,10 +12,12 @@ from typing import Any, TypeAlias
 
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, element
 
-__all__ = ["GLOBAL", "THREADS", "Emitter", "Kernel", "Shape", "Shapes", "covering", "digits"]
+__all__ = ["GLOBAL", "MOST_BLOCKS", "SHARED", "THREADS", "Emitter", "Kernel", "Shape", "Shapes", "covering", "digits"]
 
 GLOBAL = "ptr addrspace(1)"
 """The type of an address in global memory."""
+SHARED = "ptr addrspace(3)"
+"""The type of an address in the memory that a block shares."""
 THREADS = 256
 """The threads of a block that needs no certain number of them."""
 MOST_BLOCKS = 2**15
@@ -65,6 +67,12 @@ class Kernel(Code):
         """The number of this ``tid`` or ``ctaid``, or how many there are (``ntid``, ``nctaid``), in i32."""
         assert name in _REGISTERS
         return self.call("i32", f"llvm.nvvm.read.ptx.sreg.{name}.{axis}")
+
+    def shared(self, size: int) -> V:
+        """The address of ``size`` bytes, at most 48 KiB, that the threads of a block share."""
+        memory = f"{self._name}_shared"
+        self._module.declarations.add(f"@{memory} = internal addrspace(3) global [{size} x i8] undef, align 16")
+        return V(SHARED, f"@{memory}")
 
     def barrier(self) -> None:
         """Wait for all threads of the block; what they have written to memory can be read then."""

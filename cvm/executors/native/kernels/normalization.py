@@ -30,7 +30,7 @@ from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.program.model import Node
 
-__all__ = ["PLANS", "Row", "emit_normalization", "row_of", "store_codes", "store_compared"]
+__all__ = ["PLANS", "Row", "emit_normalization", "row_of", "row_with", "store_codes", "store_compared"]
 
 MOST_FACTORS = 2**16
 """The most factors of which the error of an estimate is proven, which takes some microseconds for each."""
@@ -174,7 +174,11 @@ class Row:
 
 def row_of(code: Code, kernel: Normalization, at: Sequence[V], wide: int) -> Row:
     """Write the code of what a row shares, with its sums in ``wide`` lanes of 64 bits."""
-    sums = _sums(code, kernel, at[0], wide)
+    return row_with(code, kernel, at, _sums(code, kernel, at[0], wide))
+
+
+def row_with(code: Code, kernel: Normalization, at: Sequence[V], sums: Sequence[V]) -> Row:
+    """Write the code of what a row shares, from the sums of its elements and of their squares, in i64."""
     root = code.cast("sext", load(code, kernel.formats[4], at[4], 1), 64)
     epsilon = code.cast("sext", load(code, kernel.formats[5], at[5], 1), 128)
     square = code.cast("zext", _square(code, kernel, sums), 128)
@@ -230,7 +234,7 @@ def _sums(code: Code, kernel: Normalization, read: V, wide: int) -> list[V]:
     return [code.binary("add", one, other) for one, other in zip(both, (total, squares), strict=True)]
 
 
-def _square(code: Code, kernel: Normalization, sums: list[V]) -> V:
+def _square(code: Code, kernel: Normalization, sums: Sequence[V]) -> V:
     """Q, which is below 2^62, from the sums of a row."""
     if kernel.statistic == "square_sum":
         return sums[1]

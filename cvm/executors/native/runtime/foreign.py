@@ -43,6 +43,10 @@ def assembly_for(triple: str, machine: Machine, text: str) -> str:
 
 
 def _target(triple: str, machine: Machine, reloc: str) -> Any:
-    return _llvm().Target.from_triple(triple).create_target_machine(
-        cpu=machine.cpu or "", features=machine.features or "", opt=3, reloc=reloc, codemodel="default"
+    return (
+        _llvm()
+        .Target.from_triple(triple)
+        .create_target_machine(
+            cpu=machine.cpu or "", features=machine.features or "", opt=3, reloc=reloc, codemodel="default"
+        )
     )
