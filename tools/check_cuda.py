@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.audit.record import Observation, Observer
-from cvm.compiling import program_of as compiled
+from cvm.cli.models import open_program
 from cvm.demo import LANGUAGE_MODEL, MODEL
 from cvm.errors import CvmError
 from cvm.executors import Executor, initial_state
@@ -38,7 +38,6 @@ from cvm.executors.cuda.executor import CudaExecutor
 from cvm.executors.cuda.hashing import Hashing
 from cvm.executors.native.runtime.trial import CLASSES, agrees
 from cvm.executors.numpy import NumpyExecutor
-from cvm.program.files import load_verified
 from cvm.program.verifier import VerifiedProgram, verify
 from cvm.vectors import ExecutorRunner, check, own
 from cvm.vectors.shipped import shipped
@@ -66,8 +65,8 @@ def parts(device: Device, programs: int, seed: int, models: Sequence[Path], quic
     yield "all test vectors", lambda: _vectors(device)
     count = programs // FEW if quick else programs
     yield f"{count} random programs, every tensor", lambda: _programs(device, count, seed)
-    for name, verified in _models(models, quick):
-        yield f"{name}: every tensor, batches, trace", lambda verified=verified: _model(device, hashing, verified)
+    for name, opened in _models(models, quick):
+        yield f"{name}: every tensor, batches, trace", lambda opened=opened: _model(device, hashing, opened())
 
 
 def _classes(device: Device, plain: frozenset[type]) -> list[str]:
@@ -102,17 +101,14 @@ def _programs(device: Device, count: int, seed: int) -> list[str]:
     return wrong
 
 
-def _models(folders: Sequence[Path], quick: bool) -> Iterator[tuple[str, VerifiedProgram]]:
-    yield "digits", verify(compiled(MODEL))
-    yield "tiny_gpt", load_verified(LANGUAGE_MODEL)
-    for name in ("lenet",) if quick else (*NETWORKS,):
-        yield name, verify(program_of(NETWORKS[name]()))
-    for folder in folders:
-        for path in sorted(folder.iterdir()):
-            try:
-                yield path.name, load_verified(path) if path.suffix == ".cvm" else verify(compiled(path))
-            except CvmError as error:
-                print(f"{path.name}: left out, {error.message}", file=sys.stderr)
+def _models(folders: Sequence[Path], quick: bool) -> Iterator[tuple[str, Callable[[], VerifiedProgram]]]:
+    """The models by name, each with the function that opens it."""
+    yield "digits", lambda: open_program(MODEL)
+    yield "tiny_gpt", lambda: open_program(LANGUAGE_MODEL)
+    for name in ("lenet",) if quick else NETWORKS:
+        yield name, lambda name=name: verify(program_of(NETWORKS[name]()))
+    for path in (path for folder in folders for path in sorted(folder.iterdir())):
+        yield path.name, lambda path=path: open_program(path)
 
 
 def _feed(verified: VerifiedProgram, samples: int) -> dict[str, npt.NDArray[np.int32]]:
