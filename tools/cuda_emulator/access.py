@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from tools.cuda_emulator.kinds import Array, Value, container
 from tools.cuda_emulator.memory import Memory
 from tools.cuda_emulator.module import Instruction
 from tools.cuda_emulator.shadows import Access, Conflict
-from tools.cuda_emulator.shapes import bytes_of, value_of
+from tools.cuda_emulator.shapes import bytes_of, decoder
 
 if TYPE_CHECKING:
     from tools.cuda_emulator.machine import Machine
@@ -43,20 +43,21 @@ class Located:
         return Access(places, size, self.keys, floor, self.grain)
 
 
-def located(machine: Machine, group: Group, addresses: Array, size: int, align: int) -> Iterator[Located]:
+def located(machine: Machine, group: Group, addresses: Array, size: int, align: int) -> Sequence[Located]:
     """Where addresses lie, by memory. Raises `Conflict` for addresses outside, and misaligned ones."""
     tops = addresses >> OFFSET
-    if len(tops) == 1 or bool((tops == tops[0]).all()):
-        yield _located(machine, group, addresses, int(tops[0]), (size, align), None)
-        return
+    if len(tops) == 1 or np.logical_and.reduce(tops == tops[0]):
+        return (_located(machine, group, addresses, int(tops[0]), (size, align), None),)
+    found = []
     full = group.full(addresses)
     for top in np.unique(tops):
         chosen = np.nonzero(full >> OFFSET == top)[0]
         try:
-            yield _located(machine, group, full[chosen], int(top), (size, align), chosen)
+            found.append(_located(machine, group, full[chosen], int(top), (size, align), chosen))
         except Conflict as conflict:
             conflict.entry = int(chosen[conflict.entry])
             raise
+    return found
 
 
 def _located(
@@ -69,7 +70,7 @@ def _located(
     memory.check(offsets, *sizes)
     rows, keys, grain = machine.rows(group, top), None, 1
     if memory.shadows is not None and not memory.frozen:
-        keys, grain = machine.keys[group.threads], machine.grain(top)
+        keys, grain = machine.keys_of(group), machine.grain(top)
     if chosen is not None:
         rows, keys = part(rows, chosen), part(keys, chosen)
     return Located(memory, memory.places(offsets, rows), keys, grain, chosen)
@@ -77,7 +78,7 @@ def _located(
 
 def read_bytes(machine: Machine, group: Group, addresses: Array, size: int, align: int, frozen: bool = False) -> Array:
     """The bytes at addresses: (n, size), or (1, size) if all threads read the same ones."""
-    found = None
+    found = np.zeros((0, size), np.uint8)
     for here in located(machine, group, addresses, size, align):
         try:
             raw = here.memory.read(here.places, size)
@@ -89,10 +90,9 @@ def read_bytes(machine: Machine, group: Group, addresses: Array, size: int, alig
             raise
         if here.chosen is None:
             return raw
-        if found is None:
+        if not len(found):
             found = np.zeros((len(group), size), np.uint8)
         found[here.chosen] = raw
-    assert found is not None
     return found
 
 
@@ -102,8 +102,10 @@ def load(instruction: Instruction) -> Threaded:
     if kind.kind == "ptr" or kind.width % 8:
         raise unknown(f"a load of {kind}", instruction.text)
 
-    def loaded(machine: Machine, group: Group, addresses: Array) -> Array:
-        return value_of(read_bytes(machine, group, addresses, kind.size, align, frozen), kind)
+    size, value = kind.size, decoder(kind)
+
+    def loaded(machine: Machine, group: Group, addresses: Array) -> Value:
+        return value(read_bytes(machine, group, addresses, size, align, frozen))
 
     return loaded
 

@@ -8,6 +8,7 @@ held, sign-extended, in the next signed integer of NumPy; a wider one is a Pytho
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -92,6 +93,7 @@ def vector_of(count: int, element: Type) -> Type:
     return Type("vector", count=count, parts=(element,))
 
 
+@cache
 def container(type_: Type) -> np.dtype[Any]:
     """The NumPy type that holds one lane."""
     element = type_.element

@@ -67,6 +67,10 @@ class Machine:
             return group.threads
         return group.blocks if space == SHARED and self.blocks > 1 else None
 
+    def keys_of(self, group: Group) -> Array:
+        """The keys of the threads: see `Shadows`."""
+        return self.keys if len(group) == len(self.keys) else self.keys[group.threads]
+
     def grain(self, top: int) -> int:
         """See `Program.grains`."""
         return self.program.grains.get(top >> 20, 1)

@@ -36,7 +36,7 @@ class Memory:
 
     def check(self, offsets: Array, size: int, align: int) -> None:
         """Refuse offsets outside the allocation, and offsets that are no multiples of ``align``."""
-        if int(offsets.min()) < 0 or int(offsets.max()) > self.size - size:
+        if np.minimum.reduce(offsets) < 0 or np.maximum.reduce(offsets) > self.size - size:
             entry = int(np.argmax((offsets < 0) | (offsets > self.size - size)))
             text = f"{size} bytes at offset {offsets[entry]} of {self.name}, which has {self.size} bytes"
             raise Conflict("outside", entry, text)
@@ -111,7 +111,7 @@ def _take(data: Array, places: Array, size: int) -> Array:
     words = _words(data, places, size)
     if words is None:
         return data[places[:, None] + np.arange(size)]
-    return np.take(words, places // size, axis=0).view(np.uint8)
+    return words.take(places // size if size > 1 else places, axis=0).view(np.uint8)
 
 
 def _put(data: Array, places: Array, values: Array) -> None:

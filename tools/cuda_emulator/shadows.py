@@ -53,7 +53,7 @@ class Access:
         """The numbers of the ``grain`` bytes that are touched, and the key of each."""
         per = self.size // self.grain
         if per == 1:
-            return self.places // self.grain, self.keys
+            return (self.places // self.grain if self.grain > 1 else self.places), self.keys
         cells = (self.places // self.grain)[:, None] + np.arange(per)
         return cells.reshape(-1), np.repeat(self.keys, per)
 
@@ -107,7 +107,7 @@ class Shadows:
         self, noted: Array, access: Access, cells: Array, keys: Array, words: tuple[str, str], frozen: bool = False
     ) -> None:
         """Refuse accesses that conflict with those noted before."""
-        if int(noted.max(initial=0)) < access.floor:
+        if np.maximum.reduce(noted) < access.floor:
             return
         apart = noted ^ keys
         wrong = (noted >= access.floor) & (frozen | (apart >= BLOCK) | ((apart > 0) & (apart < PHASE)))
@@ -136,7 +136,7 @@ def _note(noted: Array, cells: Array, keys: Array, floor: int, many: int = MANY)
     """
     blocks = floor + (many if many == ATOMIC else 0)
     before = noted[cells]
-    if int(before.max(initial=0)) >= floor:
+    if np.maximum.reduce(before) >= floor:
         apart = before ^ keys
         same = np.where((apart > 0) & (apart < PHASE), keys // PHASE * PHASE + many, keys)
         keys = np.where(before < floor, keys, np.where(apart >= BLOCK, blocks, same))

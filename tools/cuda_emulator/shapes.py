@@ -13,7 +13,7 @@ from tools.cuda_emulator.floats import rounded_integer, to_double
 from tools.cuda_emulator.kinds import Array, Type, container
 from tools.cuda_emulator.module import Instruction
 
-__all__ = ["bytes_of", "cast", "moved", "value_of"]
+__all__ = ["bytes_of", "cast", "decoder", "moved", "value_of"]
 
 
 def bytes_of(a: Array, type_: Type) -> Array:
@@ -29,6 +29,16 @@ def bytes_of(a: Array, type_: Type) -> Array:
     if a.dtype.itemsize != size:  # such as i24
         raw = np.ascontiguousarray(raw.reshape(-1, a.dtype.itemsize)[:, :size]).reshape(count, -1)
     return raw
+
+
+def decoder(type_: Type) -> Pure:
+    """The function from bytes in memory, (n, size), to values."""
+    dtype, vector = container(type_), type_.kind == "vector"
+    if type_.width not in (8, 16, 32, 64):
+        return lambda raw: value_of(raw, type_)
+    if vector:
+        return lambda raw: np.ascontiguousarray(raw).view(dtype)
+    return lambda raw: np.ascontiguousarray(raw).view(dtype).reshape(-1)
 
 
 def value_of(raw: Array, type_: Type) -> Array:
@@ -60,13 +70,15 @@ def cast(instruction: Instruction) -> Pure:
         case "trunc":
             return _checked_trunc(operand.type, to, flags) if flags else lambda a: _truncated(a, to)
         case "zext":
-            return _checked_sign(lambda a: _zero_extended(a, bits, to), "nneg" in flags)
+            dtype = container(to)
+            return _checked_sign(lambda a: unsigned(a, bits).astype(dtype), "nneg" in flags)
         case "sext":
             return lambda a: _sign_extended(a, bits, to)
         case "bitcast":
             if operand.type.kind == "ptr" and to.kind == "ptr":
                 return lambda a: a
-            return lambda a: value_of(bytes_of(a, operand.type), to)
+            value = decoder(to)
+            return lambda a: value(bytes_of(a, operand.type))
         case "sitofp" | "uitofp":
             return lambda a: to_double(a, bits, op == "sitofp")
         case "fptosi" | "fptoui":
@@ -107,8 +119,7 @@ def _checked_sign(function: Pure, check: bool) -> Pure:
 
 
 def _zero_extended(a: Array, bits: int, to: Type) -> Array:
-    number = unsigned(a, bits)
-    return number.astype(object) if container(to).kind == "O" else number.astype(container(to))
+    return unsigned(a, bits).astype(container(to))
 
 
 def _sign_extended(a: Array, bits: int, to: Type) -> Array:

@@ -15,7 +15,7 @@ from itertools import product
 from cvm.executors.cuda.emit.fragments import COLUMNS, LANES, ROWS, STEPS, WORDS
 from cvm.executors.native.descriptions.sums import Contraction, Pixels, Segment
 
-__all__ = ["Tile", "Tiling", "reaches", "tiling"]
+__all__ = ["Tile", "Tiling", "candidates", "reaches", "tiling"]
 
 ROW_BYTES = 4 * WORDS
 """The bytes of one row of pixels in a slice of a stage."""
@@ -187,7 +187,7 @@ def tiling(kernel: Contraction) -> Tiling | None:
         return None
     if any(one.channels % COLUMNS or one.block.interleaved or one.together for one in kernel.segments):
         return None
-    found = [one for one in _candidates(kernel) if one.shared <= MOST_SHARED]
+    found = [one for one in candidates(kernel) if one.shared <= MOST_SHARED]
     return min(found, key=lambda one: one.cost, default=None)
 
 
@@ -209,7 +209,8 @@ def _span(pixels: Pixels, extents: Sequence[int]) -> int:
     return sum((n - 1) * abs(step) for n, step in zip(extents, strides, strict=True)) + 1
 
 
-def _candidates(kernel: Contraction) -> Iterator[Tiling]:
+def candidates(kernel: Contraction) -> Iterator[Tiling]:
+    """All tilings that are compared."""
     pixels = kernel.images * kernel.rows * kernel.columns
     for size in (16, 32, 64, 128):
         if size > 16 and size >= 2 * pixels:
