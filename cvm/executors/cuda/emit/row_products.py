@@ -53,7 +53,7 @@ def emit_rows(module: Module, name: str, kernel: RowProducts, alignments: Sequen
 
         code.when(alone, write)
 
-    team(module, code, name, rows, size, each, row)
+    team(code, rows, size, each, row)
     code.finish()
     return (shape_of(name, rows, size),)
 
