@@ -22,7 +22,7 @@ FAMILIES = {
     "chain": "Claims and games on a chain: nodes, keys, contracts ([chain.md](chain.md)).",
     "cluster": "Work on a Ray cluster ([receipts.md](receipts.md), [threads.md](threads.md)).",
     "compare": "`cvm compare` and `cvm explain`: models in other engines ([compare.md](compare.md)).",
-    "cuda": "NVIDIA GPUs: `--executor cuda`, `cvm.Session(.., \"cuda\")` ([cuda.md](cuda.md)).",
+    "cuda": 'NVIDIA GPUs: `--executor cuda`, `cvm.Session(.., "cuda")` ([cuda.md](cuda.md)).',
     "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
     "deployment": "Files that say where the contracts are on a chain ([chain.md](chain.md)).",
     "digest": "`cvm digest`, and digests that are expected.",
