@@ -84,7 +84,8 @@ class CudaExecutor:
     def device_bytes(self) -> int:
         """The bytes of device memory that networks and the memory of waiting runs hold."""
         with _LOCK:
-            return sum(one.bytes for one in (*self._networks.values(), *(memory for _, memory in self._idle)))
+            waiting = sum(memory.bytes for _, memory in self._idle)
+            return waiting + sum(network.bytes for network in self._networks.values())
 
     def close(self) -> None:
         """Give back all device memory. A further run takes it again."""

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from cvm.executors.native.plan.homes import Buffer
 
-__all__ = ["TRIPLE", "Kernels", "Launch"]
+__all__ = ["CROWD", "TRIPLE", "Kernels", "Launch"]
 
 TRIPLE = "nvptx64-nvidia-cuda"
 """The target of the modules. Their text names it."""
+
+CROWD = 8
+"""With this many samples there is enough work for large tiles, which read less for each product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,12 @@ class Launch:
     block: int
     shared: int
     arguments: tuple[tuple[Buffer, int], ...]
+    crowded: Launch | None = None
+    """What takes the place of this launch where there are at least `CROWD` samples: it computes the same."""
+
+    def of(self, samples: int) -> Launch:
+        """The launch for so many samples."""
+        return self if self.crowded is None or samples < CROWD else self.crowded
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ class Memory:
             return self.starts[part] + offset, self.steps[part]
 
         made = []
-        for one in network.kernels.launches:
+        for one in (launch.of(self.samples) for launch in network.kernels.launches):
             assert one.grid[2] == 1, one.function
             places = [place(*argument) for argument in one.arguments]
             addresses, steps = (tuple(column) for column in zip(*places, strict=True)) if places else ((), ())

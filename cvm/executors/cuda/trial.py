@@ -13,7 +13,7 @@ import numpy as np
 from cvm.errors import CvmError
 from cvm.executors.base import Int32Array, initial_state, returned
 from cvm.executors.cuda.device.protocol import Device
-from cvm.executors.cuda.emit.registry import FAST
+from cvm.executors.cuda.emit import registry
 from cvm.executors.cuda.network import Memory, Network
 from cvm.executors.native.emit.machine import CUDA
 from cvm.executors.native.runtime import cache
@@ -70,7 +70,7 @@ class Trial:
         network = Network(verified, self._device, returned(verified.program, frozenset()), plain=plain)
         try:
             right = _right(verified, network)
-            kinds = {type(kernel) for kernel in network.plan.functions.values()} & FAST.keys()
+            kinds = {type(kernel) for kernel in network.plan.functions.values()} & registry.FAST.keys()
         finally:
             network.close()
         if not right:

@@ -1,4 +1,4 @@
-"""A driver of GPUs without GPUs: the functions that `cvm.executors.cuda.device.driver` calls, on memory of this process.
+"""A driver of GPUs without GPUs: what `cvm.executors.cuda.device.driver` calls, on memory of this process.
 
 Each function has the parameters of the one in ``cuda.bindings.driver`` and checks what a driver may assume: that the
 driver is initialised and a context is current, that addresses and sizes lie in allocations, that handles exist and
@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["CUresult", "FakeDriver", "Launched"]
 
@@ -98,12 +98,9 @@ class FakeDriver:
     calls: list[str] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
 
-    CUresult = CUresult
-    CUdevice_attribute = CUdevice_attribute
-    CUfunction_attribute = CUfunction_attribute
-    CUjit_option = CUjit_option
-    CUstream_flags = CUstream_flags
-    CUstreamCaptureMode = CUstreamCaptureMode
+    ENUMS: ClassVar[tuple[type[IntEnum], ...]] = (
+        CUresult, CUdevice_attribute, CUfunction_attribute, CUjit_option, CUstream_flags, CUstreamCaptureMode,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         self._handles = itertools.count(1000)
@@ -128,6 +125,13 @@ class FakeDriver:
             "executables": len(self.executables), "modules": len(self.modules),
         }  # fmt: skip
         return {name: count for name, count in counts.items() if count}
+
+    def __getattr__(self, name: str) -> Any:
+        """The enumerations, by the names that the package gives them."""
+        for one in self.ENUMS:
+            if one.__name__ == name:
+                return one
+        raise AttributeError(name)
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)

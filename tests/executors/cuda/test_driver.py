@@ -5,6 +5,7 @@ import inspect
 import re
 import sys
 import types
+from enum import IntEnum
 
 import numpy as np
 import pytest
@@ -19,6 +20,11 @@ LATER = ("cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadDataEx", "cuModuleGetFunct
          "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphLaunch", "cuStreamSynchronize", "cuCtxPushCurrent",
          "cuMemGetInfo")  # fmt: skip
 """The calls after a device was chosen whose failures are reported."""
+
+
+EARLIER = ("cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute", "cuDeviceTotalMem",
+           "cuDevicePrimaryCtxRetain", "cuDriverGetVersion")  # fmt: skip
+"""Those while it is chosen."""
 
 
 @pytest.fixture
@@ -115,8 +121,7 @@ def test_every_failure_of_a_call_is_an_error_that_names_it(fake: FakeDriver, fun
     assert not fake.left
 
 
-@pytest.mark.parametrize("function", ["cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
-                                      "cuDeviceTotalMem", "cuDevicePrimaryCtxRetain", "cuDriverGetVersion"])  # fmt: skip
+@pytest.mark.parametrize("function", EARLIER)
 def test_failures_while_a_device_is_chosen_are_errors(fake: FakeDriver, function: str) -> None:
     fake.failures[function] = CUresult.CUDA_ERROR_INVALID_VALUE
     with pytest.raises(Unsupported, match=function):
@@ -193,11 +198,10 @@ def test_the_functions_have_the_parameters_of_the_package() -> None:
             assert names == ours, name
 
 
-@pytest.mark.parametrize("name", ["CUresult", "CUdevice_attribute", "CUfunction_attribute", "CUjit_option",
-                                  "CUstream_flags", "CUstreamCaptureMode"])  # fmt: skip
-def test_the_constants_are_those_of_the_package(name: str) -> None:
-    real = getattr(real_driver(), name)
-    for one in getattr(FakeDriver, name):
+@pytest.mark.parametrize("ours", FakeDriver.ENUMS, ids=lambda one: one.__name__)
+def test_the_constants_are_those_of_the_package(ours: type[IntEnum]) -> None:
+    real = getattr(real_driver(), ours.__name__)
+    for one in ours:
         assert int(getattr(real, one.name)) == int(one), one.name
 
 

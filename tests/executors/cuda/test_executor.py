@@ -35,6 +35,12 @@ BY_NAME = {one.name: one for one in CLASSES}
 PROGRAM = "8-bit convolution"
 
 
+@pytest.fixture(autouse=True)
+def plain_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The serial device knows no fast forms; these tests are about what surrounds kernels."""
+    monkeypatch.setattr(registry, "FAST", {})
+
+
 def feeds(verified: VerifiedProgram, count: int) -> list[dict[str, Int32Array]]:
     random = np.random.default_rng(7)
     return [
@@ -201,10 +207,9 @@ def test_kernels_that_fail_their_trial_become_plain_by_name(monkeypatch: pytest.
     verified = BY_NAME[name].program()
 
     def fast(module: Any, function: str, kernel: Any, alignments: Any) -> Any:
-        shapes = registry.PLAIN[Nest](module, f"fast_{function}", kernel, alignments)
-        return shapes
+        return registry.PLAIN[Nest](module, f"fast_{function}", kernel, alignments)
 
-    monkeypatch.setitem(registry.FAST, Nest, (fast,))  # type: ignore[index]
+    monkeypatch.setattr(registry, "FAST", {Nest: (fast,)})
     (feed,) = feeds(verified, 1)
     for device, failed in ((Wrong("none"), False), (Wrong("fast_"), True)):
         executor = CudaExecutor(verified, device=device, trial=Trial(device, classes(name)))

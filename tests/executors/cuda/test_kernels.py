@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+import cvm
+from cvm.demo import LANGUAGE_MODEL, MODEL
 from cvm.executors.base import returned
 from cvm.executors.cuda.device.protocol import Device
 from cvm.executors.cuda.emit.registry import PLAIN, kernels_of
@@ -26,6 +29,7 @@ from cvm.vectors import ExecutorRunner, check
 from tests.selection import mostly_long
 from tests.spec_vectors.shipped import FOLDER, files
 from tools.cuda_emulator import EmulatedDevice
+from tools.feeds import feeds
 from tools.fuzz.c_programs import case, covering
 from tools.fuzz.cuda_programs import differences
 from tools.serial_device import SerialDevice
@@ -33,6 +37,15 @@ from tools.serial_device import SerialDevice
 BY_NAME = {one.name: one for one in CLASSES}
 TARGETS = ("sm_80", "sm_90", "sm_100")
 PROGRAMS = 2000
+SHARED = Path(__file__).parents[4] / "shared" / "models"
+DIGITS = ("lenet_digits", "lenet_digits_logw", "lenet_digits_qdat", "mlp_cancer", "mobilenet_digits", "rnn_digits")
+REAL = ("hello_world", "micro_speech", "person_detect")
+MODELS = (
+    MODEL,
+    LANGUAGE_MODEL,
+    *(SHARED / "digits" / name for name in DIGITS),
+    *(SHARED / "real" / name for name in REAL),
+)
 
 
 @cache
@@ -123,6 +136,14 @@ def test_every_op_agrees_in_the_emulator() -> None:
 def test_every_op_agrees_on_one_thread() -> None:
     for op, program, runs in covering():
         assert differences(program, runs[:2], SerialDevice(), frozenset(PLAIN)) == [], op
+
+
+@pytest.mark.parametrize("model", mostly_long(MODELS, {MODEL}))
+def test_small_models_agree_in_the_emulator(model: Path) -> None:
+    if not model.exists():
+        pytest.skip(f"needs {model}")
+    program = cvm.load(model) if model.suffix == ".cvm" else cvm.compile(model)
+    assert differences(program, feeds(program, 2), EmulatedDevice()) == []
 
 
 def cases(first: int, count: int) -> Iterator[int]:

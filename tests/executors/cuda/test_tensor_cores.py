@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cvm.executors.base import returned
-from cvm.executors.cuda.emit import depthwise, products, tensor_cores, windows
+from cvm.executors.base import Capture, returned
+from cvm.executors.cuda.emit import depthwise, products, row_products, tensor_cores, windows
 from cvm.executors.cuda.emit.fragments import (
     COLUMNS,
     DEPTH,
@@ -27,10 +28,13 @@ from cvm.executors.cuda.emit.fragments import (
     column,
     word,
 )
+from cvm.executors.cuda.emit.registry import kernels_of
 from cvm.executors.cuda.emit.staging import Staging
+from cvm.executors.cuda.emit.threads import Emitter
 from cvm.executors.cuda.emit.tiling import MOST_SHARED, REGISTERS, Tile, Tiling, candidates, tiling
 from cvm.executors.cuda.executor import CudaExecutor
-from cvm.executors.native.descriptions.matrices import Matrices
+from cvm.executors.cuda.launch import CROWD
+from cvm.executors.native.descriptions.matrices import Matrices, RowProducts
 from cvm.executors.native.descriptions.sums import Block, Contraction, Depthwise, Segment, WindowSums
 from cvm.executors.native.emit.ir import Module, V
 from cvm.executors.native.emit.machine import CUDA
@@ -41,11 +45,12 @@ from tests.executors.native.test_tiles import convolution
 from tools.cuda_emulator import EmulatedDevice, KernelDefect
 from tools.feeds import feeds
 
-EMITTERS = {
+EMITTERS: dict[type, Emitter] = {
     Contraction: tensor_cores.emit_contraction,
     Depthwise: depthwise.emit_depthwise,
     WindowSums: windows.emit_windows,
     Matrices: products.emit_matrices,
+    RowProducts: row_products.emit_rows,
 }
 
 
@@ -54,9 +59,12 @@ def require_numpy(program: Program, runs: int = 4) -> set[type]:
     verified = verify(program)
     executor, numpy = CudaExecutor(verified, device=EmulatedDevice(), apart=True), NumpyExecutor(verified)
     for number, feed in enumerate(feeds(program, runs)):
-        expected, found = numpy.run(feed, {}, "all").values, executor.run(feed, {}, "all").values
-        for name, tensor in expected.items():
-            np.testing.assert_array_equal(found[name], tensor, err_msg=f"{name}, run {number}", strict=True)
+        expected = numpy.run(feed, {}, "all").values
+        captures: tuple[Capture, ...] = (frozenset(), "all")  # with all captured, every op has a kernel of its own
+        for capture in captures:
+            for name, tensor in executor.run(feed, {}, capture).values.items():
+                what = f"{name}, run {number}, captured: {capture}"
+                np.testing.assert_array_equal(tensor, expected[name], err_msg=what, strict=True)
     assert executor.refusals == []
     executor.close()
     return fast(program)
@@ -68,7 +76,7 @@ def fast(program: Program) -> set[type]:
     kernels = plan(verified, CUDA, returned(program, "all")).functions.values()
     found = set()
     for kernel in kernels:
-        emitter: Any = EMITTERS.get(type(kernel))  # type: ignore[call-overload]
+        emitter = EMITTERS.get(type(kernel))
         if emitter is not None and emitter(Module(), "f", kernel, (16,) * 12) is not None:
             found.add(type(kernel))
     return found
@@ -125,7 +133,7 @@ def kernels(program: Program) -> list[Contraction]:
     return [kernel for kernel in found if isinstance(kernel, Contraction)]
 
 
-LAYERS = {
+LAYERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "first": ((1, 3, 32, 32), (32, 3, 3, 3), {"padding": (1, 1), "stride": (2, 2)}),
     "wide": ((1, 64, 9, 7), (160, 64, 1, 1), {}),
     "ragged": ((1, 24, 6, 7), (72, 24, 3, 3), {"padding": (1, 1)}),
@@ -149,6 +157,12 @@ def test_a_tiling_covers_all_pixels_and_channels_within_the_limits(name: str) ->
             assert 32 * tile.warps[0] * tile.warps[1] * tile.warps[2] == chosen.threads
 
 
+def numbered(number: int, kernel: Contraction, samples: int = 1) -> Tiling | None:
+    """A tiling by its number, in place of the cheapest one."""
+    every = list(candidates(kernel))
+    return every[number % len(every)]
+
+
 PARTS = 24
 """Every so many tilings are tried in the usual run."""
 
@@ -163,7 +177,7 @@ def test_every_tiling_gives_the_same_tensors(name: str, part: int, monkeypatch: 
     ways = {tile.warps[2] for one in every for tile in one.tiles}
     assert name != "deep" or ways == {1, 2, 4, 8}, "several numbers of slices are tried"
     for number in range(part, len(every), PARTS):
-        monkeypatch.setattr(tensor_cores, "tiling", lambda kernel, number=number: list(candidates(kernel))[number])
+        monkeypatch.setattr(tensor_cores, "tiling", partial(numbered, number))
         require_numpy(program, 3)
 
 
@@ -267,7 +281,7 @@ def any_product(rng: np.random.Generator, chosen: random.Random) -> Program:
     (lo, hi), (least, most) = chosen.choice(CODES[:5]), chosen.choice([(-128, 127), (0, 15), (-500, 500)])
     turned = chosen.random() < 0.3, chosen.random() < 0.5
     builder = ProgramBuilder()
-    operands = []
+    operands: list[str] = []
     for name, shape, ends in (
         ("a", (batch, K, M) if turned[0] else (batch, M, K), (lo, hi)),
         ("b", (batch, N, K) if turned[1] else (batch, K, N), (least, most)),
@@ -276,6 +290,48 @@ def any_product(rng: np.random.Generator, chosen: random.Random) -> Program:
         operands += builder.add("clip", [given], {"a_min": ends[0], "a_max": ends[1] - 1})
     (result,) = builder.add("matmul", operands, {"transpose_a": turned[0], "transpose_b": turned[1]})
     return builder.build([Output("y", result)])
+
+
+def row_product(turned: bool, depth: int, columns: int, a: tuple[int, int], b: tuple[int, int]) -> Program:
+    """The product of one row and a computed matrix, in three batches."""
+    builder = ProgramBuilder()
+    operands: list[str] = []
+    for name, shape, (lo, hi) in (
+        ("a", (3, 1, depth), a),
+        ("b", (3, columns, depth) if turned else (3, depth, columns), b),
+    ):
+        given = builder.input(name, shape, lo, hi)
+        operands += builder.add("clip", [given], {"a_min": lo, "a_max": hi - 1})
+    (result,) = builder.add("matmul", operands, {"transpose_a": False, "transpose_b": turned})
+    return builder.build([Output("y", result)])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("a", "b"), [((-128, 127), (-128, 127)), ((0, 255), (0, 15)), ((-5, 250), (-100, 100)), ((-5, 250), (0, 127))]
+)
+def test_products_of_one_row_are_numpy_s(turned: bool, a: tuple[int, int], b: tuple[int, int]) -> None:
+    assert RowProducts in require_numpy(row_product(turned, 64, 20, a, b), 3)
+    require_numpy(row_product(turned, 12, 32, a, b), 3)
+
+
+def test_many_samples_use_larger_tiles() -> None:
+    """The kernels for few and for many samples compute the same."""
+    program = convolution((1, 64, 20, 20), (256, 64, 3, 3), False, padding=(1, 1))
+    verified = verify(program)
+    made = kernels_of(plan(verified, CUDA, returned(program, frozenset())))
+    (launch,) = [one for one in made.launches if one.crowded is not None]
+    assert launch.of(CROWD - 1) is launch
+    assert launch.of(CROWD) is launch.crowded
+    assert launch.crowded.grid[0] * launch.crowded.grid[1] < launch.grid[0] * launch.grid[1]
+    executor, numpy = CudaExecutor(verified, device=EmulatedDevice()), NumpyExecutor(verified)
+    rng = np.random.default_rng(1)
+    x = rng.integers(-128, 128, (CROWD, 1, 64, 20, 20), np.int32)
+    found = executor.run_batch(CROWD, {"x": x})
+    assert found is not None
+    for sample in range(CROWD):
+        (expected,) = numpy.run({"x": x[sample]}, {}).values.values()
+        np.testing.assert_array_equal(next(iter(found.values()))[sample], expected)
 
 
 MAKERS: dict[str, Maker] = {"convolution": any_convolution, "depthwise": any_depthwise, "product": any_product}

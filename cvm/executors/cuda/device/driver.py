@@ -208,7 +208,7 @@ class Driver:
         context = self._call("cuDevicePrimaryCtxRetain", device)
         self._held = _Held(self._driver, device, context)
         self._end = weakref.finalize(self, self._held.close)
-        with self._current():
+        with self.current():
             self._stream = self._stream_of_its_own()
         self._held.streams.append(self._stream)
         self._numbers = 0
@@ -228,7 +228,7 @@ class Driver:
     @property
     def available(self) -> int:
         """The bytes of memory that can be allocated now."""
-        with self._current():
+        with self.current():
             free, _ = self._call("cuMemGetInfo")
         return int(free)
 
@@ -242,7 +242,7 @@ class Driver:
         return _checked(self._driver, function, *arguments, what=what, place=self._place)
 
     @contextlib.contextmanager
-    def _current(self) -> Iterator[None]:
+    def current(self) -> Iterator[None]:
         """Make the context current, and afterwards the one that was."""
         if not self._held.open:
             raise Unsupported("cuda.call", f"the use of a GPU was ended before {self._place}: make another session")
@@ -252,6 +252,16 @@ class Driver:
         finally:
             self._driver.cuCtxPopCurrent()
 
+    def attribute(self, name: str) -> int:
+        """A number of the GPU, by the name of the driver behind ``CU_DEVICE_ATTRIBUTE_``."""
+        kind = getattr(self._driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._call("cuDeviceGetAttribute", kind, self._held.device))
+
+    @property
+    def stream(self) -> int:
+        """The handle of the stream on which `upload` and `download` copy, for libraries that take one."""
+        return int(self._stream)
+
     def _stream_of_its_own(self) -> Any:
         return self._call("cuStreamCreate", self._driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
 
@@ -259,7 +269,7 @@ class Driver:
 
     def allocate(self, size: int) -> int:
         """See `Device.allocate`. The driver aligns to 256 bytes at least."""
-        with self._current():
+        with self.current():
             address = int(self._call("cuMemAlloc", size, what=f"for {size} bytes"))
         self._held.memory[address] = size
         return address
@@ -267,26 +277,26 @@ class Driver:
     def free(self, address: int) -> None:
         """See `Device.free`."""
         del self._held.memory[address]
-        with self._current():
+        with self.current():
             self._call("cuMemFree", address)
 
     def upload(self, address: int, data: npt.NDArray[Any], constant: bool = False) -> None:
         """See `Device.upload`."""
         bytes_ = contiguous(data)
-        with self._current():  # a copy from other than pinned memory may still be under way when the call returns
+        with self.current():  # a copy from other than pinned memory may still be under way when the call returns
             self._call("cuMemcpyHtoDAsync", address, bytes_.ctypes.data, bytes_.size, self._stream)
             self._call("cuStreamSynchronize", self._stream, what=f"after a copy of {bytes_.size} bytes to the GPU")
 
     def download(self, address: int, target: npt.NDArray[Any]) -> None:
         """See `Device.download`."""
         bytes_ = contiguous(target)
-        with self._current():
+        with self.current():
             self._call("cuMemcpyDtoHAsync", bytes_.ctypes.data, address, bytes_.size, self._stream)
             self._call("cuStreamSynchronize", self._stream, what=f"after a copy of {bytes_.size} bytes from the GPU")
 
     def host(self, size: int) -> npt.NDArray[np.uint8]:
         """See `Device.host`. The memory is pinned, so that copies do not occupy the processor."""
-        with self._current():
+        with self.current():
             address = int(self._call("cuMemHostAlloc", size, 0, what=f"for {size} bytes of pinned memory"))
         self._held.host[address] = size
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
@@ -295,7 +305,7 @@ class Driver:
         """See `Device.free_host`."""
         address = int(array.ctypes.data)
         del self._held.host[address]
-        with self._current():
+        with self.current():
             self._call("cuMemFreeHost", address)
 
     # Code -----------------------------------------------------------------------------------------------------------
@@ -305,7 +315,7 @@ class Driver:
         text = ctypes.create_string_buffer(self._assembled(ir, self.capability))
         log, option = bytearray(LOG), self._driver.CUjit_option
         options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
-        with self._current():
+        with self.current():
             try:
                 module = self._call("cuModuleLoadDataEx", ctypes.addressof(text), 2, options, [log, LOG])
             except LimitExceeded:
@@ -321,7 +331,7 @@ class Driver:
         """See `Device.unload`."""
         assert isinstance(code, _Loaded)
         self._held.modules.remove(code.module)
-        with self._current():
+        with self.current():
             self._call("cuModuleUnload", code.module)
 
     def _function(self, code: _Loaded, name: str, shared: int) -> Any:
@@ -344,10 +354,8 @@ class Driver:
     ) -> GraphRun:
         """See `Device.prepare`: a CUDA graph, and a stream of its own on which it runs."""
         assert isinstance(code, _Loaded)
-        functions = []
-        with self._current():
-            for launch in launches:
-                functions.append(self._function(code, launch.function, launch.shared))
+        with self.current():
+            functions = [self._function(code, launch.function, launch.shared) for launch in launches]
             stream = self._stream_of_its_own()
             try:
                 graph = self._captured(stream, list(zip(launches, functions, strict=True)), uploads, downloads)
@@ -398,18 +406,18 @@ class Driver:
 
     def _start(self, number: int) -> None:
         graph, stream = self._held.graphs[number]
-        with self._current():
+        with self.current():
             self._call("cuGraphLaunch", graph, stream)
 
     def _wait(self, number: int) -> None:
-        with self._current():
+        with self.current():
             self._call("cuStreamSynchronize", self._held.graphs[number][1], what="at the end of a run")
 
     def _forget(self, number: int) -> None:
         if number not in self._held.graphs or not self._held.open:
             return
         graph, stream = self._held.graphs.pop(number)
-        with self._current():
+        with self.current():
             self._driver.cuStreamSynchronize(stream)
             self._call("cuGraphExecDestroy", graph)
             self._call("cuStreamDestroy", stream)

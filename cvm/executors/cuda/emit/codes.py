@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cvm.executors.cuda.emit.channels import Place, place_of, placed
+from cvm.executors.cuda.emit.permutations import permuted
 from cvm.executors.cuda.emit.threads import Kernel
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Pixels, Segment
@@ -162,7 +163,7 @@ class Codes:
         for bytes_, selector in PAIRS:
             if size <= bytes_:
                 pairs = zip(words[::2], words[1::2], strict=True)
-                words = [code.call("i32", "llvm.nvvm.prmt", a, b, V("i32", str(selector))) for a, b in pairs]
+                words = [permuted(code, a, b, selector) for a, b in pairs]
         each = min(aligned // 4, len(words))
         for first in range(0, len(words), each):
             code.store(code.gathered(words[first : first + each]), code.at(target, 4 * first), 4 * each)

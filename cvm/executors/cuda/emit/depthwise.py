@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from cvm.executors.cuda.emit.channels import place_of
 from cvm.executors.cuda.emit.codes import Codes, distance, moved
+from cvm.executors.cuda.emit.permutations import transposed
 from cvm.executors.cuda.emit.threads import THREADS, Kernel, Shape, Shapes
 from cvm.executors.cuda.emit.tiling import PROCESSORS, WIDEST
 from cvm.executors.native.descriptions.sums import ROWS, Depthwise
@@ -24,8 +25,6 @@ CHANNELS = 4
 """The channels of a thread: the bytes of a word."""
 LONGEST = 8
 """The most outputs of a thread."""
-PAIRS, QUADS = (0x5140, 0x7362), (0x5410, 0x7632)
-"""Selectors: bytes of two rows in turn (of the first two channels, of the last two), and pairs of bytes joined."""
 
 
 def strip(kernel: Depthwise) -> int:
@@ -146,14 +145,7 @@ class _Strip:
         code, kernel = self.code, self.kernel
         rows = [self._loaded(code.at(at, kernel.row(row) * kernel.taps[0])) for row in range(kernel.window[0])]
         rows += [typed("i32", 0)] * (-len(rows) % ROWS)
-        found = []
-        for first in range(0, len(rows), ROWS):
-            pairs = [[self._permuted(rows[k], rows[k + 1], one) for one in PAIRS] for k in (first, first + 2)]
-            found.append([self._permuted(pairs[0][half], pairs[1][half], one) for half in (0, 1) for one in QUADS])
-        return found
-
-    def _permuted(self, a: V, b: V, selector: int) -> V:
-        return self.code.call("i32", "llvm.nvvm.prmt", a, b, V("i32", str(selector)))
+        return [transposed(code, rows[first : first + ROWS]) for first in range(0, len(rows), ROWS)]
 
     def _loaded(self, at: V) -> V:
         """The bytes of the four channels at one place of the input. Bytes of channels that do not exist are others'."""

@@ -13,6 +13,7 @@ from cvm.executors.cuda.emit import (
     matrices,
     pools,
     products,
+    row_products,
     rows,
     strips,
     sums,
@@ -20,7 +21,7 @@ from cvm.executors.cuda.emit import (
     windows,
 )
 from cvm.executors.cuda.emit.samples import with_samples
-from cvm.executors.cuda.emit.threads import Emitter, Shapes
+from cvm.executors.cuda.emit.threads import Emitter, Shape, Shapes
 from cvm.executors.cuda.launch import TRIPLE, Kernels, Launch
 from cvm.executors.native.descriptions.computed import Normalization, Quotient, Update
 from cvm.executors.native.descriptions.loops import Exchange, Nest, Reduction
@@ -60,6 +61,7 @@ FAST: Mapping[type, Sequence[Emitter]] = {
     Depthwise: (depthwise.emit_depthwise,),
     WindowSums: (windows.emit_windows,),
     Matrices: (products.emit_matrices,),
+    RowProducts: (row_products.emit_rows,),
 }
 """Faster forms. The first one that takes a description writes its kernels."""
 
@@ -76,13 +78,14 @@ def kernels_of(plan: Plan, plain: frozenset[type] = frozenset()) -> Kernels:
     shapes = {
         name: _written(module, name, plan.functions[name], _alignments(plan, calls[name]), plain) for name in calls
     }
-    launches = [
-        Launch(shape.function, shape.grid, shape.block, shape.shared, call.arguments)
-        for call in plan.calls
-        for shape in shapes[call.function]
-    ]
+    launches = [_launch(shape, call) for call in plan.calls for shape in shapes[call.function]]
     with_samples(module)
     return Kernels(f'target triple = "{TRIPLE}"\n{module}\n', tuple(launches))
+
+
+def _launch(shape: Shape, call: KernelCall) -> Launch:
+    crowded = None if shape.crowded is None else _launch(shape.crowded, call)
+    return Launch(shape.function, shape.grid, shape.block, shape.shared, call.arguments, crowded)
 
 
 def _written(module: Module, name: str, kernel: object, alignments: Sequence[int], plain: frozenset[type]) -> Shapes:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from cvm.executors.cuda.emit.samples import with_samples
 from cvm.executors.cuda.emit.threads import Kernel
 from cvm.executors.cuda.launch import TRIPLE
+from cvm.executors.native.emit.fips180 import A, B, C, D, E, F, G, H, K
 from cvm.executors.native.emit.ir import Code, Module, V, typed
-from cvm.executors.native.runtime.sha256 import A, B, C, D, E, F, G, H, K
 from cvm.program.merkle import HASH_BYTES, LEAF_BYTES
 
 __all__ = ["FUNCTION", "module_text"]

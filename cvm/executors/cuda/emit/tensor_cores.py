@@ -14,20 +14,24 @@ four rows of weights, which lie in different banks (`Tile.pitch`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from cvm.executors.cuda.emit.codes import moved
 from cvm.executors.cuda.emit.fragments import LANES, MEMBERS, ROWS, STEPS, WORDS, multiply, word
+from cvm.executors.cuda.emit.permutations import permuted
 from cvm.executors.cuda.emit.staging import Staging, shared_memory
 from cvm.executors.cuda.emit.threads import Kernel, Shape, Shapes
 from cvm.executors.cuda.emit.tile_epilogue import Epilogue
 from cvm.executors.cuda.emit.tiling import ROW_BYTES, Tile, Tiling, tiling
+from cvm.executors.cuda.launch import CROWD
 from cvm.executors.native.descriptions.sums import Contraction
 from cvm.executors.native.emit.ir import Module, V, typed, vector
 
 __all__ = ["emit_contraction", "emit_tiled", "write_tiles"]
 
+SAMPLES = 4 * CROWD
+"""For how many samples the kernel for many samples is chosen."""
 LOWER, UPPER = 0x6420, 0x7531
 """Which bytes of two words with two elements each are the lower ones, and the upper ones, of the four elements."""
 PRODUCTS = ((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2))
@@ -37,8 +41,13 @@ SIGNS = ("u8", "s8")
 
 def emit_contraction(module: Module, name: str, kernel: Contraction, alignments: Sequence[int]) -> Shapes | None:
     """Write the kernel (input, weights, [start of sums,] reads.., output), or None where tensor cores do not serve."""
-    chosen = tiling(kernel)
-    return None if chosen is None else (emit_tiled(module, name, chosen, alignments),)
+    chosen, crowded = tiling(kernel), tiling(kernel, SAMPLES)
+    if chosen is None or crowded is None:
+        return None
+    shape = emit_tiled(module, name, chosen, alignments)
+    if crowded.tiles != chosen.tiles:
+        shape = replace(shape, crowded=emit_tiled(module, f"{name}_many", crowded, alignments))
+    return (shape,)
 
 
 def emit_tiled(module: Module, name: str, chosen: Tiling, alignments: Sequence[int]) -> Shape:
@@ -209,8 +218,7 @@ class _Writer:
 
     def _digits(self, words: Sequence[V], which: int) -> list[V]:
         """The lower or the upper bytes of eight elements of 16 bits, as two words."""
-        selector = V("i32", str(which))
-        return [self.code.call("i32", "llvm.nvvm.prmt", words[k], words[k + 1], selector) for k in (0, 2)]
+        return [permuted(self.code, words[k], words[k + 1], which) for k in (0, 2)]
 
     def _joined(self, low: V, middle: V, high: V) -> V:
         """The sum of products of 16 bits, from those of their digits."""

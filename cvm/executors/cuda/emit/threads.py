@@ -33,6 +33,8 @@ class Shape:
     grid: tuple[int, int, int]
     block: int
     shared: int = 0
+    crowded: Shape | None = None
+    """Another kernel that computes the same, for many samples."""
 
 
 Shapes: TypeAlias = tuple[Shape, ...]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from cvm.executors.cuda.emit.fragments import COLUMNS, LANES, ROWS, STEPS, WORDS
@@ -123,11 +123,15 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The tiles of all segments of a kernel, equal in pixels and in threads, and the number of stages."""
+    """The tiles of all segments of a kernel, equal in pixels and in threads, and the number of stages.
+
+    ``samples`` is for how many samples at the same time the time is estimated.
+    """
 
     kernel: Contraction
     tiles: tuple[Tile, ...]
     stages: int
+    samples: int = 1
 
     @property
     def threads(self) -> int:
@@ -159,7 +163,7 @@ class Tiling:
         here = first.rows * first.groups * first.beside * steps * CYCLES
         warps = math.prod(first.warps)
         together = max(1, min(2 * MOST_SHARED // self.shared, 2048 // self.threads, 65536 // (self.threads * 128)))
-        blocks = math.prod(self.blocks)
+        blocks = math.prod(self.blocks) * self.samples
         waves = -(-blocks // (PROCESSORS * together))
         resident = min(together, -(-blocks // PROCESSORS))
         filled = chunks * self._traffic / FILLED
@@ -177,8 +181,8 @@ class Tiling:
         return first.pixel_bytes + 4 * first.channels * WORDS * first.warps[2]
 
 
-def tiling(kernel: Contraction) -> Tiling | None:
-    """The cheapest tiling of a contraction, or None if tensor cores do not serve it.
+def tiling(kernel: Contraction, samples: int = 1) -> Tiling | None:
+    """The cheapest tiling of a contraction for so many samples at a time, or None if tensor cores do not serve it.
 
     They multiply bytes, and pairs of digits of 16 bits. The first blocks of channels decide; a block of fewer than
     eight channels fills no instruction.
@@ -187,7 +191,7 @@ def tiling(kernel: Contraction) -> Tiling | None:
         return None
     if any(one.channels % COLUMNS or one.block.interleaved or one.together for one in kernel.segments):
         return None
-    found = [one for one in candidates(kernel) if one.shared <= MOST_SHARED]
+    found = [replace(one, samples=samples) for one in candidates(kernel) if one.shared <= MOST_SHARED]
     return min(found, key=lambda one: one.cost, default=None)
 
 
