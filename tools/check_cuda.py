@@ -19,17 +19,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cvm.audit.record import Observation, Observer
 from cvm.cli.models import open_program
 from cvm.demo import LANGUAGE_MODEL, MODEL
 from cvm.errors import CvmError
-from cvm.executors import Executor, initial_state
+from cvm.executors import Executor, Int32Array, initial_state
 from cvm.executors.cuda import ptx
 from cvm.executors.cuda.device.driver import Driver
 from cvm.executors.cuda.device.protocol import Device
@@ -39,7 +38,7 @@ from cvm.executors.cuda.hashing import Hashing
 from cvm.executors.native.runtime.trial import CLASSES, agrees
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program.verifier import VerifiedProgram, verify
-from cvm.vectors import ExecutorRunner, check, own
+from cvm.vectors import ExecutorRunner, check
 from cvm.vectors.shipped import shipped
 from tools.bench.networks import NETWORKS
 from tools.bench.programs import program_of
@@ -61,12 +60,12 @@ def parts(device: Device, programs: int, seed: int, models: Sequence[Path], quic
     hashing = Hashing(device)
     yield "SHA-256 on the device", lambda: [] if hashing.right else ["digests differ from hashlib"]
     for plain, form in ((frozenset[type](), "chosen"), (frozenset[type](PLAIN), "plain")):
-        yield f"{len(CLASSES)} classes of the trial, {form} form", lambda plain=plain: _classes(device, plain)
-    yield "all test vectors", lambda: _vectors(device)
+        yield f"{len(CLASSES)} classes of the trial, {form} form", partial(_classes, device, plain)
+    yield "all test vectors", partial(_vectors, device)
     count = programs // FEW if quick else programs
-    yield f"{count} random programs, every tensor", lambda: _programs(device, count, seed)
+    yield f"{count} random programs, every tensor", partial(_programs, device, count, seed)
     for name, opened in _models(models, quick):
-        yield f"{name}: every tensor, batches, trace", lambda opened=opened: _model(device, hashing, opened())
+        yield f"{name}: every tensor, batches, trace", partial(_model, device, hashing, opened)
 
 
 def _classes(device: Device, plain: frozenset[type]) -> list[str]:
@@ -74,21 +73,19 @@ def _classes(device: Device, plain: frozenset[type]) -> list[str]:
     for one in CLASSES:
         verified = one.program()
         executor = CudaExecutor(verified, device=device, plain=plain)
-        if executor.refusals or not agrees(verified, lambda feed, own=executor: own.run(feed, {}).values):
+        if executor.refusals or not agrees(verified, partial(_values, executor)):
             wrong.append(one.name)
         executor.close()
     return wrong
 
 
-def _vectors(device: Device) -> list[str]:
-    def create(name: str, verified: VerifiedProgram, threads: int | None = None) -> Executor:
-        return CudaExecutor(verified, device=device)
+def _values(executor: CudaExecutor, feed: Mapping[str, Int32Array]) -> Mapping[str, Int32Array]:
+    return executor.run(feed, {}).values
 
-    before, own.create = own.create, create
-    try:
-        report = check(shipped(), ExecutorRunner("cuda"))
-    finally:
-        own.create = before
+
+def _vectors(device: Device) -> list[str]:
+    runner = ExecutorRunner("cuda", lambda verified: CudaExecutor(verified, device=device))
+    report = check(shipped(), runner)
     return [] if report.ok else [str(report.first)]
 
 
@@ -103,15 +100,19 @@ def _programs(device: Device, count: int, seed: int) -> list[str]:
 
 def _models(folders: Sequence[Path], quick: bool) -> Iterator[tuple[str, Callable[[], VerifiedProgram]]]:
     """The models by name, each with the function that opens it."""
-    yield "digits", lambda: open_program(MODEL)
-    yield "tiny_gpt", lambda: open_program(LANGUAGE_MODEL)
+    yield "digits", partial(open_program, MODEL)
+    yield "tiny_gpt", partial(open_program, LANGUAGE_MODEL)
     for name in ("lenet",) if quick else NETWORKS:
-        yield name, lambda name=name: verify(program_of(NETWORKS[name]()))
+        yield name, partial(_network, name)
     for path in (path for folder in folders for path in sorted(folder.iterdir())):
-        yield path.name, lambda path=path: open_program(path)
+        yield path.name, partial(open_program, path)
 
 
-def _feed(verified: VerifiedProgram, samples: int) -> dict[str, npt.NDArray[np.int32]]:
+def _network(name: str) -> VerifiedProgram:
+    return verify(program_of(NETWORKS[name]()))
+
+
+def _feed(verified: VerifiedProgram, samples: int) -> dict[str, Int32Array]:
     random = np.random.default_rng(samples)
     return {
         item.value.name: random.integers(
@@ -121,8 +122,9 @@ def _feed(verified: VerifiedProgram, samples: int) -> dict[str, npt.NDArray[np.i
     }  # fmt: skip
 
 
-def _model(device: Device, hashing: Hashing, verified: VerifiedProgram) -> list[str]:
+def _model(device: Device, hashing: Hashing, opened: Callable[[], VerifiedProgram]) -> list[str]:
     """What is wrong with a program on the device. Prints the root of a trace."""
+    verified = opened()
     executor, numpy = CudaExecutor(verified, device=device, hashing=hashing), NumpyExecutor(verified)
     wrong = list(executor.refusals)
     one = {name: array[0] for name, array in _feed(verified, 1).items()}
@@ -144,7 +146,7 @@ def _model(device: Device, hashing: Hashing, verified: VerifiedProgram) -> list[
     return wrong
 
 
-def _observed(executor: Executor, verified: VerifiedProgram, feed: Mapping[str, Any]) -> Observation:
+def _observed(executor: Executor, verified: VerifiedProgram, feed: dict[str, Int32Array]) -> Observation:
     observer = Observer(verified.program, feed, initial_state(verified.program), True)
     return observer.end(executor.run(feed, initial_state(verified.program), watch=observer.watch))
 

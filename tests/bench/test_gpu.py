@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cvm.executors.native.runtime.trial import CLASSES
 from tests.executors.cuda.fake_driver import FakeDriver
 from tools.bench import gpu
 from tools.bench.gpu import Entry, Row, main, measured, peak, table
 from tools.bench.gpu_peers import products
 from tools.bench.networks import NETWORKS
-from cvm.executors.native.runtime.trial import CLASSES
 
 
 def test_without_a_device_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +93,9 @@ def test_the_form_for_tensorrt_is_valid_and_has_a_quantiser_for_every_tensor(nam
     assert all(zero.dtype == np.int8 and zero == 0 for zero in used)
 
 
-def test_the_fake_driver_serves_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_fake_driver_serves_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An engine that fails on a device, here cvm on kernels that the driver does not know, is a line of the table."""
     fake = FakeDriver()
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", fake)

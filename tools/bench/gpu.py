@@ -44,8 +44,8 @@ USUAL = ("resnet18", "resnet50", "mobilenet_v1", "mobilenet_v2")
 RATES = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096}
 """Multiply-adds of bytes per clock and multiprocessor on tensor cores, without sparsity, by compute capability.
 
-Source: the peaks that NVIDIA states for products of bytes (white papers of the A100, GA102, Ada and H100: 624, 284 on an
-RTX 3090, 661 on an RTX 4090, 1,979 tera-operations per second), divided by two, by multiprocessors and by boost clock.
+Source: the peaks that NVIDIA states for products of bytes (white papers of the A100, GA102, Ada and H100: 624, 284 on
+an RTX 3090, 661 on an RTX 4090, 1,979 tera-operations per second), divided by two, by multiprocessors and boost clock.
 """
 NO_DEVICE = 3
 
@@ -108,7 +108,8 @@ def timed(run: Callable[[], object], seconds: float) -> list[float]:
     """The times of calls during so many seconds, after three calls that are not counted."""
     for _ in range(3):
         run()
-    times, end = [], time.perf_counter() + seconds
+    times: list[float] = []
+    end = time.perf_counter() + seconds
     while not times or time.perf_counter() < end:
         start = time.perf_counter()
         run()

@@ -176,7 +176,10 @@ class _Symmetric(_Graph):
         self.nodes.pop()
         found = parameters(self.network, layer)
         source = np.float32(float(self.network.codes(layer.sources[0]).scale))
-        return [weights, self.constant(f"{layer.name}.real.bias", (found.bias * source * found.scales).astype(np.float32))]
+        return [
+            weights,
+            self.constant(f"{layer.name}.real.bias", (found.bias * source * found.scales).astype(np.float32)),
+        ]
 
     def qdq(self, layer: Layer) -> None:
         super().qdq(layer)
