@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 
 from cvm.executors.cuda.emit.channels import place_of
-from cvm.executors.cuda.emit.staging import SHARED
 from cvm.executors.cuda.emit.tensor_cores import write_tiles
 from cvm.executors.cuda.emit.threads import THREADS, Kernel, Shape, Shapes
 from cvm.executors.cuda.emit.tiling import WIDEST, tiling
@@ -117,7 +116,7 @@ def _emit_pack(module: Module, name: str, kernel: Matrices) -> Shape:
     sums = code.loop(_wide(code, slice_), product.step_words, SLICES, step, [typed("i32", 0)])
     if product.starts:
         at = code.at(room, code.add(code.mul(place.index(code), 4), kernel.packed))
-        _store_starts(module, name, code, thread, sums[0], inside, at, kernel.moved)
+        _store_starts(code, thread, sums[0], inside, at, kernel.moved)
     code.finish()
     return Shape(name, (-(-columns // LANES), kernel.units, 1), THREADS)
 
@@ -140,12 +139,9 @@ def _word(code: Kernel, kernel: Matrices, source: V, step: V, exists: V) -> V:
     return total
 
 
-def _store_starts(
-    module: Module, name: str, code: Kernel, thread: V, total: V, inside: V, target: V, moved: int
-) -> None:
+def _store_starts(code: Kernel, thread: V, total: V, inside: V, target: V, moved: int) -> None:
     """Add up the sums of the slices of each column, and write what the sums of the column start with."""
-    module.declarations.add(f"@{name}_shared = internal addrspace(3) global [{4 * THREADS} x i8] undef, align 16")
-    shared = V(SHARED, f"@{name}_shared")
+    shared = code.shared(4 * THREADS)
     code.store(total, code.at(shared, _wide(code, code.binary("mul", thread, 4))), 4)
     code.barrier()
 

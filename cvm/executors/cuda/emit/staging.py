@@ -12,25 +12,20 @@ from dataclasses import dataclass, field
 
 from cvm.executors.cuda.emit.codes import distance, moved, pixel_at
 from cvm.executors.cuda.emit.fragments import MEMBERS, WORDS
-from cvm.executors.cuda.emit.threads import Kernel
-from cvm.executors.cuda.emit.tiling import ROW_BYTES, Tile, Tiling
+from cvm.executors.cuda.emit.threads import SHARED, Kernel
+from cvm.executors.cuda.emit.tiling import ROW_BYTES, STATIC, Tile, Tiling
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
 
-__all__ = ["SHARED", "Staging", "shared_memory"]
+__all__ = ["Staging", "shared_memory"]
 
-SHARED = "ptr addrspace(3)"
-"""The type of an address in shared memory."""
 PIECE = 16
 """The bytes of the largest piece, and of each piece of weights."""
-STATIC = 48 * 1024
-"""The bytes of shared memory that a block may have without a request."""
 
 
-def shared_memory(module: Module, name: str, size: int) -> tuple[V, int]:
+def shared_memory(module: Module, code: Kernel, size: int) -> tuple[V, int]:
     """The address of ``size`` bytes of shared memory, and how many of them the launch must request."""
     if size <= STATIC:
-        module.declarations.add(f"@{name}_shared = internal addrspace(3) global [{size} x i8] undef, align 16")
-        return V(SHARED, f"@{name}_shared"), 0
+        return code.shared(size), 0
     module.declarations.add("@dynamic_shared = external addrspace(3) global [0 x i8], align 16")
     return V(SHARED, "@dynamic_shared"), size
 

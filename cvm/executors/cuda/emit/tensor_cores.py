@@ -64,7 +64,7 @@ def write_tiles(
 
     The grid has ``batch`` times as many tiles of channels.
     """
-    shared, requested = shared_memory(module, name, chosen.shared)
+    shared, requested = shared_memory(module, code, chosen.shared)
     thread = code.register("tid")
     pixel = code.binary("mul", code.register("ctaid"), chosen.tiles[0].pixels)
     before = 0

@@ -15,7 +15,7 @@ from itertools import product
 from cvm.executors.cuda.emit.fragments import COLUMNS, LANES, ROWS, STEPS, WORDS
 from cvm.executors.native.descriptions.sums import Contraction, Pixels, Segment
 
-__all__ = ["Tile", "Tiling", "candidates", "reaches", "tiling"]
+__all__ = ["MOST_SHARED", "ROW_BYTES", "STATIC", "WIDEST", "Tile", "Tiling", "candidates", "reaches", "tiling"]
 
 ROW_BYTES = 4 * WORDS
 """The bytes of one row of pixels in a slice of a stage."""
