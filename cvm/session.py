@@ -188,7 +188,8 @@ class Session:
     """A program ready to run, with the state that it keeps between runs.
 
     ``program`` is a program, or the path of a program file. ``executor`` names one of `cvm.executors.EXECUTORS` (None:
-    the fastest that this machine has). ``threads`` is the number of threads for the executor; it never changes a byte.
+    the fastest that this machine has), or one of `cvm.executors.DEVICES`, which runs on the device with the number
+    ``device`` (None: 0). ``threads`` is the number of threads for the executor; it never changes a byte.
     The program is verified once, here, unless it was verified already. Raises `Invalid` or `LimitExceeded` for one
     that is not valid, and for a file the errors of `cvm.load`.
     """
@@ -198,18 +199,21 @@ class Session:
         program: Program | VerifiedProgram | str | PathLike[str],
         executor: str | None = None,
         threads: int | None = None,
+        device: int | None = None,
     ) -> None:
+        if device is not None and (isinstance(device, bool) or not isinstance(device, int)):
+            raise expected("device", "the number of a device", device)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
             raise expected("threads", "a number of threads", threads)
         if threads is not None and threads < 1:
             raise Invalid("session.threads", f"expected at least one thread, found {threads}")
-        self._threads = threads or cores()
+        self._threads, self._device = threads or cores(), device
         self._file = program
         self._proven: VerifiedProgram | None = None
         self._parts: ProgramParts
         self._shapes: Mapping[str, tuple[int, ...]]
         self._digest: str | None
-        file = _file_of(program) if executor in (None, "native") else None
+        file = _file_of(program) if executor in (None, "native") and device is None else None
         self._hash = file and file.hash
         if file is None or not self._start(executor, file.forget):
             self._open(program, executor, threads, file)
@@ -237,8 +241,9 @@ class Session:
     def _open(self, program: object, executor: str | None, threads: int | None, file: ReadFile | None) -> None:
         """Verify the program and make an executor."""
         verified, self._hash = _verified_and_hash(program, file)
-        self._name, self._reason = choose_executor(executor)
-        self._executor = create(self._name, verified, threads)
+        name, self._reason = choose_executor(executor)
+        self._executor = create(name, verified, threads, self._device)
+        self._name = self._executor.name
         self._proven, self._parts, self._shapes = verified, verified.program, verified.shapes
         self._ends = {out.value: verified.ranges[out.value].hull() for out in verified.program.outputs}
         self._digest, self._gas = None, verified.gas

@@ -24,9 +24,10 @@ PACKAGES = ("cvm", "formal")
 
 CONFINED: Mapping[str, tuple[str, ...]] = {
     "cryptography": ("cvm.audit",),
+    "cuda": ("cvm.executors.cuda",),
     "jinja2": ("cvm.report",),
     "lark": ("cvm.frontends",),
-    "llvmlite": ("cvm.executors.native",),
+    "llvmlite": ("cvm.executors.native", "cvm.executors.cuda"),
     "google": ("cvm.frontends.onnx",),
     "matplotlib": ("cvm.report",),
     "onnx": ("cvm.frontends.onnx", "cvm.export.onnx", "cvm.reduction.onnx_form"),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors import cores
+from cvm.executors import Rooted, cores
 from cvm.program.commitments import TensorClaim, tensor_root
 from cvm.program.leaves import Hasher, Subtrees, fast_hasher
 from cvm.program.merkle import joined
@@ -40,7 +40,13 @@ Piece = tuple[str, npt.NDArray[np.uint8]]
 
 
 def tensor_roots(tensors: Mapping[str, Array], threads: int | None = None) -> dict[str, bytes]:
-    """The roots of int32 tensors by name, hashed by ``threads`` threads (None: one per core)."""
+    """The roots of int32 tensors by name, hashed by ``threads`` threads (None: one per core).
+
+    Tensors on a device that hashes are hashed there.
+    """
+    known = tensors.roots() if isinstance(tensors, Rooted) else None
+    if known is not None:
+        return known
     size = sum(tensor.nbytes for tensor in tensors.values())
     # Once the fast hasher is loaded, it is used for little data too.
     run = fast_hasher() if size >= LITTLE or fast_hasher.cache_info().currsize else None

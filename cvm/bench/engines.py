@@ -211,6 +211,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
         for engine in (
             Engine("native", ("cvm.session", "cvm.executors.native"), (".cvm",), _executor("native"), True),
             Engine("numpy", ("cvm.session", "cvm.executors.numpy"), (".cvm",), _executor("numpy")),
+            Engine("cuda", ("cvm.session", "cvm.executors.cuda.executor"), (".cvm",), _executor("cuda"), True),
             Engine("formal", ("cvm.session", "cvm.executors.formal"), (".cvm",), _executor("formal")),
             Engine("onnxruntime", ("onnxruntime",), (".onnx",), _onnxruntime),
             Engine("openvino", ("openvino",), (".onnx", ".tflite"), _openvino),

@@ -23,6 +23,7 @@ _EXTRAS = {
     "tflite": (("tflite", "flatbuffers"), "read models of TFLite"),
     "report": (("matplotlib", "jinja2"), "make pages with `cvm report`"),
     "sign": (("cryptography",), "sign receipts; verifying signatures needs no extra"),
+    "cuda": (("cuda-bindings",), "run programs on NVIDIA GPUs with --executor cuda; needs their driver"),
     "cluster": (("ray",), "verify receipts on a cluster"),
     "bench": (("onnxruntime", "openvino", "ai-edge-litert"), "time other engines with `cvm bench --compare`"),
 }
@@ -30,18 +31,20 @@ _EXTRAS = {
 
 
 def command(as_json: Json = False) -> int:
-    """Show versions, extras, the machine, its threads, the code cache and the executors; test these against FORMAL.
+    """Show versions, extras, the machine, its code cache, GPUs and executors; test these against FORMAL.
 
     The self-test uses cases in which float arithmetic, wrong rounding or a wrong border would show. The exit code is 1
     if an executor fails it.
     """
-    from cvm.executors import EXECUTORS, examined
+    from cvm.executors import DEVICES, EXECUTORS, devices, examined
     from cvm.executors.base import cores
     from cvm.selftest import run_selftest
 
     with working("testing the executors"):
         default, why = examined()
-        results = run_selftest([name for name in EXECUTORS if name != "formal"])
+        gpus, without = devices()
+        names = [*EXECUTORS, *(DEVICES if gpus else ())]
+        results = run_selftest([name for name in names if name != "formal"])
     cached = cache_document()
     failed = {result.executor for result in results if not result.agrees}
     document = {
@@ -59,8 +62,9 @@ def command(as_json: Json = False) -> int:
         "extras": [_extra(name) for name in _EXTRAS],
         "executors": [
             {"name": name, "default": name == default, "why": why if name == default else "", "ok": name not in failed}
-            for name in EXECUTORS
+            for name in names
         ],
+        "gpus": {"found": list(gpus), "without": without},
         "self_test": [
             {"executor": result.executor, "op": result.op, "what": result.what, "agrees": result.agrees}
             for result in results
@@ -103,7 +107,9 @@ def _extra(name: str) -> dict[str, Any]:
 
 def _render(console: Console, document: dict[str, Any]) -> None:
     versions = ((name, found or "not installed") for name, found in document["versions"].items())
+    gpus = document["gpus"]
     machine = document["machine"] | {"code cache": in_words(document["cache"])}
+    machine["GPUs"] = "\n".join(gpus["found"]) or f"none: {gpus['without']}"
     table(console, ("", ""), [*versions, *machine.items()])
     say(console)
     extras = (

@@ -5,8 +5,18 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cvm.errors import Invalid
-from cvm.executors.base import Capture, Executor, ExecutorFactory, Int32Array, RunResult, Watch, cores, initial_state
+from cvm.errors import Invalid, Unsupported
+from cvm.executors.base import (
+    Capture,
+    Executor,
+    ExecutorFactory,
+    Int32Array,
+    Rooted,
+    RunResult,
+    Watch,
+    cores,
+    initial_state,
+)
 from cvm.program import leaves
 
 if TYPE_CHECKING:
@@ -17,11 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONCURRENT",
+    "DEVICES",
     "EXECUTORS",
     "Capture",
     "Executor",
     "ExecutorFactory",
     "Int32Array",
+    "Rooted",
     "RunResult",
     "Started",
     "Watch",
@@ -29,6 +41,7 @@ __all__ = [
     "cores",
     "create",
     "default",
+    "devices",
     "examined",
     "initial_state",
     "keep",
@@ -66,7 +79,27 @@ def _hasher() -> leaves.Hasher | None:
 leaves.offer(_hasher)
 
 EXECUTORS = MappingProxyType[str, ExecutorFactory]({"formal": _formal, "numpy": _numpy, "native": _native})
-"""All executors by name. Their modules are imported when the first one is made."""
+"""The executors that run on every machine, by name. Their modules are imported when the first one is made."""
+
+
+def _cuda(verified: VerifiedProgram, device: int) -> Executor:
+    from cvm.executors.cuda.opened import opened
+
+    return opened(verified, device)
+
+
+DEVICES = MappingProxyType[str, "Callable[[VerifiedProgram, int], Executor]"]({"cuda": _cuda})
+"""The executors that need a device, by name; the second argument is its number. None of them is ever the default."""
+
+
+def devices() -> tuple[tuple[str, ...], str]:
+    """The devices that `DEVICES` can use, each in words, and the reason if there are none."""
+    from cvm.executors.cuda.device.driver import found
+
+    try:
+        return tuple(one.words for one in found()), ""
+    except Unsupported as error:
+        return (), error.message
 
 
 CONCURRENT = frozenset({"native"})
@@ -103,10 +136,22 @@ def choose_executor(wish: str | None = None) -> tuple[str, str]:
     return default() if wish is None else (wish, "asked for")
 
 
-def create(name: str, verified: VerifiedProgram, threads: int | None = None) -> Executor:
-    """The executor called ``name`` for a verified program. Raises `Invalid` (code ``executors.unknown``)."""
+def create(name: str, verified: VerifiedProgram, threads: int | None = None, device: int | None = None) -> Executor:
+    """The executor called ``name`` for a verified program.
+
+    ``device`` is the number of the device for an executor that needs one (None: 0); such an executor may also be called
+    ``name:number``. Raises `Invalid` (``executors.unknown``, ``executors.device``), and the errors of the device.
+    """
+    kind, _, number = name.partition(":")
+    if kind in DEVICES:
+        if number and (not number.isdecimal() or len(number) > 4 or device is not None):
+            raise Invalid("executors.device", f"expected a number of a device once, as in {kind}:0, found {name!r}")
+        return DEVICES[kind](verified, int(number) if number else device or 0)
     if name not in EXECUTORS:
-        raise Invalid("executors.unknown", f"there is no executor {name!r}; there are {', '.join(EXECUTORS)}")
+        names = ", ".join((*EXECUTORS, *DEVICES))
+        raise Invalid("executors.unknown", f"there is no executor {name!r}; there are {names}")
+    if device is not None:
+        raise Invalid("executors.device", f"the executor {name} uses no device; {', '.join(DEVICES)} does")
     return EXECUTORS[name](verified, threads)
 
 

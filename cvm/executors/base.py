@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ __all__ = [
     "Executor",
     "ExecutorFactory",
     "Int32Array",
+    "Rooted",
     "RunResult",
     "Watch",
     "checked_inputs",
@@ -57,6 +58,14 @@ class RunResult:
 
     values: dict[str, Int32Array]
     state: dict[str, Int32Array]
+
+
+@runtime_checkable
+class Rooted(Protocol):
+    """Tensors that a `Watch` gets from an executor that can hash them where they lie."""
+
+    def roots(self) -> dict[str, bytes] | None:
+        """The tensor roots by name (``docs/commitments.md``, section 3); None if they must be hashed here."""
 
 
 class Executor(Protocol):

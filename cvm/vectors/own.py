@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import groupby
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
-from cvm.executors import create, initial_state
+from cvm.executors import Executor, create, initial_state
 from cvm.ops import Range, get
 from cvm.program import Output, ProgramBuilder, VerifiedProgram, decode, verify
 from cvm.vectors.answer import UNSUPPORTED, Answer
@@ -22,11 +22,13 @@ class ExecutorRunner:
 
     An op is applied twice: to its inputs as constants and, if the verifier accepts it, to the same tensors as inputs of
     a program with the least intervals that hold them, since an executor may then choose another method. Both
-    results must be the same. FORMAL reads no intervals, so it is asked once.
+    results must be the same. FORMAL reads no intervals, so it is asked once. ``make`` makes the executor of a program
+    otherwise than by its name.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, make: Callable[[VerifiedProgram], Executor] | None = None) -> None:
         self.name = name
+        self._make = make or (lambda verified: create(name, verified))
 
     def op(self, case: OpCase) -> Answer:
         """See `Runner.op`."""
@@ -65,13 +67,13 @@ class ExecutorRunner:
                 feeds[name] = array
                 names.append(name)
         results = builder.add(case.op, names, case.attributes)
-        executor = create(self.name, verify(builder.build([Output(result, result) for result in results])))
+        executor = self._make(verify(builder.build([Output(result, result) for result in results])))
         values = executor.run(feeds, {}).values
         return tuple(VectorTensor.of(values[result]) for result in results)
 
     def _program(self, case: ProgramCase) -> Answer:
         verified = verify(decode(case.program))
-        executor = create(self.name, verified)
+        executor = self._make(verified)
         state, runs = initial_state(verified.program), []
         for run in case.runs:
             feeds = {name: tensor.array() for name, tensor in run.inputs.items()}

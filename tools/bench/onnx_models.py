@@ -2,7 +2,7 @@
 
 Maps are uint8, weights int8 with a scale per output channel, biases int32, as quantisation tools write them for CPUs.
 A rectifier is the lower end of the codes, to which both forms saturate. The input is ``x`` (N, C, H, W), the output is
-``y``.
+``y``. ``symmetric_model`` is the form that quantisation tools write for GPUs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tools.bench.networks import Layer, Network, parameters
 
-__all__ = ["onnx_model"]
+__all__ = ["onnx_model", "symmetric_model"]
 
 OPSET = 17
 MICROSOFT = "com.microsoft"
@@ -40,6 +40,30 @@ def onnx_model(network: Network, form: Literal["qdq", "qlinear"], batch: int = 1
     )
     domains = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
     model = helper.make_model(graph, opset_imports=domains)
+    model.ir_version = 8
+    return model
+
+
+def symmetric_model(network: Network, batch: int) -> onnx.ModelProto:
+    """The network in ``qdq`` form with signed codes without zero points, and real inputs and outputs.
+
+    TensorRT accepts no other codes. They are not those of the other forms, so this form serves timing alone.
+    """
+    made = _Symmetric(network)
+    made.node("QuantizeLinear", ["given", *made.codes("x")], "x")
+    for layer in network.layers:
+        made.qdq(layer)
+    last = network.layers[-1]
+    made.node("DequantizeLinear", [last.name, *made.codes(last.name)], "y")
+    shape = (batch, *last.shape) if last.kind != "dense" else (batch, last.shape[0])
+    graph = helper.make_graph(
+        made.nodes,
+        network.name,
+        [helper.make_tensor_value_info("given", TensorProto.FLOAT, (batch, *network.input))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        list(made.constants.values()),
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
     model.ir_version = 8
     return model
 
@@ -138,6 +162,31 @@ class _Graph:
                 weights = self.constant(f"{layer.name}.weights", found.weights.T)
                 inputs = [self.flat(layer, source), *given[1:], weights, scales, zeros, bias, *target]
                 self.node("QGemm", inputs, layer.name)
+
+
+class _Symmetric(_Graph):
+    """See `symmetric_model`. A rectifier is a node of its own, since the codes of its result do not end at zero."""
+
+    def codes(self, name: str) -> tuple[str, str]:
+        scale = np.float32(float(self.network.codes(name).scale))
+        return self.constant(f"{name}.scale", scale), self.constant(f"{name}.zero", np.int8(0))
+
+    def real_parameters(self, layer: Layer) -> list[str]:
+        weights = super().real_parameters(layer)[0]
+        self.nodes.pop()
+        found = parameters(self.network, layer)
+        source = np.float32(float(self.network.codes(layer.sources[0]).scale))
+        return [
+            weights,
+            self.constant(f"{layer.name}.real.bias", (found.bias * source * found.scales).astype(np.float32)),
+        ]
+
+    def qdq(self, layer: Layer) -> None:
+        super().qdq(layer)
+        if layer.kind in ("conv", "dense", "add") and not self.network.codes(layer.name).zero:
+            last = self.nodes.pop()
+            last.input[0] = self.node("Relu", [last.input[0]], f"{layer.name}.rectified")
+            self.nodes.append(last)
 
 
 def _geometry(layer: Layer) -> dict[str, list[int]]:

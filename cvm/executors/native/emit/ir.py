@@ -234,7 +234,7 @@ class Code:
         if isinstance(offset, int) and offset == 0:
             return pointer
         distance = offset if isinstance(offset, int) else offset.text
-        return self.value("ptr", f"getelementptr i8, ptr {pointer.text}, i64 {distance}")
+        return self.value(pointer.type, f"getelementptr i8, {pointer}, i64 {distance}")
 
     def load(self, type_: str, pointer: V, align: int = 1) -> V:
         """Load the value at an address."""
@@ -270,7 +270,7 @@ class Code:
         self,
         lo: Scalar,
         hi: Scalar,
-        step: int,
+        step: Scalar,
         body: Callable[[V, list[V]], Sequence[V]],
         carried: Sequence[V] = (),
     ) -> list[V]:
@@ -298,7 +298,7 @@ class Code:
             self._count += 1
             inside.append(V(value.type, f"%c{self._count}"))
         after = list(body(index, inside))
-        self.line(f"{following.text} = add nsw i64 {index.text}, {step}")
+        self.line(f"{following.text} = add nsw i64 {index.text}, {step if isinstance(step, int) else step.text}")
         again = self.value("i1", f"icmp slt i64 {following.text}, {high}")
         end = self._block
         self.line(f"br {again}, label %{top}, label %{done}")
@@ -313,6 +313,24 @@ class Code:
         for first, last in zip(carried, after, strict=True):
             results.append(self.value(last.type, f"phi {last.type} [{first.text}, %{before}], [{last.text}, %{end}]"))
         return results
+
+    def search(self, first: V, condition: Callable[[V], V], following: Callable[[V], V]) -> V:
+        """The first of first, following(first), .. for which the condition does not hold."""
+        before, top, inside, done = self._block, self.fresh(), self.fresh(), self.fresh()
+        self.line(f"br label %{top}")
+        self.label(top)
+        top_line = len(self._lines)
+        self._count += 1
+        value = V(first.type, f"%w{self._count}")
+        self.line(f"br {condition(value)}, label %{inside}, label %{done}")
+        self.label(inside)
+        after = following(value)
+        end = self._block
+        self.line(f"br label %{top}")
+        head = f"  {value.text} = phi {value.type} [{first.text}, %{before}], [{after.text}, %{end}]"
+        self._lines.insert(top_line, head)
+        self.label(done)
+        return value
 
     def each(self, lo: Scalar, hi: Scalar, body: Callable[[Scalar], None], step: int = 1) -> None:
         """Write ``body(i)`` for i = lo, lo + step, .. below hi. There is no loop if i takes a single value that is

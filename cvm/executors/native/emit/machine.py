@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 
-__all__ = ["HIGHEST_BITS", "MACHINES", "WASM", "Machine", "multiply_add"]
+__all__ = ["CUDA", "HIGHEST_BITS", "MACHINES", "WASM", "Machine", "multiply_add"]
 
 Dot = Callable[[Code, V, V, V], V]
 HIGHEST_BITS = 0x80808080 - 2**32
@@ -190,6 +190,19 @@ WASM = Machine(
     "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint", one_shift=True, unrolls=1,
 )  # fmt: skip
 """WebAssembly with its vectors of 128 bits, for exported programs; no processor is one."""
+
+
+def _dp4a(code: Code, total: V, a: V, w: V) -> V:
+    return code.call("i32", "llvm.nvvm.idp4a.u.s", a, w, total)
+
+
+CUDA = Machine("cuda", 32, 16, _dp4a, _generic2, frozenset({"cuda"}), narrower=(16, 8, 4))
+"""GPUs of NVIDIA from compute capability 8.0 on; no processor is one.
+
+One thread computes one lane, so ``width`` is the number of threads of a warp, and dot products are those of a single
+lane. Blocks of channels have the words of neighbouring channels side by side, for each step of a run: neighbouring
+threads read neighbouring words, and eight steps of eight channels are an operand of a tensor core.
+"""
 
 
 def multiply_add(code: Code, total: V, a: V, w: V) -> V:

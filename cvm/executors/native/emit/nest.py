@@ -19,7 +19,7 @@ from cvm.executors.native.emit.narrow import evaluated, lane_bits, loaded, store
 from cvm.executors.native.emit.tables import permutes
 from cvm.executors.native.emit.transposition import Blocks, transposed
 
-__all__ = ["along", "emit_nest", "loops_in_order", "moved", "walked"]
+__all__ = ["Reading", "along", "emit_nest", "loops_in_order", "moved", "walked"]
 
 
 CHUNK = 8192
@@ -119,7 +119,7 @@ def _copies(loops: Sequence[Loop]) -> int:
 
 
 @dataclass(slots=True)
-class _Reading:
+class Reading:
     """The addresses of all tensors at one index of the innermost loop, as a `Reader` of ``count`` lanes."""
 
     code: Code
@@ -214,7 +214,7 @@ def emit_nest(module: Module, name: str, nest: Nest, width: int) -> None:
             if bits is not None:
                 _narrow(code, nest, bits, moved(code, pointers, inner.strides, sizes, index), count)
                 return
-            here = _Reading(code, nest, moved(code, pointers, inner.strides, sizes, index), count)
+            here = Reading(code, nest, moved(code, pointers, inner.strides, sizes, index), count)
             here.write(evaluate(code, nest.formula, here, count), copies)
 
         code.strips(inner.extent, width, at)

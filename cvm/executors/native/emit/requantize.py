@@ -278,13 +278,17 @@ def clipped(code: Code, rule: Requantization, value: V) -> V:
 
 
 def _single(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:
-    """Write the requantization of one lane, in i64."""
-    *ms, total, s = (code.cast("sext", parameter.value(), 64) for parameter in parameters)
+    """Write the requantization of one lane, in i64. Products of numbers of 32 bits are written as such."""
+    *ms, c, s = (parameter.value() for parameter in parameters)
+    total = code.cast("sext", c, 64)
     for x, m in zip(xs, ms, strict=True):
-        total = code.binary("add", code.binary("mul", code.cast("sext", x, 64), m), total)
+        short = code.cast("trunc", m, 32) if rule.short else m
+        product = code.binary("mul", code.cast("sext", x, 64), code.cast("sext", short, 64))
+        total = code.binary("add", product, total)
     if rule.arithmetic == "high":
-        s = code.binary("add", s, 32)
-    return code.cast("trunc", clipped(code, rule, _rounded(code, total, s, rule.rounding)), 32)
+        upper = code.cast("trunc", code.binary("lshr", total, 32), 32)
+        return clipped(code, rule, code.binary("ashr", upper, s))
+    return code.cast("trunc", clipped(code, rule, _rounded(code, total, code.cast("sext", s, 64), rule.rounding)), 32)
 
 
 def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequence[Parameter]) -> tuple[V, V]:

@@ -30,7 +30,7 @@ from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.program.model import Node
 
-__all__ = ["PLANS", "emit_normalization"]
+__all__ = ["PLANS", "Row", "emit_normalization", "row_of", "row_with", "store_codes", "store_compared"]
 
 MOST_FACTORS = 2**16
 """The most factors of which the error of an estimate is proven, which takes some microseconds for each."""
@@ -143,13 +143,13 @@ def emit_normalization(module: Module, name: str, kernel: Normalization, width: 
     wide = max(1, width // 2)
 
     def row(at: list[V]) -> None:
-        known = _row(code, kernel, at, wide)
+        known = row_of(code, kernel, at, wide)
         *outer, inner = kernel.taken or (Loop(1, (0,) * len(pointers)),)
 
         def innermost(here: list[V]) -> None:
             def some(index: Scalar, count: int) -> None:
                 there = moved(code, here, inner.strides, sizes, index)
-                _some(code, kernel, known, there, inner.strides, count, exact)
+                store_codes(code, kernel, known, there, inner.strides, count, exact)
 
             code.strips(inner.extent, 2 * wide if kernel.doubt else 1, some)
 
@@ -159,12 +159,12 @@ def emit_normalization(module: Module, name: str, kernel: Normalization, width: 
     code.finish()
 
 
-Exact = Callable[["Code", "_Row", Sequence[V]], None]
+Exact = Callable[["Code", "Row", Sequence[V]], None]
 """Writes a call that computes one code, from the addresses of its operands and its own."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Row:
     """What all elements of a row share: its sum (i64), V = r^2 Q + e 2^s (i128), and r / sqrt(V) in float64."""
 
     total: V
@@ -172,8 +172,13 @@ class _Row:
     inverse: V
 
 
-def _row(code: Code, kernel: Normalization, at: Sequence[V], wide: int) -> _Row:
-    sums = _sums(code, kernel, at[0], wide)
+def row_of(code: Code, kernel: Normalization, at: Sequence[V], wide: int) -> Row:
+    """Write the code of what a row shares, with its sums in ``wide`` lanes of 64 bits."""
+    return row_with(code, kernel, at, _sums(code, kernel, at[0], wide))
+
+
+def row_with(code: Code, kernel: Normalization, at: Sequence[V], sums: Sequence[V]) -> Row:
+    """Write the code of what a row shares, from the sums of its elements and of their squares, in i64."""
     root = code.cast("sext", load(code, kernel.formats[4], at[4], 1), 64)
     epsilon = code.cast("sext", load(code, kernel.formats[5], at[5], 1), 128)
     square = code.cast("zext", _square(code, kernel, sums), 128)
@@ -181,7 +186,7 @@ def _row(code: Code, kernel: Normalization, at: Sequence[V], wide: int) -> _Row:
     radicand = code.binary("mul", code.binary("mul", long, long), square)
     radicand = code.binary("add", radicand, code.binary("shl", epsilon, kernel.shift))
     divisor = doubles.root(code, doubles.add_halves(code, radicand))
-    return _Row(sums[0], radicand, doubles.divide(code, doubles.double_of(code, root), divisor))
+    return Row(sums[0], radicand, doubles.divide(code, doubles.double_of(code, root), divisor))
 
 
 def _sums(code: Code, kernel: Normalization, read: V, wide: int) -> list[V]:
@@ -192,7 +197,7 @@ def _sums(code: Code, kernel: Normalization, read: V, wide: int) -> list[V]:
     format_ = kernel.formats[0]
     *outer, inner = kernel.taken or (Loop(1, (0,)),)
     lines = math.prod(loop.extent for loop in outer)
-    if format_.bits <= 16 and inner.strides[0] == 1 and inner.extent >= 2 * wide:
+    if wide > 1 and format_.bits <= 16 and inner.strides[0] == 1 and inner.extent >= 2 * wide:
         largest = max(map(abs, format_.hull))
         wide, narrow = 2 * wide, largest**2 * lines * (inner.extent // (2 * wide)) < 2**31
     else:
@@ -229,7 +234,7 @@ def _sums(code: Code, kernel: Normalization, read: V, wide: int) -> list[V]:
     return [code.binary("add", one, other) for one, other in zip(both, (total, squares), strict=True)]
 
 
-def _square(code: Code, kernel: Normalization, sums: list[V]) -> V:
+def _square(code: Code, kernel: Normalization, sums: Sequence[V]) -> V:
     """Q, which is below 2^62, from the sums of a row."""
     if kernel.statistic == "square_sum":
         return sums[1]
@@ -239,8 +244,8 @@ def _square(code: Code, kernel: Normalization, sums: list[V]) -> V:
     return code.binary("sub", scaled, code.binary("mul", sums[0], sums[0]))
 
 
-def _some(
-    code: Code, kernel: Normalization, row: _Row, here: Sequence[V], apart: Sequence[int], count: int, exact: Exact
+def store_codes(
+    code: Code, kernel: Normalization, row: Row, here: Sequence[V], apart: Sequence[int], count: int, exact: Exact
 ) -> None:
     """Store the codes of ``count`` elements at strides ``apart``: by estimates, and where these leave a doubt exactly.
 
@@ -274,19 +279,19 @@ def _some(
 def _emit_exact(module: Module, name: str, kernel: Normalization) -> Exact:
     """The function that computes one code: (addresses of operands and target, what a row shares)."""
     here = [V("ptr", f"%a{number}") for number in range(len(kernel.formats))]
-    row = _Row(V("i64", "%total"), V("i128", "%radicand"), V("double", "%inverse"))
+    row = Row(V("i64", "%total"), V("i128", "%radicand"), V("double", "%inverse"))
     code = Code(module, name, [*here, row.total, row.radicand, row.inverse])
-    _compared(code, kernel, row, here)
+    store_compared(code, kernel, row, here)
     code.finish()
 
-    def call(code: Code, row: _Row, here: Sequence[V]) -> None:
+    def call(code: Code, row: Row, here: Sequence[V]) -> None:
         arguments = [*here, row.total, row.radicand, row.inverse]
         code.line(f"call void @{name}({', '.join(map(str, arguments))})")
 
     return call
 
 
-def _compared(code: Code, kernel: Normalization, row: _Row, here: Sequence[V]) -> None:
+def store_compared(code: Code, kernel: Normalization, row: Row, here: Sequence[V]) -> None:
     """Store the code of one element: comparisons of squares, from an estimate on.
 
     The estimate decides how long the search takes, and never what it finds.
@@ -326,24 +331,9 @@ def _compared(code: Code, kernel: Normalization, row: _Row, here: Sequence[V]) -
         """Whether q is below hi and the next one is reached."""
         return code.binary("and", code.compare("slt", q, kernel.hi), reached(code.binary("add", q, 1)))
 
-    down = _while(code, code.cast("sext", first, 64), too_high, -1)
-    store(code, kernel.formats[-1], code.cast("trunc", _while(code, down, too_low, 1), 32), here[-1])
-
-
-def _while(code: Code, first: V, condition: Callable[[V], V], step: int) -> V:
-    """The first of first, first + step, .. for which the condition does not hold."""
-    room = code.alloca(first.type, 1)
-    code.store(first, room)
-    top, inside, done = code.fresh(), code.fresh(), code.fresh()
-    code.line(f"br label %{top}")
-    code.label(top)
-    value = code.load(first.type, room)
-    code.line(f"br {condition(value)}, label %{inside}, label %{done}")
-    code.label(inside)
-    code.store(code.binary("add", value, step), room)
-    code.line(f"br label %{top}")
-    code.label(done)
-    return value
+    down = code.search(code.cast("sext", first, 64), too_high, lambda q: code.binary("sub", q, 1))
+    found = code.search(down, too_low, lambda q: code.binary("add", q, 1))
+    store(code, kernel.formats[-1], code.cast("trunc", found, 32), here[-1])
 
 
 def _signed_square(code: Code, x: V) -> V:

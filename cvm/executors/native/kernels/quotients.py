@@ -22,7 +22,7 @@ from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.program.model import Node
 
-__all__ = ["PLANS", "emit_quotient"]
+__all__ = ["PLANS", "codes_of", "emit_quotient", "store_estimated"]
 
 LEAST_DOUBT, MOST_DOUBT = 4, 50
 """An estimate that is wrong by more than 2^-4 saves too little; 1/2 - 2^-50 is a float64 number."""
@@ -109,9 +109,9 @@ def emit_quotient(module: Module, name: str, kernel: Quotient, width: int) -> No
         def some(index: Scalar, count: int) -> None:
             here = moved(code, at, inner.strides, sizes, index)
             if exact is not None:
-                _estimated(code, kernel, fixed, here, inner, count, exact)
+                store_estimated(code, kernel, fixed, here, inner, count, exact)
                 return
-            codes = code.cast("trunc", _quotient(code, kernel, here, inner, count), 32)
+            codes = code.cast("trunc", codes_of(code, kernel, here, inner, count), 32)
             write(code, kernel.formats[-1], here[-1], inner.strides[-1], codes, count)
 
         code.strips(inner.extent, lanes, some)
@@ -152,7 +152,7 @@ def _sum(code: Code, kernel: Quotient, operand: Callable[[int], V], first: int, 
     return total
 
 
-def _estimated(
+def store_estimated(
     code: Code, kernel: Quotient, fixed: dict[int, V], here: Sequence[V], inner: Loop, count: int, exact: Exact
 ) -> None:
     """Store the codes of ``count`` elements: by estimates, and where these leave a doubt exactly."""
@@ -186,13 +186,13 @@ def _emit_exact(module: Module, name: str, kernel: Quotient) -> Exact:
     """The function that computes one code: (addresses of operands and target)."""
     here = [V("ptr", f"%a{number}") for number in range(len(kernel.formats))]
     code = Code(module, name, here)
-    found = code.cast("trunc", _quotient(code, kernel, here, kernel.loops[-1], 1), 32)
+    found = code.cast("trunc", codes_of(code, kernel, here, kernel.loops[-1], 1), 32)
     write(code, kernel.formats[-1], here[-1], 1, found, 1)
     code.finish()
     return lambda code, here: code.line(f"call void @{name}({', '.join(map(str, here))})")
 
 
-def _quotient(code: Code, kernel: Quotient, here: Sequence[V], inner: Loop, count: int) -> V:
+def codes_of(code: Code, kernel: Quotient, here: Sequence[V], inner: Loop, count: int) -> V:
     """The codes of ``count`` elements, in the bits of the kernel."""
     n, k = kernel.terms
 

@@ -16,7 +16,8 @@ from cvm.executors.native.plan.homes import Buffer, Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.program.model import Node
 
-__all__ = ["PLANS", "Suppression", "ValidCount", "emit_suppression", "emit_valid_count"]
+__all__ = ["PAST", "PLANS", "Suppression", "ValidCount", "count_valid", "emit_suppression", "emit_valid_count",
+           "fill_rows", "survivors"]  # fmt: skip
 
 LANES = 8
 """The number of lanes of the vectors that compare scores."""
@@ -84,26 +85,28 @@ def emit_valid_count(module: Module, name: str, kernel: ValidCount) -> None:
     source, counts, target = (V("ptr", f"%{what}") for what in ("source", "counts", "target"))
     lo, hi = V("i64", "%lo"), V("i64", "%hi")
     code = Code(module, name, [source, counts, target, lo, hi])
-    _, rows, columns = kernel.source.shape
-
-    def batch(b: Scalar) -> None:
-        def row(n: V, taken: list[V]) -> list[V]:
-            for k in range(columns):
-                kernel.target.store(code, target, b, taken[0], k, kernel.source.load(code, source, b, n, k))
-            score = kernel.source.load(code, source, b, n, 1)
-            valid = code.cast("zext", code.compare("sgt", score, kernel.threshold), 64)
-            return [code.binary("add", taken[0], valid)]
-
-        count = code.loop(0, rows, 1, row, [typed("i64", 0)])[0]
-        _fill(code, kernel.target, target, b, count)
-        address = code.at(counts, code.mul(b, kernel.count.bytes))
-        store(code, kernel.count, code.cast("trunc", count, 32), address)
-
-    code.each(lo, hi, batch)
+    code.each(lo, hi, lambda b: count_valid(code, kernel, source, counts, target, b))
     code.finish()
 
 
-def _fill(code: Code, rows: Rows, target: V, batch: Scalar, first: V) -> None:
+def count_valid(code: Code, kernel: ValidCount, source: V, counts: V, target: V, b: Scalar) -> None:
+    """Write the rows and the count of one batch."""
+    _, rows, columns = kernel.source.shape
+
+    def row(n: V, taken: list[V]) -> list[V]:
+        for k in range(columns):
+            kernel.target.store(code, target, b, taken[0], k, kernel.source.load(code, source, b, n, k))
+        score = kernel.source.load(code, source, b, n, 1)
+        valid = code.cast("zext", code.compare("sgt", score, kernel.threshold), 64)
+        return [code.binary("add", taken[0], valid)]
+
+    count = code.loop(0, rows, 1, row, [typed("i64", 0)])[0]
+    fill_rows(code, kernel.target, target, b, count)
+    address = code.at(counts, code.mul(b, kernel.count.bytes))
+    store(code, kernel.count, code.cast("trunc", count, 32), address)
+
+
+def fill_rows(code: Code, rows: Rows, target: V, batch: Scalar, first: V) -> None:
     """Fill the rows from ``first`` on with -1."""
 
     def row(n: Scalar) -> None:
@@ -170,8 +173,8 @@ def emit_suppression(module: Module, name: str, kernel: Suppression) -> None:
         total = code.cast("sext", code.intrinsic("smin", code.intrinsic("smax", given, 0), rows), 64)
         _sort(code, kernel, source, scores, order, b, total)
         considered = code.intrinsic("smin", total, kernel.top)
-        count = _survivors(code, kernel, source, order, kept, target, b, considered)
-        _fill(code, kernel.target, target, b, count)
+        count = survivors(code, kernel, source, order, kept, target, b, considered)
+        fill_rows(code, kernel.target, target, b, count)
 
     code.when(code.compare("slt", lo, hi), lambda: code.each(0, batches, batch))
     code.finish()
@@ -213,7 +216,7 @@ def _sort(code: Code, kernel: Suppression, source: V, scores: V, order: V, b: Sc
     code.each(0, total, rank)
 
 
-def _survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, target: V, b: Scalar, considered: V) -> V:
+def survivors(code: Code, kernel: Suppression, source: V, order: V, kept: V, target: V, b: Scalar, considered: V) -> V:
     """Write the rows that no earlier surviving row suppresses, and return their number."""
     columns = (0, 2, 3, 4, 5)
 

@@ -17,7 +17,8 @@ from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.ops.declaration import REGISTRY, Call
 from cvm.program.model import Node
 
-__all__ = ["PLANS", "Pool", "Products", "emit_pool", "emit_products", "plan_products"]
+__all__ = ["PLANS", "Pool", "Products", "emit_pool", "emit_products", "plan_products", "product", "store_largest",
+           "window_at"]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,10 @@ def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
     code.finish()
 
 
-def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read: V, write: V) -> None:
-    """Write the maxima of all channels at one row and column of the output."""
+def window_at(
+    code: Code, pool: Pool, at: tuple[Scalar, Scalar], read: V, write: V
+) -> tuple[V, V, tuple[Scalar, Scalar], tuple[Scalar, Scalar]]:
+    """The addresses of the first channel of a window's first tap and of its maximum, and the taps inside the map."""
     p, q = at
     size = pool.source.bytes
     rows, columns = _bounds(code, pool.rows, p), _bounds(code, pool.columns, q)
@@ -106,19 +109,25 @@ def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read:
         corner, -(pool.rows.padding * pool.rows.source + pool.columns.padding * pool.columns.source) * size
     )
     out = code.at(write, code.mul(p, pool.rows.target * pool.target.bytes))
-    out = code.at(out, code.mul(q, pool.columns.target * pool.target.bytes))
+    return corner, code.at(out, code.mul(q, pool.columns.target * pool.target.bytes)), rows, columns
+
+
+def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read: V, write: V) -> None:
+    """Write the maxima of all channels at one row and column of the output."""
+    size = pool.source.bytes
+    corner, out, rows, columns = window_at(code, pool, at, read, write)
 
     def channels(c: Scalar, count: int) -> None:
         first = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
         result = code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes))
-        _store_largest(code, pool, first, result, rows, columns, count)
+        store_largest(code, pool, first, result, rows, columns, count)
 
     beside = pool.channels.strides == (1, 1)
     count = width * 4 // size if beside and pool.source == pool.target else width if beside else 1
     code.strips(pool.channels.extent, count, channels)
 
 
-def _store_largest(
+def store_largest(
     code: Code,
     pool: Pool,
     read: V,
@@ -308,7 +317,7 @@ def emit_products(module: Module, name: str, products: Products, width: int) -> 
             return
 
         def row(p: Scalar) -> None:
-            code.each(0, columns.outputs, lambda q: _product(code, products, at, p, q))
+            code.each(0, columns.outputs, lambda q: product(code, products, at, p, q))
 
         code.each(0, rows.outputs, row)
 
@@ -345,7 +354,7 @@ def _row(code: Code, products: Products, lanes: Loop, at: list[V], width: int) -
     code.strips(lanes.extent, VECTORS * width, strip)
 
 
-def _product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) -> None:
+def product(code: Code, products: Products, at: list[V], p: Scalar, q: Scalar) -> None:
     """Write one output element."""
     x, w, *bias, y = at
     formats, rows, columns = products.formats, products.rows, products.columns

@@ -25,7 +25,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.emit.machine import Machine
 
-__all__ = ["Host", "clear", "folder", "host", "kept", "key", "mapped", "read", "trouble", "write"]
+__all__ = ["Host", "clear", "folder", "host", "kept", "key", "made_once", "mapped", "read", "trouble", "write"]
 
 LIMIT = 2**28
 """The largest size in bytes of a file whose size the reader does not know in advance."""
@@ -61,8 +61,9 @@ def folder() -> Path | None:
 
 
 PARTS = (
-    "executors/native", "executors/native/descriptions", "executors/native/emit", "executors/native/kernels",
-    "executors/native/plan", "executors/native/runtime", "ops", "program",
+    "executors/cuda", "executors/cuda/emit", "executors/native", "executors/native/descriptions",
+    "executors/native/emit", "executors/native/kernels", "executors/native/plan", "executors/native/runtime", "ops",
+    "program",
 )  # fmt: skip
 """The folders of `cvm` on which compiled code depends. The range rules of ops, for example, decide about formats."""
 FILES = ("bounds.py", "limits.py", "quantization/quantizer.py")
@@ -299,6 +300,15 @@ def write(name: str, *content: bytes | memoryview, bounded: bool = True) -> None
         return
     with contextlib.suppress(OSError), _entered(create=True) as where:
         _replace(where, name, _digest(name, *content), *content)
+
+
+def made_once(name: str, make: Callable[[], bytes]) -> bytes:
+    """The content of a file, or else what ``make`` returns, which is stored if that is possible."""
+    content = read(name)
+    if content is None:
+        content = make()
+        write(name, content)
+    return content
 
 
 def kept() -> tuple[int, int]:

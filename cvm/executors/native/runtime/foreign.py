@@ -1,4 +1,4 @@
-"""Compilation of IR text for other processors and systems than this one."""
+"""Compilation of IR text for other processors and systems than this one, and for GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.runtime.jit import own_addresses
 
-__all__ = ["compiled_for"]
+__all__ = ["assembly_for", "compiled_for"]
 
 
 @cache
@@ -25,13 +25,28 @@ def compiled_for(triple: str, machine: Machine, text: str, reloc: str) -> bytes:
 
     Raises RuntimeError with what LLVM says of a triple that it does not know, or of code that it refuses.
     """
-    llvm = _llvm()
-    target = llvm.Target.from_triple(triple)
-    made = target.create_target_machine(
-        cpu=machine.cpu or "", features=machine.features or "", opt=3, reloc=reloc, codemodel="default"
-    )
+    made = _target(triple, machine, reloc)
     head = f'target datalayout = "{made.target_data}"\ntarget triple = "{triple}"\n'
-    module = llvm.parse_assembly(head + text)
+    module = _llvm().parse_assembly(head + text)
     module.verify()
     with own_addresses(machine.packs or machine.name == "wasm"):
         return bytes(made.emit_object(module))
+
+
+def assembly_for(triple: str, machine: Machine, text: str) -> str:
+    """The assembly text of a module for a target triple, which ``text`` may name itself. Raises as `compiled_for`."""
+    made = _target(triple, machine, "static")
+    module = _llvm().parse_assembly(text)
+    module.triple, module.data_layout = triple, str(made.target_data)
+    module.verify()
+    return str(made.emit_assembly(module))
+
+
+def _target(triple: str, machine: Machine, reloc: str) -> Any:
+    return (
+        _llvm()
+        .Target.from_triple(triple)
+        .create_target_machine(
+            cpu=machine.cpu or "", features=machine.features or "", opt=3, reloc=reloc, codemodel="default"
+        )
+    )

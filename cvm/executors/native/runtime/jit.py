@@ -84,12 +84,7 @@ def compiled(text: str, machine: Machine) -> bytes:
 
 def kept_or_compiled(what: str, text: str, machine: Machine) -> bytes:
     """The object file of a module from the cache, or else compiled and stored there."""
-    name = store.key(machine, (what, text))
-    code = store.read(name)
-    if code is None:
-        code = compiled(text, machine)
-        store.write(name, code)
-    return code
+    return store.made_once(store.key(machine, (what, text)), lambda: compiled(text, machine))
 
 
 class Loaded:

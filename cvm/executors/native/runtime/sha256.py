@@ -15,6 +15,7 @@ import ctypes
 import hashlib
 from functools import cache
 
+from cvm.executors.native.emit.fips180 import ROUNDS, A, B, C, D, E, F, G, H, K
 from cvm.executors.native.runtime import cache as store
 from cvm.executors.native.runtime.jit import kept_or_compiled, loaded
 from cvm.executors.native.runtime.select import available
@@ -23,23 +24,7 @@ from cvm.program.merkle import Tree
 
 __all__ = ["hasher"]
 
-
 LANES = 3
-ROUNDS = 64
-
-
-def _fraction_of_root(prime: int, power: int) -> int:
-    """The first 32 bits of the fractional part of a root of a prime: floor(2^32 * p^(1/power)) mod 2^32."""
-    scaled, low, high = prime << (32 * power), 0, 1 << 40
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if middle**power <= scaled else (low, middle)
-    return low % 2**32
-
-
-PRIMES = [n for n in range(2, 312) if all(n % d for d in range(2, n))]
-K = [_fraction_of_root(prime, 3) for prime in PRIMES[:ROUNDS]]
-A, B, C, D, E, F, G, H = (_fraction_of_root(prime, 2) for prime in PRIMES[:8])
 
 _WORDS = "<4 x i32>"
 _BYTES = "<16 x i8>"

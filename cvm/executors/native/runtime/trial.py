@@ -6,7 +6,7 @@ result of the trial is stored with compiled code, so each machine is tried once 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output
 from cvm.program.verifier import VerifiedProgram, verify
 
-__all__ = ["CLASSES", "Class", "failure", "programs"]
+__all__ = ["CLASSES", "Class", "agrees", "failure", "programs"]
 
 Array = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -60,18 +60,29 @@ def failure(machine: Machine, used: frozenset[str] | None = None) -> str | None:
 
 
 def _agrees(machine: Machine, verified: VerifiedProgram) -> bool:
-    from cvm.executors.numpy import NumpyExecutor
-
-    numpy = NumpyExecutor(verified)
     try:
         network = network_of(verified, machine, 1, returned(verified.program, frozenset()))
     except Distrusted:
         return False
-    for feed in _feeds(verified):
+
+    def run(feed: Mapping[str, Int32Array]) -> dict[str, Int32Array] | None:
         found = {name: np.empty(shape, np.int32) for name, shape in network.left}
         done = network.run([*(feed[name] for name, _ in network.given), *found.values()])
-        expected = numpy.run(feed, {}).values
-        if not done or any(not np.array_equal(found[name], tensor) for name, tensor in expected.items()):
+        return found if done else None
+
+    return agrees(verified, run)
+
+
+def agrees(
+    verified: VerifiedProgram, run: Callable[[Mapping[str, Int32Array]], Mapping[str, Int32Array] | None]
+) -> bool:
+    """Whether ``run`` gives the outputs of the NumPy executor for extreme inputs. None is no output."""
+    from cvm.executors.numpy import NumpyExecutor
+
+    numpy = NumpyExecutor(verified)
+    for feed in _feeds(verified):
+        found, expected = run(feed), numpy.run(feed, {}).values
+        if found is None or any(not np.array_equal(found[name], tensor) for name, tensor in expected.items()):
             return False
     return True
 

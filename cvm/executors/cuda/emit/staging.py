@@ -1,0 +1,231 @@
+"""Stages: pieces of the operands of a tile, copied from global to shared memory while other stages are multiplied.
+
+A stage holds, for every slice of the sums, 64 bytes of each pixel and 16 words of each channel. Where addresses are
+multiples of 4 bytes, the copies are asynchronous, in pieces of 4, 8 or 16 bytes, and what lies behind the end of a run
+or of all words is filled with zeros and not read. Elsewhere, the threads load single elements and write words.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from cvm.executors.cuda.emit.codes import distance, moved, pixel_at
+from cvm.executors.cuda.emit.fragments import MEMBERS, WORDS
+from cvm.executors.cuda.emit.threads import SHARED, Kernel
+from cvm.executors.cuda.emit.tiling import ROW_BYTES, STATIC, Tile, Tiling
+from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
+
+__all__ = ["Staging", "shared_memory"]
+
+PIECE = 16
+"""The bytes of the largest piece, and of each piece of weights."""
+
+
+def shared_memory(module: Module, code: Kernel, size: int) -> tuple[V, int]:
+    """The address of ``size`` bytes of shared memory, and how many of them the launch must request."""
+    if size <= STATIC:
+        return code.shared(size), 0
+    module.declarations.add("@dynamic_shared = external addrspace(3) global [0 x i8], align 16")
+    return V(SHARED, "@dynamic_shared"), size
+
+
+def _value(number: Scalar) -> V:
+    return typed("i32", number) if isinstance(number, int) else number
+
+
+@dataclass(slots=True)
+class Staging:
+    """Writes the copies of one tile. ``pixel`` is its first pixel, ``number`` that of the tile in its segment."""
+
+    code: Kernel
+    tiling: Tiling
+    tile: Tile
+    shared: V
+    alignment: int
+    """A power of two that divides the address of the input."""
+    thread: V
+    pixel: V
+    number: V
+    _pixels: list[tuple[V, Scalar, V | None]] = field(default_factory=list)
+    """(source, place in a stage, whether this thread has the piece) of the pieces of pixels that a thread copies."""
+    _weights: list[tuple[V, Scalar, V, V | None]] = field(default_factory=list)
+    """The same of weights, with the word of each in a stage."""
+    _first: V = field(default_factory=lambda: V("i32", "0"))
+
+    @property
+    def piece(self) -> int:
+        """The bytes of a piece of pixels: the most that one asynchronous copy takes, or 0 where there is none."""
+        kernel = self.tiling.kernel
+        size = kernel.input.bytes
+        steps = [kernel.source.column, *(apart for _, apart in kernel.taps)]
+        steps += [kernel.source.row] if kernel.rows > 1 else []
+        steps += [kernel.source.image] if kernel.images > 1 else []
+        aligned = math.gcd(self.alignment, *(step * size for step in steps))
+        runs = 4 * kernel.steps if kernel.taps else PIECE
+        return next((n for n in (16, 8, 4) if aligned % n == 0 and runs % n == 0), 0)
+
+    @property
+    def chunks(self) -> int:
+        """The number of stages of one pass."""
+        return -(-self.tiling.words // self.words)
+
+    @property
+    def words(self) -> int:
+        """The words of a stage."""
+        return WORDS * self.tile.warps[2]
+
+    def channel(self) -> V:
+        """Write the number of the first channel of the tile."""
+        code, tile = self.code, self.tile
+        return code.binary("add", code.binary("mul", self.number, tile.channels), tile.segment.start)
+
+    def prepare(self) -> None:
+        """Write what all stages share: where the pieces of this thread come from, and their places."""
+        self._prepare_pixels()
+        self._prepare_weights()
+
+    def _prepare_pixels(self) -> None:
+        code, tile, kernel = self.code, self.tile, self.tiling.kernel
+        size = self.piece or 4
+        row_pieces = tile.warps[2] * ROW_BYTES // size
+        place = code.binary("urem", self.thread, row_pieces)
+        self._first = code.binary("mul", place, size // 4)
+        within, part = ROW_BYTES // size, code.binary("mul", place, size)
+        if tile.warps[2] > 1:
+            slice_, rest = code.binary("udiv", place, within), code.binary("urem", place, within)
+            part = code.binary("mul", rest, size)
+            part = code.binary("add", part, code.binary("mul", slice_, tile.pixels * ROW_BYTES))
+        first = code.binary("udiv", self.thread, row_pieces)
+        together = self.tiling.threads // row_pieces
+        assert together * row_pieces == self.tiling.threads, "a thread copies the same words of all its pixels"
+        for start in range(0, tile.pixels, together):
+            row = code.binary("add", first, start)
+            here = None if start + together <= tile.pixels else code.compare("ult", row, tile.pixels)
+            number = code.intrinsic("umin", code.binary("add", self.pixel, row), self.tiling.count - 1)
+            at = pixel_at(code, (kernel.images, kernel.rows, kernel.columns), number)
+            source = moved(code, code.arguments[0], distance(code, at, kernel.source, kernel.input.bytes))
+            self._pixels.append((source, code.binary("add", code.binary("mul", row, ROW_BYTES), part), here))
+
+    def _prepare_weights(self) -> None:
+        code, tile, segment = self.code, self.tile, self.tile.segment
+        row_pieces = 4 * tile.each // PIECE
+        first, part = code.binary("mul", self.number, tile.together), typed("i32", 0)
+        if tile.parts > 1:
+            first, part = code.binary("udiv", self.number, tile.parts), code.binary("urem", self.number, tile.parts)
+        count = tile.together * self.words * row_pieces
+        for start in range(0, count, self.tiling.threads):
+            number = code.binary("add", self.thread, start)
+            here = None if start + self.tiling.threads <= count else code.compare("ult", number, count)
+            if here is not None:
+                number = code.intrinsic("umin", number, count - 1)
+            rest, piece = code.binary("udiv", number, row_pieces), code.binary("urem", number, row_pieces)
+            block, word = code.binary("udiv", rest, self.words), code.binary("urem", rest, self.words)
+            of_block = code.intrinsic("umin", code.binary("add", first, block), segment.count - 1)
+            channel = code.add(code.mul(of_block, segment.channels), segment.start)
+            source = moved(code, code.arguments[1], code.mul(channel, 4 * self.tiling.kernel.step_words))
+            offset = code.binary(
+                "add", code.binary("mul", word, 4 * segment.channels), code.binary("mul", piece, PIECE)
+            )
+            source = moved(code, source, code.binary("add", offset, code.binary("mul", part, 4 * tile.each)))
+            slice_, row = code.binary("udiv", word, WORDS), code.binary("urem", word, WORDS)
+            member, step = code.binary("udiv", row, MEMBERS), code.binary("urem", row, MEMBERS)
+            row = code.binary("add", code.binary("mul", step, MEMBERS), member)
+            row = code.binary("add", code.binary("mul", slice_, WORDS), row)
+            place = code.binary("add", code.binary("mul", row, tile.pitch), code.binary("mul", piece, PIECE))
+            place = code.binary("add", place, code.binary("mul", block, 4 * tile.each))
+            self._weights.append((source, code.add(place, tile.pixel_bytes), word, here))
+
+    def fill(self, chunk: Scalar, number: Scalar, stage: Scalar) -> None:
+        """Write the copies of chunk ``chunk`` of pass ``number`` to the stage that begins at byte ``stage``."""
+        code = self.code
+        first = code.mul(chunk, self.words)
+        self._fill_pixels(first, stage)
+        row_bytes = 4 * self.tile.segment.channels
+        ahead = code.mul(code.add(code.mul(number, self.tiling.words), first), row_bytes)
+        whole_chunks = self.tiling.words % self.words == 0
+        for source, place, word, here in self._weights:
+            there = moved(code, self.shared, code.add(place, stage))
+            read = PIECE if whole_chunks else self._existing(code.add(word, first), PIECE)
+            self._copy(there, moved(code, source, ahead), PIECE, read, here)
+
+    def _existing(self, word: Scalar, size: int) -> V:
+        """``size`` if the word exists, else 0."""
+        return self.code.select(self.code.compare("ult", _value(word), self.tiling.words), typed("i32", size), 0)
+
+    def _fill_pixels(self, first: Scalar, stage: Scalar) -> None:
+        code, kernel = self.code, self.tiling.kernel
+        word = _value(code.add(self._first, first))
+        offset, step = self._along(word)
+        size = self.piece or 4
+        bytes_ = kernel.run * kernel.input.bytes
+        ends = self.tiling.words % self.words != 0
+        read: V | int = size
+        if bytes_ % size:
+            left = code.binary("sub", typed("i32", bytes_), code.binary("mul", step, 4))
+            read = code.intrinsic("smax", code.intrinsic("smin", left, size), 0)
+        elif ends:
+            read = self._existing(word, size)
+        if ends and bytes_ % size:
+            read = code.select(code.compare("ult", word, self.tiling.words), _value(read), 0)
+        for source, place, here in self._pixels:
+            there, at = moved(code, self.shared, code.add(place, stage)), moved(code, source, offset)
+            if self.piece:
+                self._copy(there, at, size, read, here)
+            elif here is None:
+                self._gather(there, source, at, read)
+            else:
+                code.when(here, lambda there=there, source=source, at=at: self._gather(there, source, at, read))  # type: ignore[misc]
+
+    def _along(self, word: V) -> tuple[Scalar, V]:
+        """How many bytes a word of a pass lies behind the first one in the input, and its number in its run."""
+        code, kernel = self.code, self.tiling.kernel
+        if not kernel.taps:
+            return code.mul(word, 4), word
+        tap = code.binary("udiv", word, kernel.steps)
+        step = code.binary("sub", word, code.binary("mul", tap, kernel.steps))
+        total = code.mul(step, 4)
+        for number, (count, apart) in reversed(list(enumerate(kernel.taps))):
+            index, rest = (code.binary("urem", tap, count), code.binary("udiv", tap, count)) if number else (tap, tap)
+            total, tap = code.add(total, code.mul(index, apart * kernel.input.bytes)), rest
+        return total, step
+
+    def _copy(self, there: V, at: V, size: int, read: V | int, here: V | None) -> None:
+        """Copy ``read`` bytes and fill the rest of ``size`` bytes with zeros, if this thread has the piece."""
+        code = self.code
+        name = f"llvm.nvvm.cp.async.{'cg' if size == PIECE else 'ca'}.shared.global.{size}"
+
+        def copy() -> None:
+            if isinstance(read, int):
+                code.call("void", name, there, at)
+            else:
+                code.call("void", f"{name}.s", there, at, read)
+
+        if here is None:
+            copy()
+        else:
+            code.when(here, copy)
+
+    def _gather(self, there: V, base: V, at: V, read: V | int) -> None:
+        """Load the elements of one word, of which ``read`` bytes exist, and write the word."""
+        code, size = self.code, self.tiling.kernel.input.bytes
+        total = typed("i32", 0)
+        for start in range(0, 4, size):
+            if isinstance(read, int):
+                value = code.cast("zext", code.load(vector(8 * size, 1), code.at(at, start), size), 32)
+            else:
+                exists = code.compare("sgt", read, start)
+                address = code.select(exists, code.at(at, start), base)
+                value = code.cast("zext", code.load(vector(8 * size, 1), address, size), 32)
+                value = code.select(exists, value, 0)
+            total = code.binary("or", total, code.binary("shl", value, 8 * start)) if start else value
+        code.store(total, there, 4)
+
+    def commit(self) -> None:
+        """End a group of asynchronous copies."""
+        self.code.call("void", "llvm.nvvm.cp.async.commit.group")
+
+    def wait(self, left: int) -> None:
+        """Wait until all but the last ``left`` groups have arrived, and for the other threads of the block."""
+        self.code.call("void", "llvm.nvvm.cp.async.wait.group", V("i32", str(left)))
+        self.code.barrier()

@@ -1,0 +1,134 @@
+"""The trial of a device: kernels are compared with the NumPy executor before a network that needs them is used.
+
+The programs are those of the native executor's trial, one for each class of kernels, on extreme values. If a class
+fails, the descriptions of its program are written in their plain form from then on. If the plain form fails too, the
+network is not run on the device at all. Then the network itself runs once on test data, and the values that it returns
+are compared. What has passed is noted in the cache of compiled code, for this device and this version of the code.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cvm.errors import CvmError
+from cvm.executors.base import Int32Array, initial_state, returned
+from cvm.executors.cuda.device.protocol import Device
+from cvm.executors.cuda.emit import registry
+from cvm.executors.cuda.network import Memory, Network
+from cvm.executors.native.emit.machine import CUDA
+from cvm.executors.native.runtime import cache
+from cvm.executors.native.runtime.classes import kinds_of
+from cvm.executors.native.runtime.distrust import Distrusted, Failed
+from cvm.executors.native.runtime.trial import CLASSES, Class, agrees
+from cvm.program.verifier import VerifiedProgram
+
+__all__ = ["Trial"]
+
+PASSED = b"passed"
+
+
+class Trial:
+    """The trial of one device, and what it has found. ``classes`` are those of the native executor's trial."""
+
+    def __init__(self, device: Device, classes: tuple[Class, ...] = CLASSES) -> None:
+        self._device, self._classes = device, classes
+        self._passed: set[tuple[str, frozenset[type]]] = set()
+        self._slow: dict[type, str] = {}
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What to say about kinds of kernels whose fast form failed, one line each."""
+        return tuple(
+            f"kernels of the kind {kind.__name__} are plain, since their fast form FAILED its trial ({name})"
+            for kind, name in self._slow.items()
+        )
+
+    def failed(self, network: Network, plain: frozenset[type]) -> frozenset[type]:
+        """The kinds of kernels that must be written in their plain form, besides those that are, ``plain``.
+
+        If there are none, the network may be used. Raises `Failed` if a plain form fails its trial.
+        """
+        fast = self._slow.keys() - plain
+        if fast:
+            return frozenset(fast)
+        used = kinds_of(network.plan)
+        known = frozenset().union(*(one.kinds for one in self._classes))
+        for one in self._classes:
+            if used - known or used & one.kinds:
+                found = self._tried(one, plain)
+                if found:
+                    self._slow |= dict.fromkeys(found, one.name)
+                    return frozenset(found)
+        return frozenset()
+
+    def _tried(self, one: Class, plain: frozenset[type]) -> frozenset[type]:
+        """The kinds of kernels of a class whose fast form gives wrong results."""
+        name = self._name(one.name, plain)
+        if (one.name, plain) in self._passed or cache.read(name) == PASSED:
+            return frozenset()
+        verified = one.program()
+        network = Network(verified, self._device, returned(verified.program, frozenset()), plain=plain)
+        try:
+            right = _right(verified, network)
+            kinds = {type(kernel) for kernel in network.plan.functions.values()} & registry.FAST.keys()
+        finally:
+            network.close()
+        if not right:
+            if not kinds - plain:
+                raise Failed(f"{self._device.name} FAILED its trial ({one.name}), in plain kernels too")
+            return frozenset(kinds - plain)
+        self._passed.add((one.name, plain))
+        cache.write(name, PASSED)
+        return frozenset()
+
+    def _name(self, what: str, plain: frozenset[type]) -> str:
+        """The name of the note that something has passed on this device."""
+        kinds = sorted(kind.__name__ for kind in plain)
+        return cache.key(CUDA, ("cuda trial", self._device.name, what, *kinds))
+
+    def rehearse(self, verified: VerifiedProgram, network: Network, plain: frozenset[type]) -> None:
+        """Run a network once on test data. Raises `Distrusted` if it gives other values than the NumPy executor."""
+        program = verified.program
+        name = self._name("\n".join((program.digest, *sorted(network.wanted))), plain)
+        if cache.read(name) == PASSED:
+            return
+        from cvm.executors.numpy import NumpyExecutor
+
+        random = np.random.default_rng(list(bytes.fromhex(program.digest)))
+        inputs = {
+            item.value.name: random.integers(item.value.lo, item.value.hi + 1, item.value.shape).astype(np.int32)
+            for item in program.inputs
+        }
+        state = initial_state(program)
+        made = NumpyExecutor(verified).run(inputs, state, network.wanted & _computed(verified))
+        expected = {**made.values, **inputs, **state}
+        found = _run(network, {**inputs, **state})
+        for value in sorted(network.wanted & expected.keys()):
+            if not np.array_equal(found[value], expected[value]):
+                raise Distrusted(f"{value} came out otherwise when the kernels were tried on {self._device.name}")
+        cache.write(name, PASSED)
+
+
+def _computed(verified: VerifiedProgram) -> frozenset[str]:
+    return frozenset(value.name for node in verified.program.nodes for value in node.outputs)
+
+
+def _run(network: Network, feed: dict[str, Int32Array]) -> dict[str, Int32Array]:
+    """The values that a network returns for one feed."""
+    memory = Memory(network)
+    try:
+        for name in network.given:
+            memory.put(name, 0, feed[name][None])
+        memory.start()
+        memory.wait()
+        return {name: memory.result(name, 1)[0] for name in network.wanted}
+    finally:
+        memory.close()
+
+
+def _right(verified: VerifiedProgram, network: Network) -> bool:
+    """Whether a network gives the NumPy executor's outputs for extreme inputs."""
+    try:
+        return agrees(verified, lambda feed: _run(network, dict(feed)))
+    except CvmError as error:  # the device has failed, and nothing can be run on it any more
+        raise Distrusted(f"a trial failed: {error.message}") from error
