@@ -52,7 +52,7 @@ class Access:
 
     @property
     def per(self) -> int:
-        """How many cells each access touches. A copy that reads less than ``grain`` bytes counts as reading them all."""
+        """How many cells each access touches. A copy that reads fewer bytes than ``grain`` counts as one cell."""
         return max(1, self.size // self.grain)
 
     def cells(self) -> tuple[Array, Array]:
