@@ -582,6 +582,9 @@ def test_a_copy_fills_what_it_does_not_read_with_zeros() -> None:
   ret void"""
     )
     x, y = np.full((32, 4), 7, np.uint8), np.zeros((32, 4), np.uint8)
+    write = "  %q = getelementptr i8, ptr addrspace(1) %a1, i32 %o\n  store i32 1, ptr addrspace(1) %q, align 4\n"
+    begun = body.split("  call void @llvm.nvvm.cp.async.wait.all()")[0].replace("  %n =", write + "  %n =")
+    found(module(begun.replace("%a0, i32 %o", "%a1, i32 0") + "  ret void", variables=SHARED), "race")
     launched(module(body, variables=SHARED), [x], [y])
     assert np.array_equal(y, 7 * (np.arange(4) < np.arange(32)[:, None] % 5))
 

@@ -40,7 +40,8 @@ class Conflict(Exception):
 class Access:
     """``size`` bytes at each place, by the threads of ``keys`` (one for each place).
 
-    The blocks of this launch have keys above ``floor``. Places and sizes are multiples of ``grain``.
+    The blocks of this launch have keys above ``floor``. Places and sizes are multiples of ``grain``, but for
+    copies that read a part only.
     """
 
     places: Array
@@ -49,9 +50,14 @@ class Access:
     floor: int
     grain: int
 
+    @property
+    def per(self) -> int:
+        """How many cells each access touches. A copy that reads fewer bytes than ``grain`` counts as one cell."""
+        return max(1, self.size // self.grain)
+
     def cells(self) -> tuple[Array, Array]:
         """The numbers of the ``grain`` bytes that are touched, and the key of each."""
-        per = self.size // self.grain
+        per = self.per
         if per == 1:
             return (self.places // self.grain if self.grain > 1 else self.places), self.keys
         cells = (self.places // self.grain)[:, None] + np.arange(per)
@@ -120,7 +126,7 @@ class Shadows:
     ) -> Conflict:
         now, then = words
         key, noted = keys
-        where, entry = self._place(cell * access.grain), entry // (access.size // access.grain)
+        where, entry = self._place(cell * access.grain), entry // access.per
         if noted >> 32 != key >> 32:
             return Conflict("block race", entry, f"the block {now} {where}, which another block has {then}")
         if abs(noted - key) >= PHASE:
