@@ -156,28 +156,12 @@ def _onnxruntime(request: Request, showing: bool) -> dict[str, Array]:
 
 def _openvino(request: Request, showing: bool) -> dict[str, Array]:
     """OpenVINO; to show tensors, on a model with results for those that its reader keeps."""
-    import openvino
+    from cvm.comparison import openvino
 
-    core = openvino.Core()
-    if showing and request.model.suffix == ".tflite":
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "shown.tflite"
-            copy.write_bytes(with_outputs(request.model.read_bytes(), list(request.indices.values())))
-            model = core.read_model(copy)
-    else:
-        model = core.read_model(request.model)
-    if showing:
-        kept = {name for node in model.get_ops() for output in node.outputs() for name in output.get_names()}
-        present = {name for output in model.outputs for name in output.get_names()}
-        model.add_outputs([name for name in request.names if name in kept and name not in present])
     settings = {"INFERENCE_NUM_THREADS": request.setting.threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
-    compiled = core.compile_model(model, "CPU", settings | dict(request.setting.properties))
-    results = {name: number for number, output in enumerate(compiled.outputs) for name in output.get_names()}
-    runs = []
-    for sample in range(request.samples):
-        found = compiled({name: array[sample] for name, array in request.inputs.items()})
-        runs.append([np.array(found[number]) for number in results.values()])
-    return {name: np.stack([run[n] for run in runs]) for n, name in enumerate(results)}
+    settings |= dict(request.setting.properties)
+    names, indices = (request.names, request.indices) if showing else ([], {})
+    return openvino.run(request.model, names, indices, request.inputs, settings)
 
 
 def _interpreter(request: Request, showing: bool, reference: bool) -> dict[str, Array]:
