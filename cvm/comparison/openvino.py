@@ -1,14 +1,14 @@
 """OpenVINO as an engine: a model whose quantised tensors are results, and the codes that its operators read.
 
-OpenVINO's reader of TFLite makes two quantisers of a tensor that is shown: one for the result, and one for the operators
-behind it. With bfloat16 inference their operands, and so their codes, are not the same. The real numbers of the second
-one are results here, too: they say which codes the operators behind it read.
+OpenVINO's reader of TFLite makes two quantisers of a tensor that is shown: one for the result, and one for the
+operators behind it. With bfloat16 inference their operands, and so their codes, are not the same. The real numbers of
+the second one are results here, too: they say which codes the operators behind it read.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def _with_twins(model: Any) -> dict[str, Twin]:
     """Give the model a further result for each shown tensor whose readers have a quantiser of their own."""
     from openvino import opset13
 
-    twins = {}
+    twins: dict[str, Twin] = {}
     for number, result in enumerate(list(model.get_results())):
         moves, node = [], result
         while node.get_type_name() in ("Result", "Transpose", "Convert"):
