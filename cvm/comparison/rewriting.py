@@ -23,6 +23,8 @@ from cvm.inputs import Feed
 __all__ = ["Drop", "Level", "Rewritten", "Search", "searched"]
 
 Array = npt.NDArray[Any]
+_GROUP = 8
+"""How many neighbouring quantisers are kept at once. The effects of more would often cancel each other."""
 _TRIED = 64
 """The most runs that make the engine keep dropped quantisers."""
 
@@ -148,8 +150,9 @@ def _drops(
         if counts[number] == counts[number - 1]:
             continue
         setting = runs[number].setting
-        for name, after in trials.mattering(setting, fresh, counts[number]):
-            drops.append(Drop(name, setting.optimization, counts[number], after))
+        for first in range(0, len(fresh), _GROUP):
+            for name, after in trials.mattering(setting, fresh[first : first + _GROUP], counts[number]):
+                drops.append(Drop(name, setting.optimization, counts[number], after))
     return tuple(drops), trials.runs
 
 
