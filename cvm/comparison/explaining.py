@@ -141,6 +141,8 @@ def _example(
         exact = model.follows(feed, engine)[name]
         numbers = Numbers(region, regions.values(feed, engine), regions)
         stages = best.stages(numbers)
+        if not stages:
+            continue
         arrays = [
             (words, _in_file(np.broadcast_to(array, numbers.result.shape), region, exact.shape, regions))
             for words, array in stages

@@ -23,10 +23,8 @@ from cvm.inputs import Feed
 __all__ = ["Drop", "Level", "Rewritten", "Search", "searched"]
 
 Array = npt.NDArray[Any]
-_GROUP = 8
-"""How many neighbouring quantisers are kept at once. The effects of more would often cancel each other."""
-_TRIED = 64
-"""The most runs that make the engine keep dropped quantisers."""
+_TRIED = 16
+"""The most dropped quantisers that are kept, one by one: those next to tensors that a rewrite changes come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class Search:
     drops: tuple[Drop, ...]
     """Only those that change how many codes of the outputs are exact."""
     tried: int
-    """How many further runs made the engine keep dropped quantisers."""
+    """How many dropped quantisers were kept, one by one."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -112,8 +110,9 @@ def searched(model: Model, setting: Setting, inputs: Mapping[str, Array], feeds:
         own = sum(item.own.differ for item in each.tensors)
         levels.append(Level(name, own, count, of, run.dropped, tuple(sorted(set(run.ops) - below))))
         below = set(run.ops)
-    drops, tried = _drops(model, runs, counts, inputs, exact)
-    return Search(tuple(levels), _rewritten(found), drops, tried)
+    rewritten = _rewritten(found)
+    drops, tried = _drops(model, runs, counts, rewritten, inputs, exact)
+    return Search(tuple(levels), rewritten, drops, tried)
 
 
 def _rewritten(found: Sequence[Compared]) -> tuple[Rewritten, ...]:
@@ -138,46 +137,26 @@ def _drops(
     model: Model,
     runs: Sequence[Shown],
     counts: Sequence[int],
+    rewritten: Sequence[Rewritten],
     inputs: Mapping[str, Array],
     exact: Mapping[str, _Exact],
 ) -> tuple[tuple[Drop, ...], int]:
     """The quantisers without which other codes of the outputs are exact, for each level that changes this number."""
-    drops: list[Drop] = []
-    known, trials = set(runs[0].dropped), _Trials(model, inputs, exact)
+    order = {place.name: number for number, place in enumerate(model.places)}
+    drops, tried, known = [], 0, set(runs[0].dropped)
     for number in range(1, len(runs)):
         fresh = [name for name in runs[number].dropped if name not in known]
         known.update(fresh)
         if counts[number] == counts[number - 1]:
             continue
-        setting = runs[number].setting
-        for first in range(0, len(fresh), _GROUP):
-            for name, after in trials.mattering(setting, fresh[first : first + _GROUP], counts[number]):
-                drops.append(Drop(name, setting.optimization, counts[number], after))
-    return tuple(drops), trials.runs
-
-
-@dataclass(eq=False, slots=True)
-class _Trials:
-    """Runs that make an engine keep quantisers, by halves: a half that changes nothing is not looked at further."""
-
-    model: Model
-    inputs: Mapping[str, Array]
-    exact: Mapping[str, _Exact]
-    runs: int = 0
-
-    def mattering(self, setting: Setting, names: Sequence[str], before: int) -> list[tuple[str, int]]:
-        """The quantisers without which other codes of the outputs are exact, each with the number if it is kept."""
-        if not names or self.runs >= _TRIED:
-            return []
-        self.runs += 1
-        kept = shown(self.model, setting, self.inputs, names)
-        after = _inexact(kept.outputs_while_showing, self.exact)
-        if after == before:
-            return []
-        if len(names) == 1:
-            return [(names[0], after)]
-        half = len(names) // 2
-        return [found for part in (names[:half], names[half:]) for found in self.mattering(setting, part, before)]
+        fresh.sort(key=lambda name: min((abs(order[name] - order[item.name]) for item in rewritten), default=0))
+        for name in fresh[: _TRIED - tried]:
+            tried += 1
+            kept = shown(model, runs[number].setting, inputs, [name])
+            after = _inexact(kept.outputs_while_showing, exact)
+            if after != counts[number]:
+                drops.append(Drop(name, runs[number].setting.optimization, counts[number], after))
+    return tuple(drops), tried
 
 
 def _exact_outputs(model: Model, run: Shown, feeds: Sequence[Feed]) -> dict[str, _Exact]:

@@ -129,7 +129,7 @@ def saturating(numbers: Numbers) -> Stages:
     channels = 0 if region.operation.name != "matmul" else stored.ndim - (2 if turned else 1)
     scales = np.reshape(weights.scale, [-1 if axis == channels else 1 for axis in range(stored.ndim)])
     missing = lost(region, unsigned, nearest_even(stored / scales), numbers.result.shape, data.zero + lowest)
-    if missing is None or not missing.any():
+    if missing is None:
         return []
     acc, unit = numbers.accumulator()
     total = acc + missing
