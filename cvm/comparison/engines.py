@@ -22,6 +22,7 @@ import numpy.typing as npt
 from cvm.arrays import npz_bytes, npz_members, read_npz
 from cvm.comparison.instruction_sets import limited
 from cvm.errors import Invalid, Unsupported
+from cvm.frontends.onnx.outputs import operators_behind
 from cvm.frontends.onnx.outputs import with_outputs as with_further_outputs
 from cvm.frontends.tflite.outputs import with_outputs
 
@@ -174,8 +175,7 @@ def _onnxruntime_options(setting: Setting) -> Any:
 
 
 def _onnxruntime_graph(request: Request, showing: bool) -> dict[str, str]:
-    """The graph that ONNX Runtime makes of the file, as it saves it. Behind a quantiser stands what it quantises."""
-    import onnx
+    """The graph that ONNX Runtime makes of the file, as it saves it."""
     import onnxruntime
 
     model, _ = with_further_outputs(request.model, request.names if showing else [])
@@ -183,12 +183,7 @@ def _onnxruntime_graph(request: Request, showing: bool) -> dict[str, str]:
         options = _onnxruntime_options(request.setting)
         options.optimized_model_filepath = str(Path(folder) / "optimised.onnx")
         onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        graph = onnx.load(options.optimized_model_filepath, load_external_data=False).graph
-    makers = {name: node for node in graph.node for name in node.output}
-    quantised = {name: makers.get(node.input[0], node) for name, node in makers.items() if node.input}
-    return {
-        name: (quantised[name] if node.op_type == "QuantizeLinear" else node).op_type for name, node in makers.items()
-    }
+        return operators_behind(options.optimized_model_filepath)
 
 
 def _onnxruntime(request: Request, showing: bool) -> dict[str, Array]:

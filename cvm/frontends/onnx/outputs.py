@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-__all__ = ["dequantised_from", "with_outputs"]
+__all__ = ["dequantised_from", "operators_behind", "with_outputs"]
 
 
 def with_outputs(path: str | os.PathLike[str], names: Sequence[str]) -> tuple[bytes, list[str]]:
@@ -43,3 +43,15 @@ def dequantised_from(path: str | os.PathLike[str]) -> dict[str, tuple[str, float
             scale, zero = float(numbers[0].reshape(-1)[0]), [int(array.reshape(-1)[0]) for array in numbers[1:]]
             found[node.output[0]] = node.input[0], scale, zero[0] if zero else 0
     return found
+
+
+def operators_behind(path: str | os.PathLike[str]) -> dict[str, str]:
+    """For each computed tensor of a model: the kind of its operator; behind a QuantizeLinear, of what this reads."""
+    import onnx
+
+    graph = onnx.load(os.fspath(path), load_external_data=False).graph
+    makers = {name: node for node in graph.node for name in node.output}
+    return {
+        name: (makers.get(node.input[0], node) if node.op_type == "QuantizeLinear" else node).op_type
+        for name, node in makers.items()
+    }
