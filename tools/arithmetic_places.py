@@ -404,10 +404,6 @@ ENGINES: Table = {
         "*",
     ): "codes of 16 bits, sums of 32, which `rescaled` requires, in 64 bits; or float32, as engines compute",
     (
-        "cvm/comparison/models.py",
-        "*",
-    ): "codes of 16 bits, sums of 32, which `rescaled` requires, in 64 bits; or float32, as engines compute",
-    (
         "cvm/comparison/numbers.py",
         "*",
     ): "codes of 16 bits, sums of 32, which `rescaled` requires, in 64 bits; or float32, as engines compute",
