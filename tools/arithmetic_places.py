@@ -396,9 +396,22 @@ CHOSEN: Table = {
 ENGINES: Table = {
     ("cvm/comparison/arithmetic.py", "*"): "accumulators of 32 bits times multipliers of 31, in 64 bits",
     (
-        "cvm/comparison/models.py",
+        "cvm/comparison/additions.py",
         "*",
-    ): "codes of 16 bits, sums of 32, which `_rescaled` requires, in 64 bits; or float32, as engines compute",
+    ): "codes of 16 bits, sums of 32, which `rescaled` requires, in 64 bits; or float32, as engines compute",
+    (
+        "cvm/comparison/functions.py",
+        "*",
+    ): "codes of 16 bits, sums of 32, which `rescaled` requires, in 64 bits; or float32, as engines compute",
+    (
+        "cvm/comparison/numbers.py",
+        "*",
+    ): "codes of 16 bits, sums of 32, which `rescaled` requires, in 64 bits; or float32, as engines compute",
+    (
+        "cvm/comparison/sums.py",
+        "*",
+    ): "codes of 16 bits, sums of 32, which `rescaled` requires, in 64 bits; or float32, as engines compute",
+    ("cvm/comparison/saturation.py", "*"): "products of two codes of 8 bits, their pairs in 32 bits, sums in 64 bits",
     ("cvm/comparison/model.py", "Model.follows"): "an engine's codes, which `_codes` holds to the quantiser's range",
     ("cvm/comparison/samples.py", "arranged"): "codes of inputs, whose quantisers have the range of the file's type",
     ("cvm/comparison/regions.py", "Region.unit"): "scales are float64",

@@ -127,6 +127,7 @@ ADVICE = {
     "compare.extra": "Install the extra `engines`, or only the package that the message names.",
     "compare.failed": "Try the model in the engine itself: the message ends with what the engine says.",
     "compare.format": "Give a quantised model of ONNX or TFLite, in a format that the engine reads.",
+    "compare.isa": "Install qemu-user, or choose an instruction set that the message names.",
     "compare.state": "Give the model without its state, or with its state as an input and an output.",
     "compare.tensors": "Give a quantised model: one of floats has no exact codes. `cvm quantize` makes one.",
     "cuda.": "Use `--executor native`; `cvm doctor` says which GPUs can be used, or why none can.",

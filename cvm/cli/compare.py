@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,14 +11,31 @@ import typer
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
 from cvm.cli.options import Codes, Inputs, Json
-from cvm.cli.output import say, show, table, working
+from cvm.cli.output import say, show, table, working, write_file
+from cvm.errors import Unsupported
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cvm.comparison import Compared, Model, Samples
 
-__all__ = ["COMMAND", "Engines", "QuantizedModel", "RandomSamples", "Seed", "against", "described", "shortened"]
+__all__ = [
+    "COMMAND",
+    "EngineThreads",
+    "Engines",
+    "InstructionSets",
+    "Page",
+    "QuantizedModel",
+    "RandomSamples",
+    "Seed",
+    "against",
+    "described",
+    "require_page",
+    "say_disagreements",
+    "say_file",
+    "shortened",
+    "written",
+]
 
 QuantizedModel = Annotated[Path, typer.Argument(metavar="MODEL", help="A quantised model of ONNX or TFLite.")]
 Engines = Annotated[
@@ -27,14 +45,27 @@ Engines = Annotated[
         "-e",
         metavar="ENGINE[:KEY=VALUE,..]",
         help="onnxruntime, openvino, litert, tflite-reference, or command:WORDS. Keys: threads, optimization (none, "
-        "basic, extended, all), property.NAME for the engine's own properties, and names of environment variables. May "
-        "be repeated.",
+        "basic, extended, all), isa (as --isa), property.NAME for the engine's own properties, and names of "
+        "environment variables. May be repeated.",
     ),
 ]
 RandomSamples = Annotated[
     int | None,
     typer.Option("--random", metavar="N", min=1, max=100_000, help="Instead of data, draw N samples of codes."),
 ]
+EngineThreads = Annotated[
+    str, typer.Option("--threads", metavar="N,..", help="Run every engine with each of these numbers of threads.")
+]
+InstructionSets = Annotated[
+    str,
+    typer.Option(
+        "--isa",
+        metavar="NAME,..",
+        help="Run every engine on each of these instruction sets: default, avx2, avx512, avx512_vnni, avx512_bf16. "
+        "OpenVINO is told; for the others qemu-x86_64 emulates a processor with avx2.",
+    ),
+]
+Page = Annotated[Path | None, typer.Option("-o", "--output", metavar="OUT.html", help="Write one offline page.")]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The seed of --random.")]
 _Labels = Annotated[
     str | None,
@@ -49,7 +80,10 @@ def command(
     random: RandomSamples = None,
     seed: Seed = 0,
     labels: _Labels = None,
+    threads: EngineThreads = "",
+    isa: InstructionSets = "",
     codes: Codes = False,
+    output: Page = None,
     as_json: Json = False,
 ) -> int:
     """Compare every tensor that an engine shows with the exact codes of the model.
@@ -59,17 +93,27 @@ def command(
     their own; the extra `engines` installs them. A command is given the model, a .npz file of inputs, samples along a
     further first axis, and the name of the .npz file that it shall write, with a tensor for each name that it shows.
     """
-    opened, runs, _ = against(model, engine, inputs, random, seed, codes)
-    found = described(opened, runs, None, labels)
+    require_page(output)
+    opened, runs, _ = against(model, engine, inputs, random, seed, codes, (threads, isa))
+    found = written(described(opened, runs, None, labels), output)
     return show(found, lambda console: _render(console, found), as_json, 0 if found["exact"] else 1)
 
 
 def against(
-    path: Path, engines: list[str], inputs: list[str], random: int | None, seed: int, codes: bool
+    path: Path,
+    engines: list[str],
+    inputs: list[str],
+    random: int | None,
+    seed: int,
+    codes: bool,
+    sweep: tuple[str, str],
 ) -> tuple[Model, list[Compared], Samples]:
-    """The model, its comparison with each engine, and the samples. Raises `Usage`."""
+    """The model, its comparison with each engine, and the samples. Raises `Usage`.
+
+    ``sweep`` has the numbers of threads and the instruction sets, separated by commas.
+    """
     from cvm.cli.feeds import read_inputs
-    from cvm.comparison import compared, drawn, opened, samples, setting, shown
+    from cvm.comparison import compared, drawn, opened, samples, setting, shown, variants
 
     if not engines:
         raise Usage(
@@ -77,7 +121,8 @@ def against(
         )
     if bool(inputs) == (random is not None):
         raise Usage("give inputs with -i, or --random N for drawn codes")
-    settings = [setting(text) for text in engines]
+    isas = [word for word in sweep[1].split(",") if word]
+    settings = [each for text in engines for each in variants(setting(text), _numbers(sweep[0]), isas)]
     with working("compiling"):
         model = opened(path)
         if random is not None:
@@ -93,7 +138,34 @@ def against(
     return model, runs, given
 
 
-def described(model: Model, runs: list[Compared], explanations: Any, labels: str | None) -> dict[str, Any]:
+def _numbers(text: str) -> list[int]:
+    words = [word for word in text.split(",") if word]
+    if not all(word.isdigit() and 1 <= int(word) <= 1024 for word in words):
+        raise Usage(f"--threads takes numbers from 1 to 1024, separated by commas, found {text!r}")
+    return [int(word) for word in words]
+
+
+def require_page(output: Path | None) -> None:
+    """Refuse before anything runs. Raises `Unsupported` if the page's package is not installed."""
+    if output is not None and find_spec("jinja2") is None:
+        message = "the page needs a package that is not installed, jinja2: pip install 'cvm[report]'"
+        raise Unsupported("report.extra", f"{message}; without -o the comparison needs none")
+
+
+def written(found: dict[str, Any], output: Path | None) -> dict[str, Any]:
+    """The document; with ``output`` it is also written as a page, and says so."""
+    if output is None:
+        return found
+    from cvm.report.engines import page
+
+    data = page(found).encode()
+    write_file(output, data)
+    return {**found, "file": {"path": str(output), "bytes": len(data)}}
+
+
+def described(
+    model: Model, runs: list[Compared], explanations: Any, labels: str | None, searches: Any = None
+) -> dict[str, Any]:
     """The document of comparisons, with explanations if there are some."""
     from cvm.cli.feeds import read_array
     from cvm.comparison.documents import document
@@ -103,7 +175,7 @@ def described(model: Model, runs: list[Compared], explanations: Any, labels: str
         classes = read_array(labels).reshape(-1)
         if classes.size != runs[0].samples:
             raise Usage(f"--labels has {classes.size} classes for {runs[0].samples} samples")
-    return document(model, runs, explanations, classes)
+    return document(model, runs, explanations, classes, searches)
 
 
 def _render(console: Console, found: dict[str, Any]) -> None:
@@ -118,7 +190,26 @@ def _render(console: Console, found: dict[str, Any]) -> None:
     if found.get("between"):
         say(console, "codes that are not the same in all these engines:")
         table(console, ("tensor", "codes>"), [(shortened(name), count) for name, count in found["between"].items()])
+    say_disagreements(console, found)
     say(console, "every code is exact" if found["exact"] else "not exact")
+    say_file(console, found)
+
+
+def say_disagreements(console: Console, found: dict[str, Any]) -> None:
+    """Name the engines whose settings do not give the same codes."""
+    for item in found["disagreements"]:
+        codes, outputs = sum(item["tensors"].values()), sum(item["outputs"].values())
+        first = next(iter(item["tensors"]), None)
+        where = f" in {len(item['tensors'])} tensors, the first is {shortened(first)!r}" if first is not None else ""
+        say(console, f"{item['engine']} disagrees with itself: {codes} codes{where}; {outputs} items of its outputs")
+        for group in item["groups"]:
+            say(console, f"  the same: {', '.join(group)}")
+
+
+def say_file(console: Console, found: dict[str, Any]) -> None:
+    """Say which page was written."""
+    if "file" in found:
+        say(console, f"wrote {found['file']['path']} ({found['file']['bytes']} bytes)")
 
 
 def _row(item: dict[str, Any]) -> tuple[object, ...]:
@@ -160,6 +251,7 @@ COMMAND = Command(
     (
         "cvm compare model.onnx --engine onnxruntime --random 4",
         "cvm compare model.tflite --engine litert --engine openvino:threads=2 --random 4 --json",
+        "cvm compare model.tflite --engine openvino --threads 1,2 --isa default,avx512 --random 4 -o page.html",
         'cvm compare model.onnx --engine "command:python my_engine.py" --random 1',
     ),
 )

@@ -13,7 +13,7 @@ from cvm.comparison.model import Model, Operator, opened
 from cvm.comparison.running import Shown
 from cvm.inputs import Feed
 
-__all__ = ["Compared", "Counts", "Difference", "compared"]
+__all__ = ["Compared", "Counts", "Difference", "Disagreement", "agreement", "compared", "disagreements"]
 
 Codes = npt.NDArray[np.int64]
 
@@ -32,12 +32,15 @@ class Counts:
     """The indices along the channel axis (the last, or axis 1 of four in ONNX) where codes differ."""
     border: int = 0
     """For images: differences in the outermost rows and columns."""
+    image: bool = False
+    """Whether the tensor has rows and columns."""
     first: tuple[int, tuple[int, ...], int, int] | None = None
     """The first difference: sample, index, the engine's code, the exact one."""
 
     def add(self, sample: int, engine: Codes, exact: Codes, channel_axis: int) -> None:
         """Take one sample into account."""
         self.of += exact.size
+        self.image = exact.ndim == 4
         away = engine - exact
         places = np.nonzero(away)
         if not places[0].size:
@@ -57,7 +60,7 @@ class Counts:
     def to_json(self) -> dict[str, Any]:
         """A JSON document."""
         found: dict[str, Any] = {"of": self.of, "differ": self.differ, "farthest": self.farthest, "above": self.above}
-        found |= {"channels": len(self.channels), "border": self.border}
+        found |= {"channels": len(self.channels), "border": self.border, "image": self.image}
         if self.first is not None:
             sample, index, engine, exact = self.first
             found["first"] = {"sample": sample, "index": list(index), "engine": engine, "exact": exact}
@@ -135,3 +138,51 @@ def agreement(runs: Sequence[Shown]) -> dict[str, int]:
             different |= run.codes[name].reshape(first.shape) != first
         found[name] = int(different.sum())
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """An engine whose settings do not give the same codes."""
+
+    engine: str
+    groups: tuple[tuple[str, ...], ...]
+    """The settings, those together that give the same codes everywhere."""
+    tensors: Mapping[str, int]
+    """For each shown tensor that is not the same in all settings, in the order of the file: codes that differ."""
+    outputs: Mapping[str, int]
+    """The same for the outputs of the file, where the engine shows nothing else."""
+
+
+def disagreements(runs: Sequence[Shown]) -> list[Disagreement]:
+    """The engines that disagree with themselves: with other threads, instruction sets or other settings."""
+    engines: dict[str, list[Shown]] = {}
+    for run in runs:
+        engines.setdefault(" ".join(run.setting.command) or run.setting.engine, []).append(run)
+    found = []
+    for engine, same in engines.items():
+        tensors = {name: count for name, count in agreement(same).items() if count}
+        outputs = {name: count for name, count in _outputs_apart(same).items() if count}
+        if tensors or outputs:
+            found.append(Disagreement(engine, _groups(same), tensors, outputs))
+    return found
+
+
+def _outputs_apart(runs: Sequence[Shown]) -> dict[str, int]:
+    first = runs[0].outputs
+    return {
+        name: int(np.any([run.outputs[name] != array for run in runs[1:] if name in run.outputs], axis=0).sum())
+        for name, array in first.items()
+        if len(runs) > 1
+    }
+
+
+def _groups(runs: Sequence[Shown]) -> tuple[tuple[str, ...], ...]:
+    groups: list[list[Shown]] = []
+    for run in runs:
+        for group in groups:
+            if not any(agreement([group[0], run]).values()) and not any(_outputs_apart([group[0], run]).values()):
+                group.append(run)
+                break
+        else:
+            groups.append([run])
+    return tuple(tuple(run.setting.label for run in group) for group in groups)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.comparison.comparing import Compared, agreement
+from cvm.comparison.comparing import Compared, Disagreement, agreement, disagreements
 from cvm.comparison.explaining import Example, Explanation
 from cvm.comparison.model import Model
+from cvm.comparison.rewriting import Search
 
 __all__ = ["document"]
 
@@ -20,6 +21,7 @@ def document(
     runs: Sequence[Compared],
     explanations: Sequence[Sequence[Explanation]] | None,
     labels: npt.NDArray[Any] | None,
+    searches: Sequence[Search | None] | None = None,
 ) -> dict[str, Any]:
     """All that was found: the model, each engine, and how the engines differ from each other."""
     found: dict[str, Any] = {
@@ -31,6 +33,9 @@ def document(
         for engine, items in zip(found["engines"], explanations, strict=True):
             engine["explanations"] = [_explanation(item) for item in items]
             engine["explained"] = sum(item.explained for item in items)
+    for engine, search in zip(found["engines"], searches or [], strict=False):
+        engine["rewrites"] = None if search is None else _search(search)
+    found["disagreements"] = [_disagreement(item) for item in disagreements([run.shown for run in runs])]
     if len(runs) > 1:
         found["between"] = {name: count for name, count in agreement([run.shown for run in runs]).items() if count}
     found["exact"] = not any(engine["total"] for engine in found["engines"])
@@ -91,4 +96,43 @@ def _example(item: Example) -> Mapping[str, Any]:
         "exact_result_in_steps": item.exactly,
         "zero_point": item.zero,
         "stages": [{"what": words, "value": value} for words, value in item.stages],
+    }
+
+
+def _disagreement(item: Disagreement) -> dict[str, Any]:
+    return {
+        "engine": item.engine,
+        "groups": [list(group) for group in item.groups],
+        "tensors": dict(item.tensors),
+        "outputs": dict(item.outputs),
+    }
+
+
+def _search(search: Search) -> dict[str, Any]:
+    return {
+        "levels": [
+            {
+                "level": item.level,
+                "own": item.own,
+                "outputs": item.outputs,
+                "of": item.of,
+                "dropped": list(item.dropped),
+                "new": list(item.new),
+            }
+            for item in search.levels
+        ],
+        "rewritten": [
+            {
+                "tensor": item.name,
+                "exact_at": item.exact_at,
+                "level": item.level,
+                "differ": item.differ,
+                "operator": item.operator or None,
+            }
+            for item in search.rewritten
+        ],
+        "drops": [
+            {"tensor": item.name, "level": item.level, "before": item.before, "after": item.after}
+            for item in search.drops
+        ],
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -20,11 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.arrays import npz_bytes, npz_members, read_npz
+from cvm.comparison.instruction_sets import limited
 from cvm.errors import Invalid, Unsupported
+from cvm.frontends.onnx.outputs import operators_behind
 from cvm.frontends.onnx.outputs import with_outputs as with_further_outputs
 from cvm.frontends.tflite.outputs import with_outputs
 
-__all__ = ["ENGINES", "EXTRA", "Engine", "Request", "Setting", "setting"]
+__all__ = ["ENGINES", "EXTRA", "Engine", "Request", "Setting", "setting", "variants"]
 
 Array = npt.NDArray[Any]
 EXTRA = "engines"
@@ -44,12 +46,15 @@ class Setting:
     """Variables of the environment, such as ``ONEDNN_MAX_CPU_ISA``."""
     command: tuple[str, ...] = ()
     """The words of the command, for the engine ``command``."""
+    isa: str = "default"
+    """The instruction set that it may use, of `cvm.comparison.instruction_sets`."""
 
     @property
     def label(self) -> str:
         """The setting as one writes it on the command line."""
         words = [f"threads={self.threads}"] if self.threads != 1 else []
         words += [f"optimization={self.optimization}"] if self.optimization != "all" else []
+        words += [f"isa={self.isa}"] if self.isa != "default" else []
         words += [f"{name}={value}" for name, value in (*self.properties, *self.environment)]
         name = " ".join(["command:", *self.command]) if self.command else self.engine
         return f"{name}({', '.join(words)})" if words else name
@@ -61,7 +66,7 @@ LEVELS = ("none", "basic", "extended", "all")
 def setting(text: str) -> Setting:
     """The setting that a text says: ``ENGINE``, ``ENGINE:KEY=VALUE,..`` or ``command:WORDS``.
 
-    Keys are ``threads``, ``optimization`` (none, basic, extended, all), ``property.NAME`` for the engine's own
+    Keys are ``threads``, ``optimization`` (none, basic, extended, all), ``isa``, ``property.NAME`` for the engine's own
     properties, and names of environment variables. Raises `Invalid` (``compare.engine``).
     """
     name, _, rest = text.partition(":")
@@ -77,7 +82,7 @@ def setting(text: str) -> Setting:
     if name not in ENGINES:
         known = ", ".join([*ENGINES, "command:WORDS"])
         raise Invalid("compare.engine", f"there is no engine {name!r}; there are {known}")
-    threads, level = 1, "all"
+    threads, level, isa = 1, "all", "default"
     environment: list[tuple[str, str]] = []
     properties: list[tuple[str, str]] = []
     for word in filter(None, rest.split(",")):
@@ -92,11 +97,29 @@ def setting(text: str) -> Setting:
             if value not in LEVELS:
                 raise Invalid("compare.engine", f"optimization is one of {', '.join(LEVELS)}, found {value!r}")
             level = value
+        elif key == "isa":
+            limited(name, value)
+            isa = value
         elif key.startswith("property."):
             properties.append((key.removeprefix("property."), value))
         else:
             environment.append((key, value))
-    return Setting(name, threads, level, tuple(properties), tuple(environment))
+    return Setting(name, threads, level, tuple(properties), tuple(environment), isa=isa)
+
+
+def variants(found: Setting, threads: Sequence[int], isas: Sequence[str]) -> list[Setting]:
+    """A setting with each number of threads and each instruction set. An empty sequence leaves what the setting has.
+
+    Commands have neither. Raises `Invalid` (``compare.engine``) for an unknown instruction set, and `Unsupported`
+    (``compare.isa``) for one that the engine cannot be limited to.
+    """
+    if found.command:
+        return [found]
+    for isa in isas:
+        limited(found.engine, isa)
+    return [
+        replace(found, threads=count, isa=isa) for isa in isas or (found.isa,) for count in threads or (found.threads,)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +150,19 @@ class Engine:
     formats: tuple[str, ...]
     run: Callable[[Request, bool], dict[str, Array]]
     """Runs the file on all samples. False: as it is, for its outputs; True: so that it shows the tensors asked for."""
+    levels: tuple[str, ...] = ("all",)
+    """Its levels of graph optimisation, from none to all."""
+    graph: Callable[[Request, bool], dict[str, str]] | None = None
+    """For engines that write down the graph that they run: its tensors, each with the kind of operator behind it."""
 
 
-def _onnxruntime(request: Request, showing: bool) -> dict[str, Array]:
-    """ONNX Runtime; to show tensors, on a copy of the model whose quantised tensors are outputs."""
+def _onnxruntime_options(setting: Setting) -> Any:
     import onnxruntime
 
-    model, names = with_further_outputs(request.model, request.names if showing else [])
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = request.setting.threads, 1
+    options.intra_op_num_threads, options.inter_op_num_threads = setting.threads, 1
     options.log_severity_level = 4
-    for name, value in request.setting.properties:
+    for name, value in setting.properties:
         options.add_session_config_entry(name, value)
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = {
@@ -145,7 +170,28 @@ def _onnxruntime(request: Request, showing: bool) -> dict[str, Array]:
         "basic": levels.ORT_ENABLE_BASIC,
         "extended": levels.ORT_ENABLE_EXTENDED,
         "all": levels.ORT_ENABLE_ALL,
-    }[request.setting.optimization]
+    }[setting.optimization]
+    return options
+
+
+def _onnxruntime_graph(request: Request, showing: bool) -> dict[str, str]:
+    """The graph that ONNX Runtime makes of the file, as it saves it."""
+    import onnxruntime
+
+    model, _ = with_further_outputs(request.model, request.names if showing else [])
+    with tempfile.TemporaryDirectory() as folder:
+        options = _onnxruntime_options(request.setting)
+        options.optimized_model_filepath = str(Path(folder) / "optimised.onnx")
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return operators_behind(options.optimized_model_filepath)
+
+
+def _onnxruntime(request: Request, showing: bool) -> dict[str, Array]:
+    """ONNX Runtime; to show tensors, on a copy of the model whose quantised tensors are outputs."""
+    import onnxruntime
+
+    model, names = with_further_outputs(request.model, request.names if showing else [])
+    options = _onnxruntime_options(request.setting)
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     runs = [
         session.run(names, {name: array[sample] for name, array in request.inputs.items()})
@@ -154,30 +200,23 @@ def _onnxruntime(request: Request, showing: bool) -> dict[str, Array]:
     return {name: np.stack([run[n] for run in runs]) for n, name in enumerate(names)}
 
 
+_OPENVINO_LEVELS: Mapping[str, dict[str, str]] = MappingProxyType(
+    {
+        "none": {"INFERENCE_PRECISION_HINT": "f32", "LP_TRANSFORMS_MODE": "NO", "SNIPPETS_MODE": "DISABLE"},
+        "basic": {"INFERENCE_PRECISION_HINT": "f32"},
+    }
+)
+"""Properties: no integer operators at all (none), integer operators and float32 (basic), bfloat16 as well (all)."""
+
+
 def _openvino(request: Request, showing: bool) -> dict[str, Array]:
     """OpenVINO; to show tensors, on a model with results for those that its reader keeps."""
-    import openvino
+    from cvm.comparison import openvino
 
-    core = openvino.Core()
-    if showing and request.model.suffix == ".tflite":
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "shown.tflite"
-            copy.write_bytes(with_outputs(request.model.read_bytes(), list(request.indices.values())))
-            model = core.read_model(copy)
-    else:
-        model = core.read_model(request.model)
-    if showing:
-        kept = {name for node in model.get_ops() for output in node.outputs() for name in output.get_names()}
-        present = {name for output in model.outputs for name in output.get_names()}
-        model.add_outputs([name for name in request.names if name in kept and name not in present])
     settings = {"INFERENCE_NUM_THREADS": request.setting.threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
-    compiled = core.compile_model(model, "CPU", settings | dict(request.setting.properties))
-    results = {name: number for number, output in enumerate(compiled.outputs) for name in output.get_names()}
-    runs = []
-    for sample in range(request.samples):
-        found = compiled({name: array[sample] for name, array in request.inputs.items()})
-        runs.append([np.array(found[number]) for number in results.values()])
-    return {name: np.stack([run[n] for run in runs]) for n, name in enumerate(results)}
+    settings |= _OPENVINO_LEVELS.get(request.setting.optimization, {}) | dict(request.setting.properties)
+    names, indices = (request.names, request.indices) if showing else ([], {})
+    return openvino.run(request.model, names, indices, request.inputs, settings)
 
 
 def _interpreter(request: Request, showing: bool, reference: bool) -> dict[str, Array]:
@@ -186,7 +225,9 @@ def _interpreter(request: Request, showing: bool, reference: bool) -> dict[str, 
 
     content = request.model.read_bytes()
     shown = dict(request.indices) if showing else {}
-    resolver = OpResolverType.BUILTIN_REF if reference else OpResolverType.AUTO
+    bare = request.setting.optimization == "none"
+    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if bare else OpResolverType.AUTO
+    resolver = OpResolverType.BUILTIN_REF if reference else resolver
 
     def opened(content: bytes) -> Any:
         return Interpreter(
@@ -229,9 +270,11 @@ def _command(request: Request, showing: bool) -> dict[str, Array]:
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
     {
-        "onnxruntime": Engine("onnxruntime", "onnxruntime", ("onnx",), _onnxruntime),
-        "openvino": Engine("openvino", "openvino", ("onnx", "tflite"), _openvino),
-        "litert": Engine("ai_edge_litert", "ai-edge-litert", ("tflite",), partial(_interpreter, reference=False)),
+        "onnxruntime": Engine("onnxruntime", "onnxruntime", ("onnx",), _onnxruntime, LEVELS, _onnxruntime_graph),
+        "openvino": Engine("openvino", "openvino", ("onnx", "tflite"), _openvino, ("none", "basic", "all")),
+        "litert": Engine(
+            "ai_edge_litert", "ai-edge-litert", ("tflite",), partial(_interpreter, reference=False), ("none", "all")
+        ),
         "tflite-reference": Engine(
             "ai_edge_litert", "ai-edge-litert", ("tflite",), partial(_interpreter, reference=True)
         ),

@@ -43,7 +43,7 @@ class Explanation:
     name: str
     differ: int
     model: str
-    """The rounding model; "" if none explains a single code that differs."""
+    """The rounding model; "" if none is closer to the engine's codes than the exact meaning is."""
     source: str
     explained: int
     """Codes that differ from the exact ones and are those of the model."""
@@ -68,7 +68,7 @@ def explained(found: Compared, feeds: Sequence[Feed]) -> list[Explanation]:
     """An explanation for each tensor to which its operators add a difference, in the order of the file.
 
     Every model for the region is tried on all samples. That one is taken which gives the engine's code most often over
-    all codes, those that are exact included.
+    all codes, those that are exact included, if it does so more often than the exact meaning.
     """
     model = found.model
     regions = Regions(model)
@@ -122,7 +122,8 @@ def _described(
     feeds: Sequence[Feed],
     regions: Regions,
 ) -> Explanation:
-    useful = [(each, tally) for each, tally in tried if tally.tried and tally.explained]
+    # The exact meaning itself gets `differ` codes wrong: a model that is no better explains nothing.
+    useful = [(each, tally) for each, tally in tried if tally.tried and tally.explained and tally.astray < differ]
     if not useful:
         return Explanation(name, differ, "", "", 0, differ, None)
     best, tally = min(useful, key=lambda pair: pair[1].astray)
@@ -140,6 +141,8 @@ def _example(
         exact = model.follows(feed, engine)[name]
         numbers = Numbers(region, regions.values(feed, engine), regions)
         stages = best.stages(numbers)
+        if not stages:
+            continue
         arrays = [
             (words, _in_file(np.broadcast_to(array, numbers.result.shape), region, exact.shape, regions))
             for words, array in stages

@@ -38,6 +38,8 @@ class Coded:
     scale: Array
     """float64; one number, or one for each channel in the shape of the tensor. Scales of files are float32 numbers."""
     zero: int
+    lowest: int = 0
+    """The least code."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -272,7 +274,8 @@ class Regions:
             if isinstance(quantizer, LinearQuantizer) and (tensor.kind == "external" or quantizer.scale[0] != 1):
                 if tensor.kind != "external" or not quantizer.per_tensor:
                     return None
-                return Coded(start, np.array(float(quantizer.scale[0])), -int(quantizer.offset[0] / quantizer.scale[0]))
+                zero = -int(quantizer.offset[0] / quantizer.scale[0])
+                return Coded(start, np.array(float(quantizer.scale[0])), zero, quantizer.lo)
             operation = self._makers.get(name)
             if operation is None:
                 return None
@@ -289,7 +292,9 @@ class Regions:
         if below is None or below.name != "sub" or not isinstance(below.inputs["y"], Fraction):
             return None
         assert isinstance(scale, Fraction)
-        return Coded(start, np.array(float(scale)), int(below.inputs["y"]))
+        codes = self.graph.tensors[str(below.inputs["x"])].quantizer
+        lowest = codes.lo if isinstance(codes, LinearQuantizer) else 0
+        return Coded(start, np.array(float(scale)), int(below.inputs["y"]), lowest)
 
     @staticmethod
     def _source(operation: GraphOperation) -> str:

@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.arrays import npz_bytes, read_npz
+from cvm.arrays import npz_bytes, npz_members, read_npz
 from cvm.comparison.engines import COMMAND, ENGINES, EXTRA, Setting
+from cvm.comparison.instruction_sets import limited
 from cvm.comparison.model import Model
 from cvm.errors import Unsupported
 from cvm.frontends.common.places import Place
@@ -41,11 +42,28 @@ class Shown:
     """The places that it did not show as codes, each with the reason."""
     changed: Mapping[str, int]
     """For each output of the file, how many items are not those that the engine gives if it need not show tensors."""
+    outputs: Mapping[str, Array] = field(default_factory=dict)
+    """The outputs of the file, as the engine gives them if it need not show tensors."""
+    outputs_while_showing: Mapping[str, Array] = field(default_factory=dict)
+    """The same outputs, as the engine gives them while it shows tensors."""
+    dropped: tuple[str, ...] = ()
+    """The places that the graph which the engine makes of the file has no longer, where this was asked for."""
+    operators: Mapping[str, str] = field(default_factory=dict)
+    """For places: the kind of operator that this graph has before their quantiser."""
+    ops: tuple[str, ...] = ()
+    """All kinds of operators of this graph."""
 
 
-def shown(model: Model, setting: Setting, inputs: Mapping[str, Array]) -> Shown:
+def shown(
+    model: Model,
+    setting: Setting,
+    inputs: Mapping[str, Array],
+    names: Sequence[str] | None = None,
+    keeping: bool = False,
+) -> Shown:
     """Run the model's file. ``inputs`` has samples along a further first axis, in the data types of the file.
 
+    ``names`` are the places that the engine shall show, by default all. ``keeping``: say which places it drops.
     Raises `Unsupported`: ``compare.extra`` if the engine is not installed, ``compare.format`` if it does not read the
     format, ``compare.failed`` if it fails.
     """
@@ -57,9 +75,12 @@ def shown(model: Model, setting: Setting, inputs: Mapping[str, Array]) -> Shown:
         message = f"{setting.engine} reads models of {' and '.join(engine.formats)}, and this is one of {model.kind}"
         raise Unsupported("compare.format", message)
     with tempfile.TemporaryDirectory() as folder:
-        document, arrays = _process(model, setting, inputs, Path(folder))
+        wanted = [place.name for place in model.places if names is None or place.name in names]
+        document, arrays, outputs, again = _process(model, setting, inputs, Path(folder), wanted, keeping)
     codes, hidden = {}, {}
     for place in model.places:
+        if place.name not in wanted:
+            continue
         if place.name not in arrays:
             hidden[place.name] = "the engine has no tensor of this name"
             continue
@@ -68,16 +89,31 @@ def shown(model: Model, setting: Setting, inputs: Mapping[str, Array]) -> Shown:
             hidden[place.name] = found
         else:
             codes[place.name] = found
-    return Shown(setting, document["package"], codes, hidden, document["changed"])
+    return Shown(
+        setting,
+        document["package"],
+        codes,
+        hidden,
+        document["changed"],
+        outputs,
+        again,
+        tuple(document["dropped"]),
+        document["operators"],
+        tuple(document["ops"]),
+    )
 
 
 def _process(
-    model: Model, setting: Setting, inputs: Mapping[str, Array], folder: Path
-) -> tuple[dict[str, Any], dict[str, Array]]:
+    model: Model, setting: Setting, inputs: Mapping[str, Array], folder: Path, names: Sequence[str], keeping: bool
+) -> tuple[dict[str, Any], dict[str, Array], dict[str, Array], dict[str, Array]]:
+    """The answer of the worker, the tensors that it shows, and the outputs, without and with showing."""
+    before, environment = limited(setting.engine, setting.isa)
     asked = {
         "model": str(model.path.resolve()),
-        "names": [place.name for place in model.places],
-        "indices": {place.name: place.index for place in model.places},
+        "names": list(names),
+        "keeping": keeping,
+        "places": [place.name for place in model.places],
+        "indices": {place.name: place.index for place in model.places if place.name in names},
         "inputs": list(inputs),
         "setting": {
             "engine": setting.engine,
@@ -91,8 +127,8 @@ def _process(
     wish.write_text(json.dumps(asked), "utf-8")
     given.write_bytes(npz_bytes({f"input{number}": array for number, array in enumerate(inputs.values())}))
     done = subprocess.run(
-        [sys.executable, "-m", "cvm.comparison.worker", str(wish), str(given), str(made)],
-        env={**os.environ, **dict(setting.environment)},
+        [*before, sys.executable, "-m", "cvm.comparison.worker", str(wish), str(given), str(made)],
+        env={**os.environ, **environment, **dict(setting.environment)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -108,7 +144,11 @@ def _process(
         raise Unsupported("compare.failed", message) from None
     if "error" in document:
         raise Unsupported("compare.failed", f"{setting.label}: {document['error']}")
-    return document, {name: read_npz(made, f"tensor{number}") for number, name in enumerate(document["names"])}
+    arrays = {name: read_npz(made, f"tensor{number}") for number, name in enumerate(document["names"])}
+    outputs = {name: read_npz(made, f"output{number}") for number, name in enumerate(document["outputs"])}
+    members = set(npz_members(made))
+    again = {name: read_npz(made, f"again{n}") for n, name in enumerate(document["outputs"]) if f"again{n}" in members}
+    return document, arrays, outputs, again
 
 
 def _codes(array: Array, place: Place, model: Model) -> npt.NDArray[np.int64] | str:

@@ -1,8 +1,8 @@
-"""The graph of a model, severed at the tensors that an engine shows.
+"""The graph of a model, cut at the tensors that an engine shows, so that each operator is judged by itself.
 
-In the severed graph every operator reads the tensors that the engine computed, not those that it should have computed.
-So the result of an operator differs from the engine's exactly if this operator of the engine is not exact; what it
-inherited from the operators before it makes no difference.
+The cut graph has a further input for every tensor that the engine shows, and its operators read these inputs. Given the
+engine's codes there, the graph computes what each operator of the engine should have made of its own operands. Where
+the engine has other codes, this operator is not exact; errors of the operators before it do not count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def exposed(graph: QuantizedGraph, places: Sequence[Place]) -> QuantizedGraph:
 
 
 def severed(graph: QuantizedGraph, places: Sequence[Place]) -> QuantizedGraph:
-    """The graph whose operators read the codes that an engine has at the places before them, and make those of places.
+    """The graph whose operators read the engine's codes of the places before them, and compute the codes of each place.
 
     Inputs are those of ``graph`` and `seen` of each place that an operator reads; outputs are `made` of each place.
     Raises `Unsupported` for a graph with state.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cvm.arrays import npz_bytes, read_npz
-from cvm.comparison.engines import COMMAND, ENGINES, Request, Setting
+from cvm.comparison.engines import COMMAND, ENGINES, Engine, Request, Setting
 from cvm.errors import CvmError
 
 __all__ = ["main"]
@@ -51,12 +51,28 @@ def _served(wish: Path, inputs: Path, outputs: Path) -> dict[str, Any]:
     request = Request(Path(asked["model"]), asked["names"], asked["indices"], arrays, setting)
     plain, found = engine.run(request, False), engine.run(request, True)
     wanted = [name for name in asked["names"] if name in found]
-    outputs.write_bytes(npz_bytes({f"tensor{number}": found[name] for number, name in enumerate(wanted)}))
+    written = {f"tensor{number}": found[name] for number, name in enumerate(wanted)}
+    written |= {f"output{number}": array for number, array in enumerate(plain.values())}
     package = "" if setting.command else f"{engine.package} {version(engine.package)}"
     changed = {
         name: int((array != found[name].reshape(array.shape)).sum()) for name, array in plain.items() if name in found
     }
-    return {"names": wanted, "package": package, "changed": changed}
+    written |= {f"again{number}": found[name] for number, name in enumerate(plain) if name in found}
+    outputs.write_bytes(npz_bytes(written))
+    answer = {"names": wanted, "outputs": list(plain), "package": package, "changed": changed}
+    return answer | _graph(engine, request, asked)
+
+
+def _graph(engine: Engine, request: Request, asked: dict[str, Any]) -> dict[str, Any]:
+    """What the engine's own graph says, if it was asked for and the engine has one."""
+    if not asked["keeping"] or engine.graph is None:
+        return {"dropped": [], "operators": {}, "ops": []}
+    plain, showing = engine.graph(request, False), engine.graph(request, True)
+    return {
+        "dropped": [name for name in asked["places"] if name not in plain],
+        "operators": {name: op for name, op in showing.items() if name in request.names},
+        "ops": sorted(set(plain.values())),
+    }
 
 
 if __name__ == "__main__":

@@ -1,22 +1,17 @@
 """The report as one HTML page that loads nothing: it contains its styles, script, drawing and plots.
 
-The template escapes all texts that come from files. A content security policy allows only the page's own script, by
-its hash. The same comparison gives the same bytes.
+The same comparison gives the same bytes.
 """
 
 from __future__ import annotations
 
-import base64
-from hashlib import sha256
-from importlib import resources
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined, Template
 
 from cvm.drawing import HEIGHT, WIDTH
 from cvm.report.comparison import Comparison
 from cvm.report.document import document
 from cvm.report.drawing import BANDS, Figure, band_of, draw
+from cvm.report.html import rendered
 from cvm.report.network import network
 from cvm.report.plots import histogram, profile
 
@@ -34,8 +29,8 @@ def page(comparison: Comparison) -> str:
     shown = found["tensors"][:_CARDS]
     cards = [(item, histogram(item["histogram"], f"h{item['number']}", _label(item))) for item in shown]
     figure = _figure(comparison, found)
-    script = _resource("page.js")
-    return _template().render(
+    return rendered(
+        "page.html.j2",
         doc=found,
         runs=found["samples"] * (found["cycles"] or 1),
         outputs=[item for name in found["outputs"] for item in found["tensors"] if item["tensor"] == name],
@@ -51,19 +46,7 @@ def page(comparison: Comparison) -> str:
         cards=cards,
         plots={item["number"] for item in shown},
         most=_ROWS,
-        style=_resource("page.css"),
-        script=script,
-        script_hash="sha256-" + base64.b64encode(sha256(script.encode()).digest()).decode(),
     )
-
-
-def _template() -> Template:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    return environment.from_string(_resource("page.html.j2"))
-
-
-def _resource(name: str) -> str:
-    return resources.files("cvm.report").joinpath(name).read_text("utf-8")
 
 
 def _ratio(value: float | str | None) -> float | None:

@@ -41,18 +41,21 @@ def doubled(acc: int, factor: Fraction, _: Region) -> int:
     return half_away(Fraction(high, 2**right))
 
 
-def once(acc: int, factor: Fraction, _: Region) -> int:
-    """One rounding of a fixed-point product of 31 bits, ties upward."""
+def reduced(acc: int, factor: Fraction, _: Region) -> int:
+    """One rounding of a product with a multiplier of 15 bits, ties upward."""
     fraction, exponent = math.frexp(float(factor))
     multiplier = half_away(Fraction(fraction) * 2**31)
-    shift = 31 - exponent
-    return (acc * multiplier + (1 << (shift - 1))) >> shift
+    short = min((multiplier + 2**15) // 2**16, 2**15 - 1)
+    return math.floor(Fraction(acc * short, 2 ** (15 - exponent)) + Fraction(1, 2))
 
 
-def single_float(acc: int, factor: Fraction, region: Region) -> int:
-    """A product in float32, rounded half to even."""
-    assert region.unit is not None
-    return round(float(np.float32(acc) * np.float32(float(factor))))
+def brain(acc: int, factor: Fraction, region: Region) -> int:
+    """The result is a bfloat16, a number of 8 bits; then steps of the scale, ties to even."""
+    real = acc * factor * region.scale
+    if real == 0:
+        return 0
+    unit = Fraction(2) ** (math.frexp(float(real))[1] - 8)
+    return round(round(real / unit) * unit / region.scale)
 
 
 def cut(acc: int, factor: Fraction, _: Region) -> int:

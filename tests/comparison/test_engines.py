@@ -175,3 +175,18 @@ def test_counts_tell_where_codes_differ() -> None:
     counts.add(5, engine, exact, -1)
     assert (counts.of, counts.differ, counts.farthest, counts.above) == (32, 2, 3, 1)
     assert (counts.channels, counts.border, counts.first) == ({1}, 1, (5, (0, 0, 1, 1), 3, 0))
+
+
+@pytest.mark.slow
+def test_a_comparison_is_written_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("jinja2")
+    from cvm.cli.compare import command
+
+    change = "found[model.places[2].name] = np.clip(found[model.places[2].name] + 1, -128, 127)"
+    page = tmp_path / "page.html"
+    assert command(RESNET, [engine(tmp_path, change)], random=1, output=page, as_json=True) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["file"] == {"path": str(page), "bytes": page.stat().st_size}
+    assert document["disagreements"] == []
+    assert document["engines"][0]["first"] in page.read_text("utf-8")
