@@ -22,6 +22,7 @@ FAMILIES = {
     "chain": "Claims and games on a chain: nodes, keys, contracts ([chain.md](chain.md)).",
     "cluster": "Work on a Ray cluster ([receipts.md](receipts.md), [threads.md](threads.md)).",
     "compare": "`cvm compare` and `cvm explain`: models in other engines ([compare.md](compare.md)).",
+    "conformance": "`cvm conformance`: operators in other engines ([conformance.md](conformance.md)).",
     "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
     "deployment": "Files that say where the contracts are on a chain ([chain.md](chain.md)).",
     "digest": "`cvm digest`, and digests that are expected.",
@@ -127,6 +128,7 @@ ADVICE = {
     "compare.format": "Give a quantised model of ONNX or TFLite, in a format that the engine reads.",
     "compare.state": "Give the model without its state, or with its state as an input and an output.",
     "compare.tensors": "Give a quantised model: one of floats has no exact codes. `cvm quantize` makes one.",
+    "conformance.op": "Name one of the operators that the message lists, in the spelling of the format.",
     "cvm_runtime.": _EXPORT,
     "cvm_runtime.compat": "Say `correct` or `cvm-1`.",
     "cvm_runtime.export.": (

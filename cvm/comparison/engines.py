@@ -22,6 +22,7 @@ import numpy.typing as npt
 from cvm.arrays import npz_bytes, npz_members, read_npz
 from cvm.errors import Invalid, Unsupported
 from cvm.frontends.onnx.outputs import with_outputs as with_further_outputs
+from cvm.frontends.onnx.outputs import with_real_outputs
 from cvm.frontends.tflite.outputs import with_outputs
 
 __all__ = ["ENGINES", "EXTRA", "Engine", "Request", "Setting", "setting"]
@@ -155,21 +156,26 @@ def _onnxruntime(request: Request, showing: bool) -> dict[str, Array]:
 
 
 def _openvino(request: Request, showing: bool) -> dict[str, Array]:
-    """OpenVINO; to show tensors, on a model with results for those that its reader keeps."""
+    """OpenVINO; to show tensors, on a model with results for those that its reader keeps.
+
+    Its CPU plugin refuses integers as results of a model of ONNX, so these are shown dequantised, and read as codes.
+    """
     import openvino
 
-    core = openvino.Core()
+    core, real = openvino.Core(), {}
     if showing and request.model.suffix == ".tflite":
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "shown.tflite"
             copy.write_bytes(with_outputs(request.model.read_bytes(), list(request.indices.values())))
             model = core.read_model(copy)
-    else:
-        model = core.read_model(request.model)
-    if showing:
         kept = {name for node in model.get_ops() for output in node.outputs() for name in output.get_names()}
         present = {name for output in model.outputs for name in output.get_names()}
         model.add_outputs([name for name in request.names if name in kept and name not in present])
+    elif showing:
+        content, real = with_real_outputs(request.model, request.names)
+        model = core.read_model(content)
+    else:
+        model = core.read_model(request.model)
     settings = {"INFERENCE_NUM_THREADS": request.setting.threads, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1}
     compiled = core.compile_model(model, "CPU", settings | dict(request.setting.properties))
     results = {name: number for number, output in enumerate(compiled.outputs) for name in output.get_names()}
@@ -177,7 +183,22 @@ def _openvino(request: Request, showing: bool) -> dict[str, Array]:
     for sample in range(request.samples):
         found = compiled({name: array[sample] for name, array in request.inputs.items()})
         runs.append([np.array(found[number]) for number in results.values()])
-    return {name: np.stack([run[n] for run in runs]) for n, name in enumerate(results)}
+    shown = {name: np.stack([run[n] for run in runs]) for n, name in enumerate(results)}
+    return shown | {
+        name: codes_of(shown[output], scale, zero) for output, (name, scale, zero) in real.items() if output in shown
+    }
+
+
+def codes_of(real: Array, scale: float, zero: int) -> Array:
+    """The codes that dequantised numbers stand for; the numbers themselves if one is not close to a step of the scale.
+
+    A float32 product of a code of 16 bits and a scale is off by less than 1/128 of a step.
+    """
+    steps = real.astype(np.float64) / scale
+    rounded = np.rint(steps)
+    if not np.isfinite(steps).all() or float(np.abs(steps - rounded).max(initial=0.0)) > 1 / 16:
+        return real
+    return rounded.astype(np.int64) + zero
 
 
 def _interpreter(request: Request, showing: bool, reference: bool) -> dict[str, Array]:

@@ -22,7 +22,7 @@ from cvm.comparison.model import Model
 from cvm.errors import Unsupported
 from cvm.frontends.common.places import Place
 
-__all__ = ["Shown", "shown"]
+__all__ = ["Shown", "checked", "shown", "taken"]
 
 Array = npt.NDArray[Any]
 _HOURS = 6
@@ -49,15 +49,26 @@ def shown(model: Model, setting: Setting, inputs: Mapping[str, Array]) -> Shown:
     Raises `Unsupported`: ``compare.extra`` if the engine is not installed, ``compare.format`` if it does not read the
     format, ``compare.failed`` if it fails.
     """
+    checked(setting, model.kind)
+    with tempfile.TemporaryDirectory() as folder:
+        document, arrays = _process(model, setting, inputs, Path(folder))
+    codes, hidden = taken(model, arrays)
+    return Shown(setting, document["package"], codes, hidden, document["changed"])
+
+
+def checked(setting: Setting, kind: str) -> None:
+    """Check that an engine is installed and reads a format. Raises as `shown` does."""
     engine = COMMAND if setting.command else ENGINES[setting.engine]
     if find_spec(engine.module) is None:
         message = f"the engine {setting.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
         raise Unsupported("compare.extra", message)
-    if model.kind not in engine.formats:
-        message = f"{setting.engine} reads models of {' and '.join(engine.formats)}, and this is one of {model.kind}"
+    if kind not in engine.formats:
+        message = f"{setting.engine} reads models of {' and '.join(engine.formats)}, and this is one of {kind}"
         raise Unsupported("compare.format", message)
-    with tempfile.TemporaryDirectory() as folder:
-        document, arrays = _process(model, setting, inputs, Path(folder))
+
+
+def taken(model: Model, arrays: Mapping[str, Array]) -> tuple[dict[str, npt.NDArray[np.int64]], dict[str, str]]:
+    """The codes of the places in the tensors that an engine showed, and the other places, each with the reason."""
     codes, hidden = {}, {}
     for place in model.places:
         if place.name not in arrays:
@@ -68,7 +79,7 @@ def shown(model: Model, setting: Setting, inputs: Mapping[str, Array]) -> Shown:
             hidden[place.name] = found
         else:
             codes[place.name] = found
-    return Shown(setting, document["package"], codes, hidden, document["changed"])
+    return codes, hidden
 
 
 def _process(
