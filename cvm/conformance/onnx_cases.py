@@ -163,10 +163,15 @@ def _pairs(op: str, data: str) -> Iterator[tuple[str, tuple[float, float], float
     middle = (lo + hi + 1) // 2
     if op in ("Add", "Sub"):
         for numbers, x, y, zero, result in unary(data, data):
-            yield numbers, (x, x if numbers == "ties" else x * 0.8), y * 1.3 if "tie" not in numbers else y, (
-                zero,
-                middle - 9,
-                result,
+            yield (
+                numbers,
+                (x, x if numbers == "ties" else x * 0.8),
+                y * 1.3 if "tie" not in numbers else y,
+                (
+                    zero,
+                    middle - 9,
+                    result,
+                ),
             )
         yield "scales far apart", (0.05, 0.05 / 900), 0.05, (middle, middle, middle)
         return
@@ -221,9 +226,7 @@ def _unaries() -> Iterator[Described]:
                 yield _unary_layer(op, data, x * wide, y * high, zero, result, attributes), data, "", numbers
 
 
-def _unary_layer(
-    op: str, data: str, x: float, y: float, zero: int, result: int, attributes: Attributes
-) -> Layer:
+def _unary_layer(op: str, data: str, x: float, y: float, zero: int, result: int, attributes: Attributes) -> Layer:
     operand = Tensor(_every(data), data, (_float(x),), zero, stored=False)
     return Layer(op, (operand,), data, _float(y), result, attributes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -88,7 +89,8 @@ def answers(cases: Sequence[Prepared], setting: Setting, folder: Path) -> list[M
 def _lines(folder: Path, first: int, setting: Setting) -> list[Mapping[str, Array] | str]:
     """The answers from case ``first`` on, until the process ends."""
     with (folder / "errors.txt").open("wb") as errors, (folder / "answers.txt").open("wb") as lines:
-        try:
+        # A case that does not end counts as one that ends the process.
+        with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
                 [sys.executable, "-m", "cvm.conformance.worker", str(folder), str(first)],
                 env={**os.environ, **dict(setting.environment)},
@@ -98,8 +100,6 @@ def _lines(folder: Path, first: int, setting: Setting) -> list[Mapping[str, Arra
                 timeout=_SECONDS,
                 check=False,
             )
-        except subprocess.TimeoutExpired:
-            pass  # the case that did not end counts as one that ended the process
     found: list[Mapping[str, Array] | str] = []
     for line in (folder / "answers.txt").read_text("utf-8").splitlines():
         answer = json.loads(line)

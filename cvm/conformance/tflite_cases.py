@@ -110,9 +110,7 @@ def _all_sums() -> Iterator[Described]:
             yield layer, "BatchMatMulOptions", data, "", numbers.numbers
 
 
-def _sums(
-    op: str, kind: str, forms: Sequence[_Form], kinds: tuple[str, str, bool], types: str
-) -> Iterator[Described]:
+def _sums(op: str, kind: str, forms: Sequence[_Form], kinds: tuple[str, str, bool], types: str) -> Iterator[Described]:
     full = kinds[:2] == ("int8", "int8") and kinds[2] != (op == "FULLY_CONNECTED")
     for number, form in enumerate(forms):
         attributes, _, weights, _, _ = form
@@ -256,9 +254,13 @@ def _windows() -> Iterator[Described]:
             for zero in {middle, lo, hi} if data != "int16" else {0}:
                 operand = Tensor(codes(op, (1, 7, 6, 4), data), data, (_float(0.047),), zero, stored=False)
                 numbers = f"zero point {zero}"
-                yield Layer(op, (operand,), data, operand.scales[0], zero, options, shape), "Pool2DOptions", data, (
-                    attributes
-                ), numbers
+                yield (
+                    Layer(op, (operand,), data, operand.scales[0], zero, options, shape),
+                    "Pool2DOptions",
+                    data,
+                    (attributes),
+                    numbers,
+                )
         for op, factor in (("MEAN", 0.3), ("SUM", 8.0)):
             for numbers, x, y, zero, result in unary(data, data):
                 points = (0, 0) if data == "int16" else (zero, result)
@@ -268,7 +270,9 @@ def _windows() -> Iterator[Described]:
                 yield layer, "ReducerOptions", data, "over the image", numbers
         for step in (0.011, 0.0473, 0.21, 1.7) if data != "int16" else ():
             x = _float(step * 255 / (hi - lo))
-            operand = Tensor(codes("softmax", (9, 10), data), data, (x,), 0 if data == "int16" else middle, stored=False)
+            operand = Tensor(
+                codes("softmax", (9, 10), data), data, (x,), 0 if data == "int16" else middle, stored=False
+            )
             scale, zero = (1 / 32768, 0) if data == "int16" else (1 / 256, lo)
             layer = Layer("SOFTMAX", (operand,), data, scale, zero, {"Beta": 1.0}, (9, 10))
             yield layer, "SoftmaxOptions", data, "", f"input scale {x:.3g}"
@@ -276,7 +280,7 @@ def _windows() -> Iterator[Described]:
 
 def _others() -> Iterator[Described]:
     for data in ("int8", "uint8"):
-        lo, hi = RANGES[data]
+        lo = RANGES[data][0]
         for attributes, options, shape in (
             ("half_pixel_centers", {"HalfPixelCenters": True}, (1, 10, 8, 2)),
             ("align_corners", {"AlignCorners": True}, (1, 10, 8, 2)),
@@ -288,9 +292,6 @@ def _others() -> Iterator[Described]:
             yield layer, "ResizeBilinearOptions", data, attributes, _BASE
             layer = replace(layer, op="RESIZE_NEAREST_NEIGHBOR")
             yield layer, "ResizeNearestNeighborOptions", data, attributes, _BASE
-        operand = Tensor(codes("l2", (9, 12), data), data, (_float(0.047),), lo + 128, stored=False)
-        layer = Layer("L2_NORMALIZATION", (operand,), data, 1 / 128, lo + 128, {}, (9, 12))
-        yield layer, "L2NormOptions", data, "", _BASE
         for numbers, x, y, zero, result in unary(data, data):
             parts = tuple(
                 Tensor(codes(f"part {n}", (1, 5, 4, 2), data), data, (_float(x * part),), zero, stored=False)

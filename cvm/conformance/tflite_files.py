@@ -17,9 +17,7 @@ def tflite_model(layer: Layer, options: str) -> tuple[bytes, dict[str, Array]]:
     for number, item in enumerate(layer.inputs):
         zeros = [item.zero] * len(item.scales)
         values = item.values if item.stored else None
-        tensors.append(
-            Tensor(item.values.shape, item.data_type, item.scales, zeros, item.axis, values, f"x{number}")
-        )
+        tensors.append(Tensor(item.values.shape, item.data_type, item.scales, zeros, item.axis, values, f"x{number}"))
         if not item.stored:
             inputs.append(number)
             given[f"x{number}"] = item.values.astype(item.data_type)

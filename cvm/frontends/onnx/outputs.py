@@ -40,7 +40,9 @@ def with_real_outputs(
     stored = {item.name: item for item in model.graph.initializer}
     quantisers = {name: numbers for node in model.graph.node for name, numbers in _quantised(node)}
     readers = {
-        node.input[0]: node for node in reversed(model.graph.node) if node.op_type == "DequantizeLinear" and not node.domain
+        node.input[0]: node
+        for node in reversed(model.graph.node)
+        if node.op_type == "DequantizeLinear" and not node.domain
     }
     given = {value.name for value in model.graph.output}
     found: dict[str, tuple[str, float, int]] = {}
