@@ -162,7 +162,8 @@ def _openvino(request: Request, showing: bool) -> dict[str, Array]:
     """
     import openvino
 
-    core, real = openvino.Core(), {}
+    core = openvino.Core()
+    real: Mapping[str, tuple[str, float, int]] = {}
     if showing and request.model.suffix == ".tflite":
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "shown.tflite"

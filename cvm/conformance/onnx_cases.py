@@ -83,7 +83,7 @@ def _depth(op: str, weights: tuple[int, ...], attributes: Attributes) -> int:
     if op == "Conv":
         return int(np.prod(weights[1:]))
     if op == "ConvTranspose":
-        return int(np.prod(weights)) // weights[1] // 2 // attributes.get("group", 1)
+        return int(np.prod(weights)) // weights[1] // 2 // int(attributes.get("group", 1))
     return weights[1] if attributes.get("transB") else weights[0]
 
 
@@ -150,8 +150,7 @@ def _float(number: float) -> float:
 def _binaries() -> Iterator[Described]:
     for data in ("int8", "uint8", "int16"):
         for op in ("Add", "Sub", "Mul", "Div"):
-            for numbers, *values in _pairs(op, data):
-                scales, scale, zeros = values
+            for numbers, scales, scale, zeros in _pairs(op, data):
                 yield _binary_layer(op, data, scales, scale, zeros), data, "", numbers
         for op in ("Max", "Min"):
             yield _binary_layer(op, data, (0.0473, 0.0311), 0.0517, (3, 7, 5)), data, "", _BASE
@@ -315,8 +314,8 @@ def _qoperators() -> Iterator[tuple[Layer, Tensor | None, str, str, str]]:
                 operands, bias = layer.inputs[:2], layer.inputs[2] if len(layer.inputs) > 2 else None
                 yield replace(layer, op=op, inputs=operands), bias, types, attributes, numbers
     for layer, types, attributes, numbers in (*_binaries(), *_unaries(), *_windows(), *_resamplings()):
-        op = _ON_CODES.get(layer.op)
-        if op is None or types == "int16":
+        on_codes = _ON_CODES.get(layer.op)
+        if on_codes is None or types == "int16":
             continue
         options = dict(layer.attributes)
         operands = layer.inputs
@@ -326,7 +325,7 @@ def _qoperators() -> Iterator[tuple[Layer, Tensor | None, str, str, str]]:
             options["channels_last"] = 0
         if layer.op == "ReduceMean":
             operands, options = operands[:1], {"axes": [2, 3]}
-        yield replace(layer, op=op, attributes=options, inputs=operands), None, types, attributes, numbers
+        yield replace(layer, op=on_codes, attributes=options, inputs=operands), None, types, attributes, numbers
 
 
 _ON_CODES = {

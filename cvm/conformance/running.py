@@ -88,18 +88,20 @@ def answers(cases: Sequence[Prepared], setting: Setting, folder: Path) -> list[M
 
 def _lines(folder: Path, first: int, setting: Setting) -> list[Mapping[str, Array] | str]:
     """The answers from case ``first`` on, until the process ends."""
-    with (folder / "errors.txt").open("wb") as errors, (folder / "answers.txt").open("wb") as lines:
-        # A case that does not end counts as one that ends the process.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                [sys.executable, "-m", "cvm.conformance.worker", str(folder), str(first)],
-                env={**os.environ, **dict(setting.environment)},
-                stdin=subprocess.DEVNULL,
-                stdout=lines,
-                stderr=errors,
-                timeout=_SECONDS,
-                check=False,
-            )
+    with (
+        (folder / "errors.txt").open("wb") as errors,
+        (folder / "answers.txt").open("wb") as lines,
+        contextlib.suppress(subprocess.TimeoutExpired),  # a case without end counts as one that ends the process
+    ):
+        subprocess.run(
+            [sys.executable, "-m", "cvm.conformance.worker", str(folder), str(first)],
+            env={**os.environ, **dict(setting.environment)},
+            stdin=subprocess.DEVNULL,
+            stdout=lines,
+            stderr=errors,
+            timeout=_SECONDS,
+            check=False,
+        )
     found: list[Mapping[str, Array] | str] = []
     for line in (folder / "answers.txt").read_text("utf-8").splitlines():
         answer = json.loads(line)
