@@ -1,10 +1,11 @@
 """Gas of whole games on a chain of this process: for docs/chain.md.
 
-    python tools/chain_costs.py [MODEL..] [--games N]
+    python tools/chain_costs.py [MODEL..] [--games N] [--longest]
 
 A MODEL is a model or a program (by default the one that comes with cvm). The liar of each game has changed one element
 in the output of one op: the ops that read most, the first, the last, and others drawn. Each transaction of both sides
-is counted, from the first question to the proof.
+is counted, from the first question to the proof. With `--longest`, one more game is played that takes as many rounds as
+any game about the program can take.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from cvm.audit.chain.local import LocalChain
 from cvm.audit.chain.node import Account, Node
 from cvm.audit.chain.play import Done, Player
 from cvm.audit.dispute import Evidence, OpenProgram, Witnessed, most_rounds
+from cvm.audit.dispute.targets import auxiliary_count
 from cvm.audit.receipt import Claim, Run
 from cvm.demo import MODEL
 from cvm.executors import choose_executor, create, initial_state
+from cvm.program.merkle import LEAF_BYTES, Tree
 from cvm.program.verifier import VerifiedProgram, verify
 
 _TERMS = Terms(bond=10**18, window=10**9, move_time=10**6)
@@ -54,6 +57,42 @@ def lie(true: Evidence, op: int, random: Random) -> Evidence:
     array = true.values[name].copy()
     array.flat[random.randrange(array.size)] ^= 1
     return Evidence(true.program, {**true.values, name: array})
+
+
+class FromTheStart(Evidence):
+    """Evidence of a liar whose partials are wrong from the first step on, in all elements of one op."""
+
+    def __init__(self, false: Evidence, op: int) -> None:
+        super().__init__(false.program, false.values)
+        self.op = op
+
+    def partials(self, op: int, target: int, element: int) -> list[int]:
+        """The partials of the element, all but the last with another lowest bit."""
+        true = super().partials(op, target, element)
+        return [*(partial ^ (op == self.op) for partial in true[:-1]), true[-1]]
+
+
+def longest(true: Evidence) -> FromTheStart:
+    """The evidence of a liar about whom a game takes the most rounds.
+
+    In each of the three trees, the first leaf is as deep as any. Where an op has one step, the last partial is also the
+    first one.
+    """
+
+    def depth(op: int) -> int:
+        node = true.program.program.nodes[op]
+        target = auxiliary_count(node.op)
+        leaves = -(-true.tensor(op, target).size * 4 // LEAF_BYTES)
+        steps = len(true.partials(op, target, 0))
+        return len(ops.prove(op).path) + (leaves - 1).bit_length() + (steps - 1).bit_length() + min(target, 1)
+
+    nodes = true.program.program.nodes
+    ops = Tree.of(bytes(1) for _ in nodes)
+    op = max(range(len(nodes)), key=depth)
+    name = nodes[op].outputs[0].name
+    array = true.values[name].copy()
+    array.flat[0] ^= 1
+    return FromTheStart(Evidence(true.program, {**true.values, name: array}), op)
 
 
 class Games:
@@ -85,8 +124,8 @@ class Games:
         return book.position(game).rounds, [item for item in done if item.game == game and item.what != "settle"]
 
 
-def measured(verified: VerifiedProgram, count: int) -> dict[str, Any]:
-    """The gas of so many games about a run of a program."""
+def measured(verified: VerifiedProgram, count: int, with_longest: bool = False) -> dict[str, Any]:
+    """The gas of so many games about a run of a program, and of the longest one if it is asked for."""
     true, random = evidence_of(verified), Random(0)
     nodes = verified.program.nodes
     heavy = [number for number, node in enumerate(nodes) if node.op in ("conv2d", "dense", "matmul")]
@@ -95,8 +134,12 @@ def measured(verified: VerifiedProgram, count: int) -> dict[str, Any]:
     chain, games, moves = LocalChain(), list[tuple[int, int, int]](), defaultdict[str, list[int]](list)
     with chain.serve() as url:
         table = Games(verified, url, chain.keys)
-        for op in chosen:
-            rounds, done = table.play(verified, true, lie(true, op, random))
+        liars = [(op, lie(true, op, random)) for op in chosen]
+        if with_longest:
+            liar = longest(true)
+            liars.append((liar.op, liar))
+        for op, false in liars:
+            rounds, done = table.play(verified, true, false)
             games.append((sum(item.gas for item in done), rounds, op))
             for item in done:
                 moves[item.what].append(item.gas)
@@ -107,10 +150,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", default=[str(MODEL)])
     parser.add_argument("--games", type=int, default=8, metavar="N")
+    parser.add_argument("--longest", action="store_true", help="one more game, as long as any can be")
     options = parser.parse_args()
     for model in options.models:
         program = cvm.load(model) if Path(model).suffix == ".cvm" else cvm.compile(model)
-        found = measured(verify(program), options.games)
+        found = measured(verify(program), options.games, options.longest)
         print(f"\n{Path(model).name}: at most {found['most_rounds']} rounds\n\n| op | rounds | gas |\n|---|---:|---:|")
         for gas, rounds, op in sorted(found["games"], reverse=True):
             print(f"| {op} `{program.nodes[op].op}` | {rounds} | {gas:,} |")

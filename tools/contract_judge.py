@@ -1,6 +1,6 @@
 """The judge of the chain in an EVM of this process, and what its verdicts cost, as a table.
 
-    python -m tools.contract_judge [MODEL..] [--vectors] [--wide] [--language] [--elements N]
+    python -m tools.contract_judge [MODEL..] [--vectors] [--wide] [--narrow] [--language] [--elements N]
 
 For each op of a program, the first, the last and N other elements are proven, each at its first, second, middle and
 last step; the contract judges every proof. The tables have, for each op, the median and the most gas of a whole
@@ -135,12 +135,13 @@ def _vectors(folder: Path) -> Iterator[tuple[str, bytes]]:
 def main() -> int:
     from cvm.cli.models import open_program
     from cvm.program import verify
-    from tools.dispute_costs import evidence_of, language_program, wide_program
+    from tools.dispute_costs import evidence_of, language_program, narrow_program, wide_program
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL")
     parser.add_argument("--vectors", action="store_true", help="the proofs of spec_vectors/steps")
     parser.add_argument("--wide", action="store_true", help="shapes that are hard to split into steps")
+    parser.add_argument("--narrow", action="store_true", help="windows of one pixel or column, axes of one index")
     parser.add_argument("--language", action="store_true", help="the shapes of a language model")
     parser.add_argument("--elements", type=int, default=2, metavar="N", help="elements drawn of each tensor")
     options = parser.parse_args()
@@ -152,6 +153,8 @@ def main() -> int:
     sets.extend((path.stem, proofs_of(evidence_of(open_program(path)), options.elements)) for path in options.models)
     if options.wide:
         sets.append(("Awkward shapes", proofs_of(evidence_of(verify(wide_program())), options.elements)))
+    if options.narrow:
+        sets.append(("Narrow shapes", proofs_of(evidence_of(verify(narrow_program())), options.elements)))
     if options.language:
         sets.append(("Language model", proofs_of(evidence_of(verify(language_program())), options.elements)))
     for name, proofs in sets:

@@ -115,6 +115,53 @@ def _computed(builder: ProgramBuilder, deep: str) -> list[str]:
     return given
 
 
+_NARROW_WINDOWS = (
+    # the photo, the filter, the padding
+    ((1, 256, 1, 1), (2, 256, 1, 1), 0),
+    ((1, 512, 2, 2), (2, 512, 2, 1), 0),
+    ((1, 512, 2, 2), (2, 512, 2, 2), 1),
+    ((1, 8, 300, 2), (2, 8, 300, 1), 0),
+    ((1, 8, 300, 2), (2, 8, 128, 2), 3),
+    ((1, 8, 8, 300), (2, 8, 6, 6), 4),
+)
+_NARROW_ROWS = (
+    # the tensor, the axes over which a row goes
+    ((256, 1, 1, 1, 1, 1), (0, 1, 2, 3, 4, 5)),
+    ((1, 1, 1, 1, 256, 1), (4, 0, 1, 2, 3, 5)),
+    ((2,) * 8, (0, 1, 2, 3, 4, 5, 6, 7)),
+    ((2,) * 8, (0, 2, 4, 6)),
+    ((128, 2, 2), (0, 2)),
+)
+
+
+def narrow_program() -> Program:
+    """Ops whose steps go over long thin boxes: windows of one pixel or one column, axes of one index."""
+    builder = ProgramBuilder()
+    random = np.random.default_rng(3)
+    inputs: dict[tuple[int, ...], str] = {}
+
+    def tensor(extents: tuple[int, ...]) -> str:
+        if extents not in inputs:
+            inputs[extents] = builder.input(f"x{len(inputs)}", extents, -128, 127)
+        return inputs[extents]
+
+    given: list[str] = []
+    for photo, window, padding in _NARROW_WINDOWS:
+        filters = builder.constant(random.integers(-8, 8, window))
+        one = {"stride": (1, 1), "dilation": (1, 1), "groups": 1}
+        given += builder.add("conv2d", [tensor(photo), filters], {**one, "padding": (padding, padding)})
+    for size, before in (((300, 1), (0, 0)), ((256, 1), (100, 0)), ((128, 2), (0, 1)), ((1, 2), (0, 1))):
+        window_ = {"pool_size": size, "strides": size, "padding": before, "ceil_mode": False}
+        given += builder.add("max_pool2d", [tensor((1, 8, 300, 2))], window_)
+    statistic = [builder.parameter(np.array([item])) for item in (2**20, 0, 2**10, 1, 1)]
+    for extents, axes in _NARROW_ROWS:
+        for op in ("sum", "max"):
+            given += builder.add(op, [tensor(extents)], {"axes": axes, "keepdims": False, "exclude": False})
+        rounding = {"rounding": "half_even", "lo": -128, "hi": 127, "statistic": "variance"}
+        given += builder.add("normalize", [tensor(extents), *statistic], {"axes": axes, **rounding})
+    return builder.build([Output(name, name) for name in given])
+
+
 def language_program() -> Program:
     """The ops of op-set 2 in the shapes of a language model: 12 heads of 64, width 768, 1,024 tokens kept."""
     builder = ProgramBuilder()

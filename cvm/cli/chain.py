@@ -183,17 +183,23 @@ def claim(
     max_fee: _MaxFee = 200,
     as_json: Json = False,
 ) -> int:
-    """Claim one run of a receipt, and leave a bond. `cvm chain play` then defends the claim."""
+    """Claim one run of a receipt, and leave a bond. `cvm chain play` then defends the claim.
+
+    If this account has an open claim about the run already, as after a command that was stopped, nothing is sent.
+    """
     from cvm.cli.feeds import read_receipt
 
     found = read_receipt(receipt)
     account, book = _account(key_file), _book(node, deployment, max_fee)
-    number, mined = book.claim(account, found.claim, run)
-    document = {"claim": number, "gas": mined.gas, "transaction": mined.hash, "until": book.entry(number).until}
+    number, gas, transaction = book.open_claim(account, found.claim, run), 0, None
+    if number is None:
+        number, mined = book.claim(account, found.claim, run)
+        gas, transaction = mined.gas, mined.hash
+    document = {"claim": number, "gas": gas, "transaction": transaction, "until": book.entry(number).until}
 
     def render(console: Console) -> None:
         say(console, f"claim     {number}, open to challenges until {document['until']}")
-        say(console, f"gas       {mined.gas}")
+        say(console, f"gas       {gas}" if transaction else "nothing is sent: the run has been claimed")
 
     return show(document, render, as_json)
 
@@ -216,7 +222,8 @@ def challenge(
     """Run the program and challenge a claim if it says something else.
 
     If the trace differs, a game begins, which `cvm chain play` plays. If the claim contradicts its own trace, this is
-    shown at once. The exit code is 1 if the claim is right, since nothing is sent then.
+    shown at once. The exit code is 1 if the claim is right, since nothing is sent then. Nothing is sent either if
+    this account plays a game about the claim already.
     """
     from cvm.audit.chain import read_run, refutation, refute
 
@@ -227,15 +234,22 @@ def challenge(
     _require_same_run(true, entry.program, claimed.inputs, claimed.before)
     document: dict[str, Any] = {"claim": number, "claimed": entry.trace.hex(), "true": true.trace.root.hex()}
     if entry.trace != true.trace.root:
-        mined = book.challenge(account, entry, true.trace.root)
-        mine = [item for item in book.challenges(number) if item.challenger.lower() == account.address.lower()]
-        return _told_challenge(document | {"did": "challenged", "game": mine[-1].game, "gas": mined.gas}, as_json)
+        running = _games(book, account, number)
+        gas = 0 if running else book.challenge(account, entry, true.trace.root).gas
+        game = (running or _games(book, account, number))[-1]
+        return _told_challenge(document | {"did": "challenged", "game": game, "gas": gas}, as_json)
     found = refutation(true.program, true.trace, claimed)
     if found is None:
         return _told_challenge(document | {"did": "nothing", "game": None, "gas": 0}, as_json)
     done = refute(book, account, entry, found)
     gas = sum(item.gas for item in done)
     return _told_challenge(document | {"did": "refuted", "game": None, "gas": gas}, as_json)
+
+
+def _games(book: Book, account: Account, number: int) -> list[int]:
+    """The games about a claim in which this account challenges, and which are not settled."""
+    mine = [item for item in book.challenges(number) if item.challenger.lower() == account.address.lower()]
+    return [item.game for item in mine if not item.settled]
 
 
 def _require_same_run(true: Evidence, program: bytes, inputs: tuple[bytes, ...], before: tuple[bytes, ...]) -> None:

@@ -4,10 +4,11 @@
 
 Every call of a network is split into chunks as for so many threads, and one thread measures each chunk (the time stamp
 counter of x86, least of many runs). Two threads that share empty chunks tell what a claim and what a barrier cost. The
-simulation gives the chunks of a call to threads in the order in which they become free. Claims of one counter are
-served one after the other, since only one core at a time can own its cache line, and so are the additions to the
-counter of finished chunks. The next call begins when the last addition is seen. With one and with two threads the
-network is also run and timed. For the most threads, the tool names the calls that lose most to an even division.
+simulation gives the chunks of a call to threads in the order in which they become free, those of a thread's own range
+first (`emit.sharing`). Claims of one counter are served one after the other, since only one core at a time can own its
+cache line, and so are the additions to the counter of finished chunks. The next call begins when the last addition is
+seen. With one and with two threads the network is also run and timed. For the most threads, the tool names the calls
+that lose most to an even division.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +30,7 @@ import numpy.typing as npt
 from cvm.executors.base import returned
 from cvm.executors.native.emit.ir import Code, Module, V
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.sharing import CLAIM_BYTES, HEAD_BYTES
+from cvm.executors.native.emit.sharing import HEAD_BYTES, claim_bytes, ranges
 from cvm.executors.native.kernels.registry import emit, plan
 from cvm.executors.native.plan.homes import Buffer
 from cvm.executors.native.plan.steps import KernelCall, Plan
@@ -71,20 +73,24 @@ def simulated_call(times: Sequence[float], threads: int, costs: Costs) -> Spent:
     """The time from the first claim of a call to the moment when all threads may begin the next one.
 
     A thread claims a chunk, computes it, and comes back; if no chunk is left, it adds the number of its chunks to the
-    counter of finished ones. One core at a time owns each of the two counters.
+    counter of finished ones. One core at a time owns a counter.
     """
     if threads == 1:
         return Spent(sum(times), sum(times))
     free = [(0.0, thread) for thread in range(threads)]
-    claimed = added = 0.0
-    left = list(reversed(times))
+    most, added = ranges(threads), 0.0
+    bounds = [len(times) * part // most for part in range(most + 1)]
+    left = [list(reversed(times[low:high])) for low, high in pairwise(bounds)]
+    claimed = [0.0] * most
     mine = [0] * threads
     while free:
         now, thread = heapq.heappop(free)
-        if left:
-            claimed = max(now, claimed) + costs.claim
+        own = thread * most // threads
+        found = next((part for part in (*range(own, most), *range(own)) if left[part]), None)
+        if found is not None:
+            claimed[found] = max(now, claimed[found]) + costs.claim
             mine[thread] += 1
-            heapq.heappush(free, (claimed + left.pop(), thread))
+            heapq.heappush(free, (claimed[found] + left[found].pop(), thread))
         elif mine[thread]:
             added = max(now, added) + costs.claim
     return Spent(added + costs.barrier, sum(times))
@@ -150,9 +156,9 @@ class _Measured:
         """The least nanoseconds of a run on one or two threads."""
         address = self._loaded.address(f"run_{threads}")
         if threads == 1:
-            function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(address)
-            return _least(lambda: function(*self._heads, None, 1), seconds)
-        job = _job(address, self._heads, len(self.plan.calls))
+            function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64)(address)
+            return _least(lambda: function(*self._heads, None, 1, 0), seconds)
+        job = _job(address, self._heads, len(self.plan.calls), threads)
         pool = workers(self.machine)
         found = _least(lambda: pool.run(job.ctypes.data, threads - 1), seconds)
         pool.settle(job.ctypes.data)
@@ -212,14 +218,14 @@ def sharing_costs(machine: Machine, seconds: float) -> Costs:
     found = {}
     for name, count, number in (("start", few, 1), ("few", few, EMPTY_CALLS), ("many", many, EMPTY_CALLS)):
         loaded = _empty_calls(machine, count, number, many)  # as many chunks as parts
-        job, pool = _job(loaded.address("run"), [0, 0, 0], number), workers(machine)
+        job, pool = _job(loaded.address("run"), [0, 0, 0], number, many), workers(machine)
         found[name] = _typical(partial(pool.run, job.ctypes.data, 1), seconds)
         pool.settle(job.ctypes.data)
     by_chunk = (found["many"] - found["few"]) / EMPTY_CALLS / (many - few)
     barrier = max(found["few"] / EMPTY_CALLS - 2 * few * by_chunk, 0.0)  # two claims and an addition of each thread
     one = _empty_calls(machine, 1, 1, 1)
-    empty = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(one.address("run"))
-    alone = _least(lambda: empty(None, None, None, None, 1), seconds)
+    empty = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64)(one.address("run"))
+    alone = _least(lambda: empty(None, None, None, None, 1, 0), seconds)
     return Costs(max(by_chunk, 0.0), barrier, found["start"], alone)
 
 
@@ -232,9 +238,9 @@ def _empty_calls(machine: Machine, parts: int, number: int, threads: int) -> Loa
     return Loaded(compiled(str(module), machine), machine)
 
 
-def _job(function: int, heads: Sequence[int], calls: int) -> npt.NDArray[np.int64]:
-    """The memory of a job (`emit.sharing`) that one worker may help with."""
-    raw = np.zeros((HEAD_BYTES + calls * CLAIM_BYTES + 64) // 8, np.int64)
+def _job(function: int, heads: Sequence[int], calls: int, threads: int) -> npt.NDArray[np.int64]:
+    """The memory of a job (`emit.sharing`) of a network for so many threads, with which one worker may help."""
+    raw = np.zeros((HEAD_BYTES + calls * claim_bytes(threads) + 64) // 8, np.int64)
     job = raw[(-raw.ctypes.data % 64) // 8 :]
     job[1:6] = [function, *heads, 1]
     return job

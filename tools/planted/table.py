@@ -402,7 +402,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "stale",
         "calls",
-        "code.at(claims, number * CLAIM_BYTES)",
+        "code.at(claims, number * claim_bytes(threads))",
         "code.at(claims, 0)",
     ),
     (

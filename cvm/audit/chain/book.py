@@ -145,11 +145,19 @@ class Book:
         head, path = receipt.preimage()[:-32], _path(receipt.runs, index)
         arguments = (head, run.preimage(), index, len(receipt.runs), path)
         mined = self._send(account, "claimRun", arguments, bonded=True)
-        mine = [event for event in self._events("Claimed") if event["claimant"].lower() == account.address.lower()]
-        numbers = [event["id"] for event in mine if event["receipt"] == receipt.id() and event["index"] == index]
+        numbers = self._claimed(account, receipt, index)
         if not numbers:
             raise Malformed("chain.answer", "the node does not give the claim that was made")
         return max(numbers), mined
+
+    def _claimed(self, account: Account, receipt: Claim, index: int) -> list[int]:
+        mine = [event for event in self._events("Claimed") if event["claimant"].lower() == account.address.lower()]
+        return [event["id"] for event in mine if event["receipt"] == receipt.id() and event["index"] == index]
+
+    def open_claim(self, account: Account, receipt: Claim, index: int) -> int | None:
+        """The last open claim that this account has made about a run of a receipt; None if there is none."""
+        numbers = sorted(self._claimed(account, receipt, index), reverse=True)
+        return next((number for number in numbers if self.entry(number).status is Status.OPEN), None)
 
     def challenge(self, account: Account, entry: Entry, trace: bytes) -> Mined:
         """Challenge a claim with another trace root."""

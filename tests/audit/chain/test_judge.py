@@ -20,7 +20,7 @@ from cvm.program.preimage import i64, listed, shape, text, u8, u32
 from cvm.standalone.verify_step import judged
 from tests.audit.dispute.games import MODELS, ROOT, op_programs, vector_programs
 from tools import build_contracts, contract_judge
-from tools.dispute_costs import evidence_of, language_program, wide_program
+from tools.dispute_costs import evidence_of, language_program, narrow_program, wide_program
 from tools.fuzz.mutation import mutate_bytes
 from tools.fuzz.step_mutants import whole
 from tools.fuzz.steps import make
@@ -204,6 +204,11 @@ def test_every_op_and_every_program_of_the_vectors_is_judged_within_the_gas():
 @pytest.mark.parametrize("program", [wide_program, language_program])
 def test_awkward_shapes_are_judged_within_the_gas(program):
     require_judged(evidence_of(verify(program())), 2)
+
+
+def test_long_thin_boxes_are_judged_within_the_gas():
+    """The cost of a row or of a channel must not be paid for each of 256 elements."""
+    require_judged(evidence_of(verify(narrow_program())), 0)
 
 
 def test_a_proof_must_be_the_true_one():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -20,7 +21,9 @@ import cvm
 from cvm.executors import initial_state
 from cvm.executors.native import NativeExecutor
 from cvm.executors.native.emit import sharing
+from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.runtime import calls, networks, threads
+from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.threads import Workers
 from cvm.program import Output, Program, ProgramBuilder, verify
 from cvm.program.verifier import VerifiedProgram
@@ -72,6 +75,49 @@ def test_calls_are_really_split() -> None:
     counts = [calls.chunks(call.units, call.cost, 2) for call in made.plan.calls]
     assert made.threads == 2
     assert max(counts) == 2 * calls.CHUNKS
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 11])
+@pytest.mark.parametrize("parts", [1, 2, 5, 37])
+def test_a_thread_claims_its_own_range_first_and_every_chunk_is_claimed_once(count: int, parts: int) -> None:
+    module = Module()
+    sharing.emit_claim(module)
+    sharing.emit_next(module, count)
+    loaded = Loaded(compiled(str(module), GENERIC), GENERIC)
+    claim = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 3)(loaded.address("next"))
+    room = np.zeros(sharing.claim_bytes(count) // 8 + 8, np.int64)
+    counters, most = room[(-room.ctypes.data % 64) // 8 :].ctypes.data, sharing.ranges(count)
+    for epoch, thread in enumerate([*range(count)] * 2, 1):
+        home = thread * most // count
+        own = list(range(parts * home // most, parts * (home + 1) // most))
+        found = [claim(counters, epoch, parts, thread) for _ in range(parts + 1)]
+        assert found[: len(own)] == own
+        assert sorted(found[:-1]) == list(range(parts))
+        assert found[-1] == claim(counters, epoch, parts, (thread + 1) % count) == -1
+        if epoch > 1:
+            assert claim(counters, epoch - 1, parts, thread) == -1  # a thread that comes late finds nothing
+
+
+@pytest.mark.skipif(threads._core() is None, reason="the system does not say on which core a thread runs")
+def test_a_worker_wakes_on_another_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that wakes it goes on at once, so the two would take turns on one core."""
+    moved: list[tuple[int, set[int]]] = []
+    may = {0, 3, 5}
+    monkeypatch.setattr(threads, "_core", lambda: 3)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda who: may)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda who, cores: moved.append((who, set(cores))))
+    pool = Workers(GENERIC)
+    try:
+        pool._grow(1)
+        worker = pool._threads[0]
+        worker.wake(3)
+        worker.wake(3)  # nothing has changed: the system is not asked again
+        may = {3}
+        worker.wake(3)  # there is no other core
+        worker.wake(None)
+        assert moved == [(worker.native_id, {0, 5})]
+    finally:
+        pool.stop()
 
 
 @pytest.mark.slow

@@ -256,6 +256,11 @@ class Code:
         self._lines.append(f"{name}:")
         self._block = name
 
+    @property
+    def block(self) -> str:
+        """The label of the block that is being written."""
+        return self._block
+
     def fresh(self) -> str:
         """A new label."""
         self._count += 1

@@ -1,6 +1,10 @@
 """How threads share the calls of a network: claims of chunks, waiting, and the workers.
 
-A thread claims the next chunk of a call with a compare-and-swap on the call's counter. The counter also holds the
+The chunks of a call are divided into as many ranges as there are threads, but at most `RANGES`. A thread claims the
+chunks of its own range first, then those that are left in others. So a thread computes the same part of each tensor,
+which stays in its core's cache, and hardly anybody else writes the counter that it claims from.
+
+A thread claims the next chunk of a range with a compare-and-swap on the range's counter. The counter also holds the
 epoch, the number of the run. So nothing has to be reset between runs, and a thread that comes late finds no chunk left
 to claim. A call is done when all its chunks are done. A thread without a chunk pauses, then yields its core.
 
@@ -18,11 +22,13 @@ import os
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 
-__all__ = ["ARENA", "ARRAYS", "BUSY", "CLAIM_BYTES", "CONSTANTS", "HEAD_BYTES", "JOB", "LINE", "LINES", "STOP",
-           "TICKET", "emit_claim", "emit_wait", "emit_worker"]  # fmt: skip
+__all__ = ["ARENA", "ARRAYS", "BUSY", "CONSTANTS", "COUNTER", "HEAD_BYTES", "JOB", "LINE", "LINES", "RANGES", "STOP",
+           "TICKET", "claim_bytes", "emit_claim", "emit_next", "emit_wait", "emit_worker", "ranges"]  # fmt: skip
 
-CLAIM_BYTES = 128
-"""Bytes per call: one cache line with the counter of claimed chunks, and one with the counter of finished chunks."""
+RANGES = 8
+"""The most ranges of a call. Neighbouring threads share one if there are more threads."""
+COUNTER = 64
+"""The bytes of a counter: a cache line of its own."""
 HEAD_BYTES = 64
 """Bytes of a job before its claims: epoch, function, arena, constants, arrays, number of workers that may help."""
 ARENA, CONSTANTS, ARRAYS = 16, 24, 32
@@ -33,6 +39,16 @@ LINES, LINE = 64, 64
 """The offset of the first worker's line, and the number of bytes from one line to the next."""
 SPINS = 2000
 """How often a waiting thread pauses before it yields its core."""
+
+
+def ranges(threads: int) -> int:
+    """The number of ranges into which the chunks of a call are divided."""
+    return min(threads, RANGES)
+
+
+def claim_bytes(threads: int) -> int:
+    """Bytes per call: a counter of claimed chunks for each range, then the counter of finished chunks."""
+    return COUNTER * (ranges(threads) + 1)
 
 
 def emit_claim(module: Module) -> None:
@@ -69,6 +85,48 @@ none:
 }"""
 
 
+def emit_next(module: Module, threads: int) -> None:
+    """Write ``next(counters, epoch, count, thread)``, which claims one of ``count`` chunks for a thread.
+
+    The ranges are tried in turn, from the thread's own on. Returns -1 if no chunk is left in any.
+    """
+    most = ranges(threads)
+    module.functions[
+        "next"
+    ] = f"""define i64 @next(ptr %counters, i64 %epoch, i64 %count, i64 %thread) nounwind noinline {{
+entry:
+  %scaled = mul i64 %thread, {most}
+  %home = udiv i64 %scaled, {threads}
+  %own = urem i64 %home, {most}
+  br label %try
+try:
+  %range = phi i64 [%own, %entry], [%following, %left]
+  %tried = phi i64 [0, %entry], [%more, %left]
+  %end = add i64 %range, 1
+  %from = mul i64 %range, %count
+  %to = mul i64 %end, %count
+  %first = udiv i64 %from, {most}
+  %last = udiv i64 %to, {most}
+  %size = sub i64 %last, %first
+  %offset = mul i64 %range, {COUNTER}
+  %counter = getelementptr i8, ptr %counters, i64 %offset
+  %claimed = call i64 @claim(ptr %counter, i64 %epoch, i64 %size)
+  %none = icmp slt i64 %claimed, 0
+  br i1 %none, label %left, label %got
+left:
+  %more = add i64 %tried, 1
+  %wraps = icmp eq i64 %end, {most}
+  %following = select i1 %wraps, i64 0, i64 %end
+  %all = icmp eq i64 %more, {most}
+  br i1 %all, label %nothing, label %try
+got:
+  %chunk = add i64 %first, %claimed
+  ret i64 %chunk
+nothing:
+  ret i64 -1
+}}"""
+
+
 def emit_wait(module: Module, machine: Machine) -> None:
     """Write ``await(counter, goal)``, which returns when the counter has reached the goal."""
     pause, yields = _pauses(module, machine)
@@ -100,8 +158,8 @@ def emit_worker(module: Module, machine: Machine) -> None:
 
     * ``worker(control, index, seen, budget)`` runs jobs as they are shown. After ``budget`` looks without a new job it
       returns the last ticket that it has seen.
-    * ``start(control, job)`` runs a job, and shows it to the workers unless another job has them. One call is a whole
-      run: whatever happens to the caller before or after it, epochs and claims agree.
+    * ``start(control, job)`` runs a job as thread 0, and shows it to the workers unless another job has them. One call
+      is a whole run: whatever happens to the caller before or after it, epochs and claims agree.
     * ``settle(control, lines, job)`` returns when none of the ``lines`` workers is in the job.
     """
     pause, yields = _pauses(module, machine)
@@ -113,9 +171,9 @@ def _worker(pause: str) -> str:
 entry:
   %stop.at = getelementptr i8, ptr %control, i64 {STOP}
   %job.at = getelementptr i8, ptr %control, i64 {JOB}
-  %line = mul i64 %index, {LINE}
-  %in = add i64 %line, {LINES + 8}
-  %in.at = getelementptr i8, ptr %control, i64 %in
+  %thread = add i64 %index, 1
+  %lines = getelementptr i8, ptr %control, i64 {LINES + 8}
+  %in.at = getelementptr [{LINE} x i8], ptr %lines, i64 %index
   br label %look
 look:
   %last = phi i64 [%seen, %entry], [%last, %rest], [%ticket, %ran]
@@ -150,7 +208,7 @@ enter:
   %wanted = icmp slt i64 %index, %workers
   br i1 %wanted, label %work, label %ran
 work:
-  call void @run(ptr %job, i64 %epoch)
+  call void @run(ptr %job, i64 %epoch, i64 %thread)
   br label %ran
 ran:
   store atomic i64 0, ptr %in.at seq_cst, align 8
@@ -174,16 +232,16 @@ show:
   %job.int = ptrtoint ptr %job to i64
   store atomic i64 %job.int, ptr %job.at seq_cst, align 8
   %ticket = atomicrmw add ptr %control, i64 1 seq_cst
-  call void @run(ptr %job, i64 %epoch)
+  call void @run(ptr %job, i64 %epoch, i64 0)
   store atomic i64 0, ptr %job.at seq_cst, align 8
   store atomic i64 0, ptr %busy.at release, align 8
   ret void
 alone:
-  call void @run(ptr %job, i64 %epoch)
+  call void @run(ptr %job, i64 %epoch, i64 0)
   ret void
 }}"""
 
-_RUN = f"""define void @run(ptr %job, i64 %epoch) nounwind noinline {{
+_RUN = f"""define void @run(ptr %job, i64 %epoch, i64 %thread) nounwind noinline {{
 entry:
   %function.at = getelementptr i8, ptr %job, i64 8
   %function = load ptr, ptr %function.at, align 8
@@ -194,7 +252,7 @@ entry:
   %arrays.at = getelementptr i8, ptr %job, i64 32
   %arrays = load ptr, ptr %arrays.at, align 8
   %claims = getelementptr i8, ptr %job, i64 {HEAD_BYTES}
-  call void %function(ptr %arena, ptr %constants, ptr %arrays, ptr %claims, i64 %epoch)
+  call void %function(ptr %arena, ptr %constants, ptr %arrays, ptr %claims, i64 %epoch, i64 %thread)
   ret void
 }}"""
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.sharing import ARENA, ARRAYS, CLAIM_BYTES, CONSTANTS, HEAD_BYTES, emit_claim, emit_wait
+from cvm.executors.native.emit.sharing import ARENA, ARRAYS, CONSTANTS, COUNTER, HEAD_BYTES, emit_claim, emit_wait
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.calls import GRAIN, arguments_of, emit_call
 from cvm.executors.native.runtime.jit import Loaded
@@ -43,6 +43,8 @@ SHARED = 50_000
 SAMPLES, GROUPS, SLOTS, BAD, TABLES = range(5)
 """The integers that describe a batch: its samples, its groups, the number of arenas, the number of the first sample
 that was refused, and the address of the addresses of all arrays, sample by sample."""
+FINISHED, SLOTS_CLAIMED = COUNTER, 2 * COUNTER
+"""Where a job counts the groups that are done and the arenas that are taken, behind the groups that are claimed."""
 NONE_BAD = 2**62
 EVERY = 2**16
 """What all groups of a batch together add to the counter of finished groups. So its goal depends on the epoch alone."""
@@ -123,8 +125,8 @@ def emit_batch(module: Module, plan: Plan, made: Sequence[Segment], machine: Mac
 
     * ``group(arena, constants, tables, count)`` computes ``count`` samples; ``tables`` has the addresses of the arrays
       of each. It stops at a sample with an element outside its bounds and returns its index, else -1.
-    * ``batch(arenas, constants, batch, claims, epoch)`` is the function of a job (`emit.sharing`): it takes an arena,
-      then claims groups until none is left. It records the number of the first refused sample.
+    * ``batch(arenas, constants, batch, claims, epoch, thread)`` is the function of a job (`emit.sharing`): it takes an
+      arena, then claims groups until none is left. It records the number of the first refused sample.
     * ``deal(job)`` runs a batch on the calling thread alone.
     """
     if "claim" not in module.functions:
@@ -133,11 +135,11 @@ def emit_batch(module: Module, plan: Plan, made: Sequence[Segment], machine: Mac
     _emit_group(module, plan, made)
     arenas, constants, batch, claims = (V("ptr", f"%{name}") for name in ("arenas", "constants", "batch", "claims"))
     epoch = V("i64", "%epoch")
-    code = Code(module, "batch", [arenas, constants, batch, claims, epoch])
+    code = Code(module, "batch", [arenas, constants, batch, claims, epoch, V("i64", "%thread")])
     samples, groups, slots = (code.load("i64", code.at(batch, 8 * index), 8) for index in (SAMPLES, GROUPS, SLOTS))
     tables = code.load("ptr", code.at(batch, 8 * TABLES), 8)
     again, work, done, taken = (code.fresh() for _ in range(4))
-    slot = code.value("i64", f"call i64 @claim({code.at(claims, CLAIM_BYTES)}, {epoch}, {slots})")
+    slot = code.value("i64", f"call i64 @claim({code.at(claims, SLOTS_CLAIMED)}, {epoch}, {slots})")
     arena = code.at(arenas, code.mul(slot, slot_bytes(plan, made)))
     code.line(f"br {code.compare('sge', slot, 0)}, label %{again}, label %{done}")
     code.label(again)
@@ -158,7 +160,7 @@ def emit_batch(module: Module, plan: Plan, made: Sequence[Segment], machine: Mac
     code.label(taken)
     rest = code.binary("sub", V("i64", str(EVERY + 1)), groups)
     counted = code.select(code.compare("eq", group, 0), rest, 1)  # all groups of an epoch count `EVERY` together
-    code.line(f"{code.unused()} = atomicrmw add {code.at(claims, 64)}, {counted} acq_rel")
+    code.line(f"{code.unused()} = atomicrmw add {code.at(claims, FINISHED)}, {counted} acq_rel")
     code.line(f"br label %{again}")
     code.label(done)
     _end(code, claims, epoch)
@@ -178,7 +180,7 @@ def _end(code: Code, claims: V, epoch: V) -> None:
     A worker that comes late could otherwise claim a group of this epoch when the next batch, with more groups, is
     already described.
     """
-    code.line(f"call void @await({code.at(claims, 64)}, {code.mul(epoch, EVERY)})")
+    code.line(f"call void @await({code.at(claims, FINISHED)}, {code.mul(epoch, EVERY)})")
     none_left = code.binary("or", code.binary("shl", epoch, 16), EVERY - 1)
     code.line(f"{code.unused()} = atomicrmw umax ptr {claims.text}, {none_left} acq_rel")
 
@@ -189,7 +191,7 @@ def _emit_deal(module: Module) -> None:
     epoch = code.binary("add", code.load("i64", job, 8), 1)
     code.line(f"store atomic {epoch}, {job} release, align 8")
     arena, constants, batch = (code.load("ptr", code.at(job, offset), 8) for offset in (ARENA, CONSTANTS, ARRAYS))
-    code.line(f"call void @batch({arena}, {constants}, {batch}, {code.at(job, HEAD_BYTES)}, {epoch})")
+    code.line(f"call void @batch({arena}, {constants}, {batch}, {code.at(job, HEAD_BYTES)}, {epoch}, i64 0)")
     code.finish()
 
 
@@ -252,7 +254,7 @@ class _Memory:
         self._arenas = aligned(code.room * threads)
         self._batch = np.zeros(5, np.int64)
         self._batch[SLOTS] = threads
-        self._job = aligned(HEAD_BYTES + 2 * CLAIM_BYTES).view(np.int64)
+        self._job = aligned(HEAD_BYTES + 3 * COUNTER).view(np.int64)
         loaded = code.loaded
         addresses = (loaded.address("batch"), self._arenas.ctypes.data, code.constants.ctypes.data)
         self._job[1:6] = (*addresses, self._batch.ctypes.data, threads - 1)

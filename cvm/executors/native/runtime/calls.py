@@ -7,10 +7,21 @@ the result depends neither on the thread that computes a chunk nor on the number
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from cvm.executors.native.emit.ir import Code, Module, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.sharing import ARENA, ARRAYS, CLAIM_BYTES, CONSTANTS, emit_claim, emit_wait
+from cvm.executors.native.emit.sharing import (
+    ARENA,
+    ARRAYS,
+    CONSTANTS,
+    COUNTER,
+    claim_bytes,
+    emit_claim,
+    emit_next,
+    emit_wait,
+    ranges,
+)
 from cvm.executors.native.plan.steps import KernelCall, Plan
 
 __all__ = ["arguments_of", "chunks", "emit_call", "emit_check", "emit_network", "emit_start"]
@@ -22,33 +33,34 @@ GRAIN = 4_000
 
 
 def chunks(units: int, cost: float, threads: int) -> int:
-    """The number of chunks into which a call is split. The counter of a call has 16 bits for it."""
+    """The number of chunks into which a call is split. A counter has 16 bits for it."""
     return max(1, min(units, CHUNKS * threads, int(cost // GRAIN), 2**16 - 1))
 
 
 def emit_network(
     module: Module, name: str, plan: Plan, calls: Sequence[KernelCall], machine: Machine, threads: int
 ) -> None:
-    """Write the function ``name(arena, constants, arrays, claims, epoch)``, which runs the calls in order.
+    """Write the function ``name(arena, constants, arrays, claims, epoch, thread)``, which runs the calls in order.
 
-    ``claims`` is the memory of the counters of these calls.
+    ``claims`` is the memory of the counters of these calls, ``thread`` the number of the thread that calls it.
     """
     names = ("arena", "constants", "arrays", "claims")
     memory, constants, arrays, claims = (V("ptr", f"%{name}") for name in names)
-    epoch = V("i64", "%epoch")
-    code = Code(module, name, [memory, constants, arrays, claims, epoch])
+    epoch, thread = V("i64", "%epoch"), V("i64", "%thread")
+    code = Code(module, name, [memory, constants, arrays, claims, epoch, thread])
     if threads > 1:
         emit_claim(module)
+        emit_next(module, threads)
         emit_wait(module, machine)
-    mine = code.alloca("i64", 1)
     for number, call in enumerate(calls):
         arguments = arguments_of(code, plan, call, memory, constants, arrays)
         if threads == 1:
             emit_call(code, call.function, arguments, V("i64", "0"), V("i64", str(call.units)))
         else:
             count = chunks(call.units, call.cost, threads)
-            claim = code.at(claims, number * CLAIM_BYTES)
-            _shared(code, call.function, arguments, call.units, count, claim, epoch, mine)
+            counters = code.at(claims, number * claim_bytes(threads))
+            turn = _Turn(counters, code.at(counters, COUNTER * ranges(threads)), epoch, thread)
+            _shared(code, call, arguments, count, turn)
     code.finish()
 
 
@@ -100,7 +112,7 @@ def emit_start(module: Module, runs: str | None) -> None:
     code.line(f"ret {found}")
     code.label(fine)
     if runs:
-        code.line(f"call void @{runs}({arena}, {constants}, {arrays}, ptr null, i64 0)")
+        code.line(f"call void @{runs}({arena}, {constants}, {arrays}, ptr null, i64 0, i64 0)")
     code.finish("i64 -1")
 
 
@@ -128,34 +140,41 @@ def emit_call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -
     code.line(f"call void @{function}({', '.join(map(str, (*arguments, lo, hi)))})")
 
 
-def _shared(
-    code: Code, function: str, arguments: Sequence[V], units: int, count: int, claims: V, epoch: V, mine: V
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """How a thread shares a call: the counters of claimed chunks, that of finished ones, the epoch, and the thread."""
+
+    counters: V
+    finished: V
+    epoch: V
+    thread: V
+
+
+def _shared(code: Code, call: KernelCall, arguments: Sequence[V], count: int, turn: _Turn) -> None:
     """Write the code that computes chunks until none is left to claim, then waits for the chunks of other threads.
 
-    A thread counts its chunks in ``mine`` and adds their number once: all threads write this counter, one after the
-    other.
+    A thread counts its chunks and adds their number once: all threads write the counter of finished chunks, one after
+    the other.
     """
-    finished = code.at(claims, 64)
     again, work, done = code.fresh(), code.fresh(), code.fresh()
-    code.store(typed("i64", 0), mine)
+    before = code.block
+    mine, more = code.unused(), code.unused()
     code.line(f"br label %{again}")
     code.label(again)
-    claimed = code.value("i64", f"call i64 @claim({claims}, {epoch}, i64 {count})")
-    some = code.compare("sge", claimed, 0)
-    code.line(f"br {some}, label %{work}, label %{done}")
+    code.line(f"{mine} = phi i64 [0, %{before}], [{more}, %{work}]")
+    claimed = code.value("i64", f"call i64 @next({turn.counters}, {turn.epoch}, i64 {count}, {turn.thread})")
+    code.line(f"br {code.compare('sge', claimed, 0)}, label %{work}, label %{done}")
     code.label(work)
-    low = code.binary("udiv", code.binary("mul", claimed, units), count)
-    high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), units), count)
-    emit_call(code, function, arguments, low, high)
-    code.store(code.binary("add", code.load("i64", mine), 1), mine)
+    low = code.binary("udiv", code.binary("mul", claimed, call.units), count)
+    high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), call.units), count)
+    emit_call(code, call.function, arguments, low, high)
+    code.line(f"{more} = add i64 {mine}, 1")
     code.line(f"br label %{again}")
     code.label(done)
-    added = code.load("i64", mine)
+    added = V("i64", mine)
 
     def add() -> None:
-        code.line(f"{code.unused()} = atomicrmw add {finished}, {added} acq_rel")
+        code.line(f"{code.unused()} = atomicrmw add {turn.finished}, {added} acq_rel")
 
     code.when(code.compare("sgt", added, 0), add)
-    goal = code.binary("mul", epoch, count)
-    code.line(f"call void @await({finished}, {goal})")
+    code.line(f"call void @await({turn.finished}, {code.binary('mul', turn.epoch, count)})")

@@ -17,7 +17,7 @@ from cvm.executors.base import windows
 from cvm.executors.batching import address
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.sharing import CLAIM_BYTES, HEAD_BYTES
+from cvm.executors.native.emit.sharing import HEAD_BYTES, claim_bytes
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.batches import BatchCode, Batches, emit_batch, segments, slot_bytes
@@ -56,7 +56,7 @@ class _Memory:
         self.table = ctypes.addressof(self.arrays)
         self.base = self.arena.ctypes.data
         self.workers = network.threads - 1
-        sizes = [HEAD_BYTES + CLAIM_BYTES * (end - first) for first, end in network.stages]
+        sizes = [HEAD_BYTES + claim_bytes(network.threads) * (end - first) for first, end in network.stages]
         self.jobs = [aligned(size).view(np.int64) for size in sizes]
         for job, function in zip(self.jobs, network.addresses, strict=True):
             job[1:6] = (function, self.base, network.constants, self.table, self.workers)
@@ -143,7 +143,7 @@ class Network:
         self._loaded = Loaded(found.code, machine)
         self.addresses = [self._loaded.address(stage_name(number)) for number in range(len(self.stages))]
         self._start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._loaded.address("start"))
-        stage = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
+        stage = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, ctypes.c_int64)
         self._stage_functions = [stage(address) for address in self.addresses]
         cost = sum(call.cost for call in self.plan.calls)
         code = BatchCode(self._loaded, self.packed, machine, found.room, found.grouped, cost)
@@ -265,7 +265,7 @@ class Network:
         if self.threads > 1:
             workers(self.machine).run(memory.heads[number], self.threads - 1)
         else:
-            self._stage_functions[number](memory.base, self.constants, memory.table, memory.claims, 1)
+            self._stage_functions[number](memory.base, self.constants, memory.table, memory.claims, 1, 0)
 
 
 def network_of(

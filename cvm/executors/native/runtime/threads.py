@@ -3,6 +3,10 @@
 A worker is a Python thread that calls a native function, which watches a ticket. After a while without a new job the
 function returns, and the worker sleeps on a lock. The thread that starts a run takes part in it, and finishes it alone
 if no worker comes. The workers help one run at a time; other runs that start meanwhile use their own thread only.
+
+A system may let a thread continue on the core of the thread that wakes it, although another core is free. There, the
+two would take turns, and the worker would fall asleep before anything moves it. So where the system allows it (Linux),
+a worker that sleeps is kept off the core of the thread that wakes it.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import contextlib
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -39,9 +44,16 @@ class _Worker(threading.Thread):
         # released.
         self._wake = threading.Lock()
         self._wake.acquire()
+        self._kept: tuple[int, set[int]] | None = None
 
-    def wake(self) -> None:
-        """Wake the worker, or prevent its next sleep."""
+    def wake(self, core: int | None) -> None:
+        """Wake the worker, or prevent its next sleep. It will not run on ``core`` if it may use another one."""
+        if core is not None and self.native_id is not None:
+            may = os.sched_getaffinity(0)
+            if self._kept != (core, may) and may != {core}:
+                with contextlib.suppress(OSError):  # the thread ends, or the system has taken these cores away
+                    os.sched_setaffinity(self.native_id, may - {core})
+                    self._kept = core, may
         with contextlib.suppress(RuntimeError):  # the lock is free: another thread has woken the worker already
             self._wake.release()
 
@@ -84,9 +96,10 @@ class Workers:
         if not self.control[BUSY // 8]:
             if len(self._threads) < min(count, MOST):
                 self._grow(min(count, MOST))
-            for worker in self._threads[:count]:
-                if self.control[worker.flag]:
-                    worker.wake()
+            asleep = [worker for worker in self._threads[:count] if self.control[worker.flag]]
+            core = _core() if asleep else None
+            for worker in asleep:
+                worker.wake(core)
         self._start(self.address, job)
 
     def settle(self, job: int) -> None:
@@ -109,9 +122,29 @@ class Workers:
         """End all workers."""
         self.control[STOP // 8] = 1
         for worker in self._threads:
-            worker.wake()
+            worker.wake(None)
         for worker in self._threads:
             worker.join(1.0)
+
+
+def _core_function() -> Callable[[], int] | None:
+    """The system's function that returns the number of the core on which it is called, if threads may be moved."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    try:
+        found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+_asked = _core_function()
+
+
+def _core() -> int | None:
+    """The number of the core on which the calling thread runs; None where the system does not tell it."""
+    core = -1 if _asked is None else _asked()
+    return core if core >= 0 else None
 
 
 _pool: Workers | None = None

@@ -118,3 +118,17 @@ function bounds(Boxes memory b, uint256 j) pure returns (uint256[] memory from, 
         }
     }
 }
+
+/// Swaps the longest axis of a box with the last one. Whoever goes over a box axis by axis, and does not care for the order,
+/// then enters the innermost loop least often: axes of one index outside it cost nothing for each element.
+function longestLast(uint256[] memory strides, uint256[] memory from, uint256[] memory to) pure {
+    uint256 rank = from.length;
+    if (rank == 0) return;
+    uint256 longest;
+    for (uint256 k = 1; k < rank; ++k) {
+        if (to[k] - from[k] > to[longest] - from[longest]) longest = k;
+    }
+    (strides[longest], strides[rank - 1]) = (strides[rank - 1], strides[longest]);
+    (from[longest], from[rank - 1]) = (from[rank - 1], from[longest]);
+    (to[longest], to[rank - 1]) = (to[rank - 1], to[longest]);
+}

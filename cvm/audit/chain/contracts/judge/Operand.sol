@@ -45,7 +45,7 @@ struct Source {
 
 // Elements of opened operands. A leaf that is read is marked; a leaf that is closed cannot be read.
 
-using {get, element, aligned, extent} for Operand global;
+using {get, touch, element, aligned, extent} for Operand global;
 
 /// The element with that number, row-major.
 function get(Operand memory x, uint256 number) pure returns (int256 value) {
@@ -60,6 +60,17 @@ function get(Operand memory x, uint256 number) pure returns (int256 value) {
             let w := calldataload(place)
             let high := or(shl(24, byte(3, w)), shl(16, byte(2, w)))
             value := signextend(3, or(high, or(shl(8, byte(1, w)), byte(0, w))))
+        }
+    }
+}
+
+/// Requires that `count` elements from that number on exist, at least one, and reads their leaves.
+function touch(Operand memory x, uint256 number, uint256 count) pure {
+    unchecked {
+        if (count == 0 || count > x.length || number > x.length - count) refuse("op");
+        uint256 end = (number + count - 1) << x.width >> 10;
+        for (uint256 leaf = number << x.width >> 10; leaf <= end; ++leaf) {
+            if (leaf != x.current) _turnTo(x, leaf);
         }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Boxes, LEAVES, boxesOf} from "../Chunks.sol";
+import {Boxes, LEAVES, boxesOf, longestLast} from "../Chunks.sol";
 import {FamilyJudge} from "../FamilyJudge.sol";
 import {clamp, magnitude, realAxis, rounded} from "../Numbers.sol";
 import {Operand} from "../Operand.sol";
@@ -90,6 +90,7 @@ contract QuotientJudge is FamilyJudge {
             base = base * x.shape[i] + ((reduced >> i) & 1 == 1 ? 0 : run.d[i]);
         }
         (uint256[] memory from, uint256[] memory to) = boxes.bounds(run.number());
+        longestLast(strides[0], from, to);
         return _overBox(x, before, base, strides[0], from, to, 0);
     }
 

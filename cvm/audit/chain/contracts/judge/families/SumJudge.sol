@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Boxes, LEAVES, boxesOf} from "../Chunks.sol";
+import {Boxes, LEAVES, boxesOf, longestLast} from "../Chunks.sol";
 import {FamilyJudge} from "../FamilyJudge.sol";
 import {NO_ELEMENT, axisSet, least, most} from "../Numbers.sol";
 import {Operand} from "../Operand.sol";
@@ -29,11 +29,18 @@ contract SumJudge is FamilyJudge {
 
     // conv2d: over (ic, k_i, k_j)
 
-    /// The position of a window along an axis of the photo: it begins at `begin`, perhaps in the padding before 0.
+    /// A window along an axis of the photo: it begins at `begin`, perhaps in the padding before 0.
     struct Axis {
         int256 begin;
         uint256 dilation;
         int256 extent;
+    }
+
+    /// Indices of a box along one axis: their number, and how far apart neighbours stand in X and in W.
+    struct Stretch {
+        uint256 count;
+        uint256 strideX;
+        uint256 strideW;
     }
 
     function _conv2d(Run memory run) private view returns (int256 total) {
@@ -47,19 +54,10 @@ contract SumJudge is FamilyJudge {
         uint256 first = run.d[1] / perGroup * w.shape[1];
         (uint256[] memory from, uint256[] memory to) = boxes.bounds(run.number());
         demand(run.d[1] < w.shape[0], "op");
-        for (uint256 ic = from[0]; ic < to[0]; ++ic) {
-            for (uint256 i = from[1]; i < to[1]; ++i) {
-                int256 y = rows.begin + int256(i * rows.dilation);
-                uint256 weights = ((run.d[1] * w.shape[1] + ic) * w.shape[2] + i) * w.shape[3];
-                if (y < 0 || y >= rows.extent) {
-                    _readOnly(w, weights + from[2], weights + to[2]);
-                    continue;
-                }
-                demand(run.d[0] < x.shape[0] && first + ic < x.shape[1], "op");
-                uint256 pixels = ((run.d[0] * x.shape[1] + first + ic) * x.shape[2] + uint256(y)) * x.shape[3];
-                total += _convolvedRow(x, w, columns, pixels, weights, from[2], to[2]);
-            }
-        }
+        // Where a box is not as long as an axis, it has one index of all axes outside. So its weights stand in a row.
+        uint256 weights = ((run.d[1] * w.shape[1] + from[0]) * w.shape[2] + from[1]) * w.shape[3] + from[2];
+        w.touch(weights, (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]));
+        total += _convolvedBox(x, w, [rows, columns], run.d[0], first, weights, from, to);
         if (run.isLast && run.count == 3) total += run.operand(2).element(_row(run.d[1]));
     }
 
@@ -84,30 +82,68 @@ contract SumJudge is FamilyJudge {
         return boxesOf(space, strides, LEAVES);
     }
 
-    /// The products of a row of the window: padding counts as 0, and the weight is read nevertheless.
-    function _convolvedRow(
+    /// The products of a box of the window of photo `n`, whose channels begin at `first`. Padding counts as 0.
+    function _convolvedBox(
         Operand memory x,
         Operand memory w,
-        Axis memory columns,
-        uint256 pixels,
+        Axis[2] memory axes,
+        uint256 n,
+        uint256 first,
         uint256 weights,
-        uint256 from,
-        uint256 to
-    ) private pure returns (int256 total) {
-        unchecked {
-            // At most 256 products of elements below 2^64.
-            int256 z = columns.begin + int256(from * columns.dilation);
-            for (uint256 k = from; k < to; ++k) {
-                int256 weight = w.get(weights + k);
-                if (z >= 0 && z < columns.extent) total += weight * x.get(pixels + uint256(z));
-                z += int256(columns.dilation);
-            }
-        }
+        uint256[] memory from,
+        uint256[] memory to
+    ) private pure returns (int256) {
+        (uint256 i, uint256 y, uint256 height) = _inside(axes[0], from[1], to[1]);
+        (uint256 j, uint256 z, uint256 width) = _inside(axes[1], from[2], to[2]);
+        if (height == 0 || width == 0) return 0;
+        demand(n < x.shape[0] && first + to[0] <= x.shape[1], "op");
+        uint256 pixels = ((n * x.shape[1] + first + from[0]) * x.shape[2] + y) * x.shape[3] + z;
+        weights += (i - from[1]) * w.shape[3] + j - from[2];
+        Stretch[3] memory s = [
+            Stretch(to[0] - from[0], x.shape[2] * x.shape[3], w.shape[2] * w.shape[3]),
+            Stretch(height, axes[0].dilation * x.shape[3], w.shape[3]),
+            Stretch(width, axes[1].dilation, 1)
+        ];
+        return _convolved(x, w, s, pixels, weights);
     }
 
-    function _readOnly(Operand memory w, uint256 from, uint256 to) private pure {
-        for (uint256 k = from; k < to; ++k) {
-            w.get(k);
+    /// The indices of a window from `from` to `to` - 1 that are not in the padding: the first of them, its position in the
+    /// photo, and their number.
+    function _inside(Axis memory a, uint256 from, uint256 to)
+        private
+        pure
+        returns (uint256 begin, uint256 position, uint256 count)
+    {
+        int256 dilation = int256(a.dilation);
+        if (a.begin >= a.extent) return (0, 0, 0);
+        int256 low = a.begin < 0 ? (dilation - 1 - a.begin) / dilation : int256(0);
+        low = most(low, int256(from));
+        int256 high = least((a.extent - 1 - a.begin) / dilation + 1, int256(to));
+        if (low >= high) return (0, 0, 0);
+        return (uint256(low), uint256(a.begin + low * dilation), uint256(high - low));
+    }
+
+    /// The products of a box, which begins at these elements of X and W. The innermost loop is the longest one.
+    function _convolved(Operand memory x, Operand memory w, Stretch[3] memory s, uint256 pixel, uint256 weight)
+        private
+        pure
+        returns (int256 total)
+    {
+        (Stretch memory outer, Stretch memory middle, Stretch memory inner) = (s[0], s[1], s[2]);
+        if (middle.count > inner.count) (middle, inner) = (inner, middle);
+        if (outer.count > inner.count) (outer, inner) = (inner, outer);
+        unchecked {
+            // At most 256 products of elements below 2^64.
+            for (uint256 a; a < outer.count; ++a) {
+                (uint256 p, uint256 q) = (pixel, weight);
+                for (uint256 b; b < middle.count; ++b) {
+                    total += _products(x, w, p, inner.strideX, q, inner.strideW, inner.count);
+                    p += middle.strideX;
+                    q += middle.strideW;
+                }
+                pixel += outer.strideX;
+                weight += outer.strideW;
+            }
         }
     }
 
@@ -172,22 +208,26 @@ contract SumJudge is FamilyJudge {
         int256 before = run.enter(boxes.count, 0);
         (uint256[] memory from, uint256[] memory to) = boxes.bounds(run.number());
         demand(to[0] <= q.terms, "op");
-        return before + _products(x, w, p, q, from[0], to[0]);
+        (uint256 i, uint256 j) = (p.first + from[0] * p.stride, q.first + from[0] * q.stride);
+        return before + _products(x, w, i, p.stride, j, q.stride, to[0] - from[0]);
     }
 
-    function _products(Operand memory x, Operand memory w, Line memory p, Line memory q, uint256 from, uint256 to)
-        private
-        pure
-        returns (int256 total)
-    {
+    /// The sum of `terms` products of elements of X from `i` on and of W from `j` on.
+    function _products(
+        Operand memory x,
+        Operand memory w,
+        uint256 i,
+        uint256 strideX,
+        uint256 j,
+        uint256 strideW,
+        uint256 terms
+    ) private pure returns (int256 total) {
         unchecked {
             // At most 256 products of elements below 2^64.
-            uint256 i = p.first + from * p.stride;
-            uint256 j = q.first + from * q.stride;
-            for (; from < to; ++from) {
+            for (; terms > 0; --terms) {
                 total += x.get(i) * w.get(j);
-                i += p.stride;
-                j += q.stride;
+                i += strideX;
+                j += strideW;
             }
         }
     }
@@ -203,7 +243,7 @@ contract SumJudge is FamilyJudge {
         total = run.enter(boxes.count, isMax ? NO_ELEMENT : int256(0));
         demand(base != type(uint256).max, "op");
         (uint256[] memory from, uint256[] memory to) = boxes.bounds(run.number());
-        total = _overBox(x, isMax, total, base, strides, from, to, 0);
+        return _overBox(x, isMax, total, base, strides, from, to);
     }
 
     /// The extents and the strides of the reduced axes, and the number of the element at 0 of these: what the kept axes
@@ -244,8 +284,21 @@ contract SumJudge is FamilyJudge {
         if (outside) base = type(uint256).max;
     }
 
-    /// Goes over a box, axis by axis.
+    /// The sum or the largest of a number and the elements of a box.
     function _overBox(
+        Operand memory x,
+        bool isMax,
+        int256 total,
+        uint256 base,
+        uint256[] memory strides,
+        uint256[] memory from,
+        uint256[] memory to
+    ) private pure returns (int256) {
+        longestLast(strides, from, to);
+        return _overAxes(x, isMax, total, base, strides, from, to, 0);
+    }
+
+    function _overAxes(
         Operand memory x,
         bool isMax,
         int256 total,
@@ -260,7 +313,7 @@ contract SumJudge is FamilyJudge {
             uint256 place = base + from[axis] * strides[axis];
             bool innermost = axis + 1 == from.length;
             for (uint256 k = from[axis]; k < to[axis]; ++k) {
-                if (!innermost) total = _overBox(x, isMax, total, place, strides, from, to, axis + 1);
+                if (!innermost) total = _overAxes(x, isMax, total, place, strides, from, to, axis + 1);
                 else if (isMax) total = most(total, x.get(place));
                 else total += x.get(place);
                 place += strides[axis];
@@ -283,38 +336,27 @@ contract SumJudge is FamilyJudge {
         Boxes memory boxes = boxesOf(space, strides, LEAVES);
         found = run.enter(boxes.count, NO_ELEMENT);
         (uint256[] memory from, uint256[] memory to) = boxes.bounds(run.number());
-        Attribute memory stride = run.op.attribute("strides");
-        Attribute memory padding = run.op.attribute("padding");
-        int256 top = int256(run.d[2]) * stride.item(0) - padding.item(0);
-        int256 left = int256(run.d[3]) * stride.item(1) - padding.item(1);
-        uint256 plane = (run.d[0] * x.shape[1] + run.d[1]) * x.shape[2];
-        for (uint256 i = from[0]; i < to[0]; ++i) {
-            int256 y = top + int256(i);
-            if (y < 0 || y >= int256(x.shape[2])) {
-                found = most(found, NO_ELEMENT);
-                continue;
-            }
-            if (left + int256(to[1]) > 0 && left + int256(from[1]) < int256(x.shape[3])) {
-                demand(run.d[0] < x.shape[0] && run.d[1] < x.shape[1], "op");
-            }
-            uint256 row = (plane + uint256(y)) * x.shape[3];
-            found = _largestOfRow(x, found, row, left + int256(from[1]), left + int256(to[1]));
-        }
+        uint256 elements = (to[0] - from[0]) * (to[1] - from[1]);
+        (from[0], to[0]) = _pooled(run, 0, x.shape[2], from[0], to[0]);
+        (from[1], to[1]) = _pooled(run, 1, x.shape[3], from[1], to[1]);
+        uint256 inside = (to[0] - from[0]) * (to[1] - from[1]);
+        if (inside < elements) found = most(found, NO_ELEMENT);
+        if (inside == 0) return found;
+        demand(run.d[0] < x.shape[0] && run.d[1] < x.shape[1], "op");
+        uint256 plane = (run.d[0] * x.shape[1] + run.d[1]) * x.shape[2] * x.shape[3];
+        return _overBox(x, true, found, plane, strides[0], from, to);
     }
 
-    /// The largest of a number and the elements z .. end - 1 of a row, as far as it has them: padding counts as NO_ELEMENT.
-    function _largestOfRow(Operand memory x, int256 found, uint256 row, int256 z, int256 end)
+    /// The positions in the photo, along an axis, of indices of the window: where they begin and end.
+    function _pooled(Run memory run, uint256 axis, uint256 extent_, uint256 from, uint256 to)
         private
         pure
-        returns (int256)
+        returns (uint256, uint256)
     {
-        unchecked {
-            if (z < 0 || end > int256(x.shape[3])) found = most(found, NO_ELEMENT);
-            end = least(end, int256(x.shape[3]));
-            for (z = most(z, 0); z < end; ++z) {
-                found = most(found, x.get(row + uint256(z)));
-            }
-            return found;
-        }
+        int256 stride = run.op.attribute("strides").item(axis);
+        int256 padding = run.op.attribute("padding").item(axis);
+        Axis memory window = Axis(int256(run.d[2 + axis]) * stride - padding, 1, int256(extent_));
+        (, uint256 position, uint256 count) = _inside(window, from, to);
+        return (position, position + count);
     }
 }
