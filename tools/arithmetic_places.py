@@ -405,7 +405,7 @@ ENGINES: Table = {
         "*",
     ): "codes of 16 bits, sums of 32, which `_rescaled` requires, in 64 bits; or float32, as engines compute",
     ("cvm/comparison/model.py", "Model.follows"): "an engine's codes, which `_codes` holds to the quantiser's range",
-    ("cvm/comparison/samples.py", "samples"): "codes of inputs, whose quantisers have the range of the file's type",
+    ("cvm/comparison/samples.py", "arranged"): "codes of inputs, whose quantisers have the range of the file's type",
     ("cvm/comparison/regions.py", "Region.unit"): "scales are float64",
     ("cvm/comparison/comparing.py", "Counts.add"): "differences of codes of 32 bits, in 64 bits",
 }

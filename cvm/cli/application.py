@@ -43,7 +43,7 @@ Examples:
 """
 
 _MODULES = (
-    "compile", "run", "map", "generate", "check", "inspect", "quantize", "report", "compare", "explain",
+    "compile", "run", "map", "generate", "check", "inspect", "quantize", "report", "compare", "explain", "reduce",
     "conformance", "digest", "legalize", "export", "ops", "nnef", "receipt", "dispute", "chain", "vectors", "bench",
     "demo", "doctor", "cache", "completion",
 )  # fmt: skip

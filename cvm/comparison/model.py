@@ -25,7 +25,7 @@ from cvm.inputs import Feed
 from cvm.limits import DEFAULT
 from cvm.program.verifier import VerifiedProgram, verify
 
-__all__ = ["Model", "Operator", "Tensors", "in_file", "in_graph", "opened"]
+__all__ = ["FileInput", "Model", "Operator", "Tensors", "file_inputs", "in_file", "in_graph", "opened"]
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 """The integers of tensors, by the name that the file has for them, in the layout of the file."""
@@ -122,11 +122,11 @@ def opened(path: Path, names: Sequence[str] | None = None, executor: str | None 
     name = choose_executor(executor)[0]
     executors = (create(name, programs[0], None), create(name, programs[1], None))
     called = _called(operators, loaded.graph, places)
-    inputs = _inputs(path, kind, loaded.graph)
+    inputs = file_inputs(path, kind, loaded.graph)
     return Model(path, kind, loaded.graph, places, inputs, called, programs[0], programs[1], executors)
 
 
-def _inputs(path: Path, kind: str, graph: QuantizedGraph) -> dict[str, FileInput]:
+def file_inputs(path: Path, kind: str, graph: QuantizedGraph) -> dict[str, FileInput]:
     """How the file wants the inputs of its graph."""
     if kind == "onnx":
         file = read_onnx(path.read_bytes(), str(path.parent), DEFAULT)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.comparison.model import Model
+from cvm.comparison.model import FileInput, Model
 from cvm.inputs import Feed, Intake, arrange
+from cvm.program.model import ProgramParts
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import dequantize
 
-__all__ = ["Samples", "drawn", "samples"]
+__all__ = ["Samples", "arranged", "drawn", "samples"]
 
 Array = npt.NDArray[Any]
 
@@ -34,12 +35,19 @@ def samples(model: Model, arrays: Mapping[str, Any], codes: bool = False) -> Sam
 
     Where the file wants floats, real numbers become float32 first, for both sides. Raises as `cvm.inputs.arrange` does.
     """
+    return arranged(model.whole.program, model.inputs, arrays, codes)
+
+
+def arranged(
+    program: ProgramParts, wishes: Mapping[str, FileInput], arrays: Mapping[str, Any], codes: bool = False
+) -> Samples:
+    """As `samples`, for a program and what the file wants for each of its inputs."""
     given = {name: _float32(np.asarray(array)) for name, array in arrays.items()}
-    _, found = arrange(model.whole.program, given, intake=Intake(codes, "clamp"))
+    _, found = arrange(program, given, intake=Intake(codes, "clamp"))
     feeds = tuple(cycles[0] for cycles in found)
     inputs = {}
-    for item in model.whole.program.inputs:
-        name, wanted = item.value.name, model.inputs[item.value.name]
+    for item in program.inputs:
+        name, wanted = item.value.name, wishes[item.value.name]
         held = np.stack([feed[name] for feed in feeds])
         if wanted.dtype.kind != "f":
             inputs[wanted.name] = held.astype(wanted.dtype)

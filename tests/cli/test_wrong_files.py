@@ -45,6 +45,7 @@ TAKES: dict[str, tuple[str, set[str]]] = {
     "dispute verify-step FILE": ("a proof of one step", {"step"}),
     "vectors check FILE --executor numpy": ("vectors", {"vectors"}),
     "compare FILE -e command:engine --random 1": ("a model", MODELS),
+    "reduce FILE -o small.cvm --random 1": ("a model", MODELS | {"program"}),
     "explain FILE -e command:engine --random 1": ("a model", MODELS),
     "receipt page FILE --program negated.cvm -i reals.npy -o page.html": ("a receipt", {"receipt"}),
     "chain deploy FILE -o book.json --bond 2 --window 10 --move-time 5": ("a model", MODELS | {"program"}),

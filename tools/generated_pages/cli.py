@@ -59,6 +59,8 @@ NOT_RUN = {
     "~/": "writes into the home folder; tests/cli/test_habits.py tries every shell",
     "--node": "needs a node; tests/audit/chain/test_node.py runs one",
     "--engine": "needs other engines (extra engines); tests/comparison/test_engines.py tries them",
+    "check.py": "needs a check of one's own; tests/reduction runs some",
+    "fails.cvm": "needs executors that differ; tests/reduction plants failures",
     "--compare": "needs other engines (extra bench); tests/bench/test_engines.py tries them",
 }
 """Words in examples that are not run, and the reason."""
