@@ -24,6 +24,7 @@ FAMILIES = {
     "reduce": "`cvm reduce`: the smallest model that still fails ([reduce.md](reduce.md)).",
     "compare": "`cvm compare` and `cvm explain`: models in other engines ([compare.md](compare.md)).",
     "cuda": 'NVIDIA GPUs: `--executor cuda`, `cvm.Session(.., "cuda")` ([cuda.md](cuda.md)).',
+    "conformance": "`cvm conformance`: operators in other engines ([conformance.md](conformance.md)).",
     "cvm_runtime": "Models of cvm-runtime, read, metered and written ([cvm-runtime.md](cvm-runtime.md)).",
     "deployment": "Files that say where the contracts are on a chain ([chain.md](chain.md)).",
     "digest": "`cvm digest`, and digests that are expected.",
@@ -136,6 +137,7 @@ ADVICE = {
     "cuda.device": "Name a GPU that `cvm doctor` lists: `--executor cuda:0`.",
     "cuda.memory": "Give smaller batches, end other programs that use the GPU, or choose another one.",
     "cuda.package": "`pip install 'cvm[cuda]'`, or use `--executor native`.",
+    "conformance.op": "Name one of the operators that the message lists, in the spelling of the format.",
     "cvm_runtime.": _EXPORT,
     "cvm_runtime.compat": "Say `correct` or `cvm-1`.",
     "cvm_runtime.export.": (

@@ -30,7 +30,7 @@ CONFINED: Mapping[str, tuple[str, ...]] = {
     "llvmlite": ("cvm.executors.native", "cvm.executors.cuda"),
     "google": ("cvm.frontends.onnx",),
     "matplotlib": ("cvm.report",),
-    "onnx": ("cvm.frontends.onnx", "cvm.export.onnx", "cvm.reduction.onnx_form"),
+    "onnx": ("cvm.frontends.onnx", "cvm.export.onnx", "cvm.conformance.onnx_files", "cvm.reduction.onnx_form"),
     "pyarrow": ("cvm.mapping.tables",),
     "ray": ("cvm.workers.cluster",),
     "rich": ("cvm.cli",),

@@ -44,8 +44,8 @@ Examples:
 
 _MODULES = (
     "compile", "run", "map", "generate", "check", "inspect", "quantize", "report", "compare", "explain", "reduce",
-    "digest", "legalize", "export", "ops", "nnef", "receipt", "dispute", "chain", "vectors", "bench", "demo", "doctor",
-    "cache", "completion",
+    "conformance", "digest", "legalize", "export", "ops", "nnef", "receipt", "dispute", "chain", "vectors", "bench",
+    "demo", "doctor", "cache", "completion",
 )  # fmt: skip
 """The modules of the commands and groups, which have their names, in the order of the help."""
 

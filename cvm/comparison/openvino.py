@@ -3,6 +3,9 @@
 OpenVINO's reader of TFLite makes two quantisers of a tensor that is shown: one for the result, and one for the
 operators behind it. With bfloat16 inference their operands, and so their codes, are not the same. The real numbers of
 the second one are results here, too: they say which codes the operators behind it read.
+
+Its CPU plugin refuses integers as results of a model of ONNX. So the tensors of such a model are shown dequantised, and
+read as codes.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.frontends.onnx.outputs import with_real_outputs
 from cvm.frontends.tflite.outputs import with_outputs
 
-__all__ = ["Twin", "corrected", "run"]
+__all__ = ["Twin", "codes_of", "corrected", "run"]
 
 Array = npt.NDArray[Any]
 _HALF_STEP = 2.0**-8
@@ -46,7 +50,7 @@ def run(
     import openvino
 
     core = openvino.Core()
-    model = _read(core, path, names, indices)
+    model, real = _read(core, path, names, indices)
     twins = _with_twins(model) if names and path.suffix == ".tflite" else {}
     compiled = core.compile_model(model, "CPU", settings)
     results = {name: number for number, output in enumerate(compiled.outputs) for name in output.get_names()}
@@ -59,24 +63,29 @@ def run(
     arrays = {name: np.stack(made) for name, made in runs.items()}
     for name, twin in twins.items():
         arrays[name] = corrected(arrays[name], arrays.pop(twin.result), twin)
+    for output, (name, scale, zero) in real.items():
+        if output in arrays:
+            arrays[name] = codes_of(arrays[output], scale, zero)
     return arrays
 
 
-def _read(core: Any, path: Path, names: Sequence[str], indices: Mapping[str, int]) -> Any:
-    """The model, with results for ``names``."""
+def _read(
+    core: Any, path: Path, names: Sequence[str], indices: Mapping[str, int]
+) -> tuple[Any, Mapping[str, tuple[str, float, int]]]:
+    """The model, with results for ``names``; and the results that hold real numbers (see `with_real_outputs`)."""
     if not names:
-        return core.read_model(path)
-    if path.suffix == ".tflite":
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "shown.tflite"
-            copy.write_bytes(with_outputs(path.read_bytes(), list(indices.values())))
-            model = core.read_model(copy)
-    else:
-        model = core.read_model(path)
+        return core.read_model(path), {}
+    if path.suffix != ".tflite":
+        content, real = with_real_outputs(path, names)
+        return core.read_model(content), real
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "shown.tflite"
+        copy.write_bytes(with_outputs(path.read_bytes(), list(indices.values())))
+        model = core.read_model(copy)
     kept = {name for node in model.get_ops() for output in node.outputs() for name in output.get_names()}
     present = {name for output in model.outputs for name in output.get_names()}
     model.add_outputs([name for name in names if name in kept and name not in present])
-    return model
+    return model, {}
 
 
 def _with_twins(model: Any) -> dict[str, Twin]:
@@ -138,3 +147,15 @@ def corrected(codes: Array, real: Array, twin: Twin) -> Array:
     known = codes.astype(np.float64) - twin.zero
     same = np.abs(steps - known) <= np.abs(known) * _HALF_STEP + 1e-3
     return np.where(same, codes, np.rint(steps).astype(codes.dtype) + codes.dtype.type(twin.zero))
+
+
+def codes_of(real: Array, scale: float, zero: int) -> Array:
+    """The codes that dequantised numbers stand for; the numbers themselves if one is not close to a step of the scale.
+
+    A float32 product of a code of 16 bits and a scale is off by less than 1/128 of a step.
+    """
+    steps = real.astype(np.float64) / scale
+    rounded = np.rint(steps)
+    if not np.isfinite(steps).all() or float(np.abs(steps - rounded).max(initial=0.0)) > 1 / 16:
+        return real
+    return rounded.astype(np.int64) + zero

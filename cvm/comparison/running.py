@@ -23,7 +23,7 @@ from cvm.comparison.model import Model
 from cvm.errors import Unsupported
 from cvm.frontends.common.places import Place
 
-__all__ = ["Shown", "shown"]
+__all__ = ["Shown", "checked", "shown", "taken"]
 
 Array = npt.NDArray[Any]
 _HOURS = 6
@@ -67,28 +67,11 @@ def shown(
     Raises `Unsupported`: ``compare.extra`` if the engine is not installed, ``compare.format`` if it does not read the
     format, ``compare.failed`` if it fails.
     """
-    engine = COMMAND if setting.command else ENGINES[setting.engine]
-    if find_spec(engine.module) is None:
-        message = f"the engine {setting.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
-        raise Unsupported("compare.extra", message)
-    if model.kind not in engine.formats:
-        message = f"{setting.engine} reads models of {' and '.join(engine.formats)}, and this is one of {model.kind}"
-        raise Unsupported("compare.format", message)
+    checked(setting, model.kind)
     with tempfile.TemporaryDirectory() as folder:
         wanted = [place.name for place in model.places if names is None or place.name in names]
         document, arrays, outputs, again = _process(model, setting, inputs, Path(folder), wanted, keeping)
-    codes, hidden = {}, {}
-    for place in model.places:
-        if place.name not in wanted:
-            continue
-        if place.name not in arrays:
-            hidden[place.name] = "the engine has no tensor of this name"
-            continue
-        found = _codes(arrays[place.name], place, model)
-        if isinstance(found, str):
-            hidden[place.name] = found
-        else:
-            codes[place.name] = found
+    codes, hidden = taken(model, arrays, wanted)
     return Shown(
         setting,
         document["package"],
@@ -101,6 +84,39 @@ def shown(
         document["operators"],
         tuple(document["ops"]),
     )
+
+
+def checked(setting: Setting, kind: str) -> None:
+    """Check that an engine is installed and reads a format. Raises as `shown` does."""
+    engine = COMMAND if setting.command else ENGINES[setting.engine]
+    if find_spec(engine.module) is None:
+        message = f"the engine {setting.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
+        raise Unsupported("compare.extra", message)
+    if kind not in engine.formats:
+        message = f"{setting.engine} reads models of {' and '.join(engine.formats)}, and this is one of {kind}"
+        raise Unsupported("compare.format", message)
+
+
+def taken(
+    model: Model, arrays: Mapping[str, Array], names: Sequence[str] | None = None
+) -> tuple[dict[str, npt.NDArray[np.int64]], dict[str, str]]:
+    """The codes of the places in the tensors that an engine showed, and the other places, each with the reason.
+
+    With ``names``, only of the places with these names.
+    """
+    codes, hidden = {}, {}
+    for place in model.places:
+        if names is not None and place.name not in names:
+            continue
+        if place.name not in arrays:
+            hidden[place.name] = "the engine has no tensor of this name"
+            continue
+        found = _codes(arrays[place.name], place, model)
+        if isinstance(found, str):
+            hidden[place.name] = found
+        else:
+            codes[place.name] = found
+    return codes, hidden
 
 
 def _process(

@@ -55,7 +55,17 @@ TAKES: dict[str, tuple[str, set[str]]] = {
 }
 """Commands, what they expect, and the formats for which they have words of their own."""
 
-NO_FILE = {"ops", "demo", "doctor", "completion", "cache show", "cache clear", "vectors where", "chain demo"}
+NO_FILE = {
+    "ops",
+    "demo",
+    "doctor",
+    "completion",
+    "cache show",
+    "cache clear",
+    "vectors where",
+    "chain demo",
+    "conformance",
+}
 OWN = {"chain status"}
 """A deployment is a file of JSON; tests/audit/chain/test_node.py has wrong ones."""
 

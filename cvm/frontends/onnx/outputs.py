@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["dequantised_from", "operators_behind", "with_outputs"]
+__all__ = ["dequantised_from", "operators_behind", "with_outputs", "with_real_outputs"]
 
 
 def with_outputs(path: str | os.PathLike[str], names: Sequence[str]) -> tuple[bytes, list[str]]:
@@ -55,3 +56,64 @@ def operators_behind(path: str | os.PathLike[str]) -> dict[str, str]:
         name: (makers.get(node.input[0], node) if node.op_type == "QuantizeLinear" else node).op_type
         for name, node in makers.items()
     }
+
+
+def with_real_outputs(
+    path: str | os.PathLike[str], names: Sequence[str]
+) -> tuple[bytes, Mapping[str, tuple[str, float, int]]]:
+    """The model with those of ``names`` as further outputs, dequantised: for engines that give no integers.
+
+    The result of the DequantizeLinear that reads a tensor is taken, or of one that is added. Returns the file and, for
+    each output that holds a tensor, the tensor's name with its scale and zero point. A tensor with several scales, or
+    with scales that the file does not hold, is left out. ``path`` is a file that the reader accepted.
+    """
+    import onnx
+    from onnx import helper
+
+    model = onnx.load(os.fspath(path))
+    stored = {item.name: item for item in model.graph.initializer}
+    quantisers = {name: numbers for node in model.graph.node for name, numbers in _quantised(node)}
+    readers = {
+        node.input[0]: node
+        for node in reversed(model.graph.node)
+        if node.op_type == "DequantizeLinear" and not node.domain
+    }
+    given = {value.name for value in model.graph.output}
+    found: dict[str, tuple[str, float, int]] = {}
+    for name in names:
+        numbers = quantisers.get(name)
+        if numbers is None or not all(item in stored for item in numbers if item):
+            continue
+        scale, zero = (_number(stored.get(item)) for item in (*numbers, "")[:2])
+        if scale is None or zero is None:
+            continue
+        reader = readers.get(name)
+        if reader is None or list(reader.input[1:]) != list(numbers):
+            reader = helper.make_node("DequantizeLinear", [name, *numbers], [f"{name}.dequantised"])
+            model.graph.node.append(reader)
+        if reader.output[0] not in given:
+            model.graph.output.append(onnx.ValueInfoProto(name=reader.output[0]))
+        found[reader.output[0]] = name, float(scale), int(zero)
+    return model.SerializeToString(), found
+
+
+_RESULTS = {"QuantizeLinear": (1, 2), "QLinearConv": (6, 7), "QLinearMatMul": (6, 7)}
+"""Operators whose result is quantised: which operands are its scale and its zero point."""
+
+
+def _quantised(node: Any) -> list[tuple[str, list[str]]]:
+    """The result of a node that quantises, with the names of its scale and zero point."""
+    places = _RESULTS.get(node.op_type)
+    if places is None:
+        return []
+    return [(node.output[0], [node.input[at] for at in places if at < len(node.input)])]
+
+
+def _number(stored: Any) -> float | None:
+    """The number that a constant of one item holds; 0 without a constant, None if it has several items."""
+    from onnx import numpy_helper
+
+    if stored is None:
+        return 0
+    items = numpy_helper.to_array(stored)
+    return float(items.item()) if items.size == 1 else None
