@@ -42,7 +42,7 @@ class Tensor:
     is_variable: bool = False
     signature: Sequence[int] | None = None
 
-    def contents(self) -> bytes:
+    def encoded(self) -> bytes:
         """The bytes of a constant."""
         if self.values is None:
             return b""
@@ -144,7 +144,7 @@ def _tensor(builder: Any, tensor: Tensor, index: int, buffers: list[bytes]) -> i
     number = 0
     if tensor.values is not None:
         number = len(buffers)
-        buffers.append(tensor.contents())
+        buffers.append(tensor.encoded())
     name, shape = builder.CreateString(tensor.name or f"t{index}"), _numbers(builder, tensor.shape)
     signature = None if tensor.signature is None else _numbers(builder, tensor.signature)
     quantization = None
