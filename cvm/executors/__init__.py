@@ -35,7 +35,6 @@ __all__ = [
     "Int32Array",
     "Rooted",
     "RunResult",
-    "Started",
     "Watch",
     "choose_executor",
     "cores",
@@ -142,7 +141,7 @@ def create(name: str, verified: VerifiedProgram, threads: int | None = None, dev
     ``device`` is the number of the device for an executor that needs one (None: 0); such an executor may also be called
     ``name:number``. Raises `Invalid` (``executors.unknown``, ``executors.device``), and the errors of the device.
     """
-    kind, _, number = name.partition(":")
+    kind, _, number = str(name).partition(":")
     if kind in DEVICES:
         if number and (not number.isdecimal() or len(number) > 4 or device is not None):
             raise Invalid("executors.device", f"expected a number of a device once, as in {kind}:0, found {name!r}")

@@ -63,7 +63,7 @@ INVALID = [
     (["compile", MODEL, "--quant", "text.txt"], "text.txt"),
     (["compile", MODEL, "-o", "nowhere/x.cvm"], "nowhere/x.cvm: cannot be written: No such file or directory"),
     (["run", "negated.cvm", "-i", "codes.npy", "--codes", "-o", "."], "cannot be written"),
-    (["run", "negated.cvm", "-i", "codes.npy", "--codes", "--executor", "cuda"], "there is no executor 'cuda'"),
+    (["run", "negated.cvm", "-i", "codes.npy", "--codes", "--executor", "opencl"], "there is no executor 'opencl'"),
     (["run", "negated.cvm", "-i", "codes.npy", "--codes", "--capture", "y,no"], "there is no value"),
     (["run", "negated.cvm", "-i", "nothing.npy"], "nothing.npy: cannot be read: No such file or directory"),
     (["run", "negated.cvm", "-i", "."], ".: cannot be read"),
@@ -82,8 +82,8 @@ INVALID = [
     (["run", "negated.cvm", "-i", "shape.npy"], "expected an array of shape [1, 2, 3]"),
     (["run", "negated.cvm", "-i", "codes.npy", "--codes", "--cycles"], "it has no cycles"),
     (
-        ["check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "formal,cuda"],
-        "there is no executor 'cuda'",
+        ["check", "negated.cvm", "-i", "codes.npy", "--codes", "--executors", "formal,opencl"],
+        "there is no executor 'opencl'",
     ),
     (["ops", "conv3d"], "there is no op 'conv3d'; did you mean 'conv2d'?"),
     (["ops", "--nnef", "sofmax"], "there is no NNEF operation 'sofmax'; did you mean 'softmax'?"),
@@ -290,7 +290,7 @@ def test_output_of_any_encoding(files):
 
 BENCH_MISTAKES = [
     (("--executor", "numpy,numpy"), "an engine is named twice"),
-    (("--executor", "onnxruntime"), "--executor takes native, numpy, formal; found 'onnxruntime'"),
+    (("--executor", "onnxruntime"), "--executor takes native, numpy, cuda, formal; found 'onnxruntime'"),
     (("--compare", "numpy"), "--compare takes onnxruntime, openvino, litert; found 'numpy'"),
     (("--threads", "0"), "--threads takes numbers from 1 to"),
     (("--threads", "1,,2"), "--threads takes numbers from 1 to"),

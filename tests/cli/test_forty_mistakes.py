@@ -43,7 +43,7 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     ([*RUN, "codes.npy"], 2, ["codes.npy", "-i codes.npy", TRY]),
     ([*RUN], 2, ["'image'", "-i", "[1, 2, 3]"]),
     ([*RUN, "-i", "img=reals.npy"], 2, ["'img'", "'image'", "[1, 2, 3]"]),
-    ([*RUN, "-i", "reals.npy", "--executor", "cuda"], 3, ["'cuda'", "formal, numpy, native"]),
+    ([*RUN, "-i", "reals.npy", "--executor", "opencl"], 3, ["'opencl'", "formal, numpy, native"]),
     ([*RUN, "-i", "reals.npy", "--threads", "0"], 2, ["--threads", "1"]),
     ([*RUN, "-i", "reals.npy", "--capture", "nothing"], 3, ["'nothing'", "`cvm inspect PROGRAM`"]),
     ([*RUN, "-i", "reals.npy", "--expect-digest", "abc"], 3, ["'abc'", "64 hexadecimal digits"]),
@@ -186,7 +186,7 @@ CALLS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "a session of a number": (lambda: library.Session(3), ["3", "program"]),  # type: ignore[arg-type]
     "a session of a picture": (lambda: library.Session("picture.png"), ["picture.png", "a picture", "numpy.save"]),
     "threads as a text": (lambda: _session(threads="two"), ["'two'", "number of threads"]),
-    "an executor that is not there": (lambda: _session(executor="cuda"), ["'cuda'", "formal, numpy, native"]),
+    "an executor that is not there": (lambda: _session(executor="opencl"), ["'opencl'", "formal, numpy, native"]),
     "an array without a name": (lambda: _session().run(IMAGE), ["{'image': array}"]),
     "a wrong name": (lambda: _session().run({"img": IMAGE}), ["'img'", "image"]),
     "a wrong shape": (lambda: _session().run({"image": np.zeros(5)}), ["'image'", "[1, 2, 3]", "[5]"]),

@@ -206,7 +206,7 @@ def _importable(environment):
 @pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
 def test_without_the_extra_the_page_is_refused_first_and_the_document_is_not(cvm, here, monkeypatch, missing):
     for name in list(sys.modules):
-        if name.split(".")[0] == missing or name in ("cvm.report.page", "cvm.report.plots"):
+        if name.split(".")[0] == missing or name in ("cvm.report.html", "cvm.report.page", "cvm.report.plots"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     outcome = cvm("report", "chain", "-i", "nothing.npy", "-o", "page.html", "--json")

@@ -26,6 +26,14 @@ def product_scale(*scales: float) -> float:
     return float(found)
 
 
+def test_weights_of_reals_are_refused_even_if_they_state_a_scale() -> None:
+    reals = constant(np.zeros((4, 1, 1, 3), np.float32), "float32", 0.5)
+    operator = Operator("CONV_2D", [0, 1], [2], "Conv2DOptions", {"StrideH": 1, "StrideW": 1})
+    graph = Graph([q((1, 2, 2, 3)), reals, q((1, 2, 2, 4))], [operator], [0], [2])
+    with pytest.raises(Unsupported, match="must be constant codes"):
+        tflite.loads(written(graph), compat="tflite-reference")
+
+
 # Elements
 
 

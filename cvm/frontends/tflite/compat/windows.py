@@ -27,7 +27,7 @@ __all__ = ["bias_codes", "filter_codes"]
 
 def filter_codes(translation: TfliteTranslation, call: TfliteCall, weights: Operand, order: Sequence[int]) -> str:
     """A constant filter as integers minus its zero points, with its axes permuted by ``order``."""
-    if weights.values is None or weights.tensor.quantization is None:
+    if weights.values is None or weights.tensor.quantization is None or weights.quantizer is None:
         raise call.refuse(f"its weights {weights.label} must be constant codes", "compile it without --compat")
     found = weights.tensor.quantization
     if len(set(found.zero_points)) > 1:
