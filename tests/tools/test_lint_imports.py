@@ -113,7 +113,7 @@ def lint_one(root: Path, path: str, source: str) -> tuple[int, list[str]]:
         (
             "cvm/executors/numpy/nn.py",
             "from llvmlite import ir",
-            "cvm.executors.numpy.nn imports llvmlite.ir: only cvm.executors.native may",
+            "cvm.executors.numpy.nn imports llvmlite.ir: only cvm.executors.native and cvm.executors.cuda may",
         ),
         ("cvm/session.py", "from rich.table import Table", "cvm.session imports rich.table.Table: only cvm.cli may"),
         ("cvm/__init__.py", "import typer", "cvm imports typer: only cvm.cli may"),

@@ -76,7 +76,7 @@ def sampler() -> VerifiedProgram:
 _lower, _merged, _rounded, _bounds = requantize._lower, requantize._merged, requantize._rounded, windows._bounds
 _decoded, _parameter, _starting = elements.decoded, epilogue.Epilogue.parameter, contraction.starting
 _results, _overlaps = residual.results, vision._overlaps
-_outside, _claim, _write = calls._outside, calls.emit_claim, nest._Reading.write
+_outside, _claim, _write = calls._outside, calls.emit_claim, nest.Reading.write
 _least = folds._Rows._least
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -211,7 +211,7 @@ def test_writing_beside_an_array_of_the_caller_is_noticed(monkeypatch: pytest.Mo
         if format_.bits == 32 and stride == 1:  # the next elements are written later, all but those behind the last
             self.code.store(typed("i32", 0), self.code.at(pointer, 4 * self.count))
 
-    monkeypatch.setattr(nest._Reading, "write", beyond)
+    monkeypatch.setattr(nest.Reading, "write", beyond)
     builder = ProgramBuilder()
     x = builder.input("x", (1, 40), -5, 5)
     verified = verify(builder.build([Output("y", builder.add("negative", [x])[0])]))
