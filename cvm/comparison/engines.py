@@ -7,11 +7,14 @@ those that PyPI has.
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -58,6 +61,46 @@ class Setting:
         words += [f"{name}={value}" for name, value in (*self.properties, *self.environment)]
         name = " ".join(["command:", *self.command]) if self.command else self.engine
         return f"{name}({', '.join(words)})" if words else name
+
+    @property
+    def runner(self) -> Engine:
+        """The engine itself."""
+        return COMMAND if self.command else ENGINES[self.engine]
+
+    @property
+    def package(self) -> str:
+        """The package of the engine and its version; "" for a command."""
+        return "" if self.command else f"{self.runner.package} {version(self.runner.package)}"
+
+    def process(self, module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+        """The words and the environment of a process of Python that runs a module of cvm with this setting.
+
+        Raises as `limited` does.
+        """
+        before, environment = limited(self.engine, self.isa)
+        words = [*before, sys.executable, "-m", module, *arguments]
+        return words, {**os.environ, **environment, **dict(self.environment)}
+
+    def document(self) -> dict[str, Any]:
+        """What such a process must know, for JSON."""
+        return {
+            "engine": self.engine,
+            "threads": self.threads,
+            "optimization": self.optimization,
+            "properties": [list(pair) for pair in self.properties],
+            "command": list(self.command),
+        }
+
+    @staticmethod
+    def of(document: Mapping[str, Any]) -> Setting:
+        """The setting that `document` gave. It has the default instruction set: the process runs on it already."""
+        return Setting(
+            document["engine"],
+            document["threads"],
+            document["optimization"],
+            tuple((name, value) for name, value in document["properties"]),
+            command=tuple(document["command"]),
+        )
 
 
 LEVELS = ("none", "basic", "extended", "all")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.arrays import npz_bytes, npz_members, read_npz
-from cvm.comparison.engines import COMMAND, ENGINES, EXTRA, Setting
-from cvm.comparison.instruction_sets import limited
+from cvm.comparison.engines import EXTRA, Setting
 from cvm.comparison.model import Model
 from cvm.errors import Unsupported
 from cvm.frontends.common.places import Place
@@ -88,7 +85,7 @@ def shown(
 
 def checked(setting: Setting, kind: str) -> None:
     """Check that an engine is installed and reads a format. Raises as `shown` does."""
-    engine = COMMAND if setting.command else ENGINES[setting.engine]
+    engine = setting.runner
     if find_spec(engine.module) is None:
         message = f"the engine {setting.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
         raise Unsupported("compare.extra", message)
@@ -123,7 +120,6 @@ def _process(
     model: Model, setting: Setting, inputs: Mapping[str, Array], folder: Path, names: Sequence[str], keeping: bool
 ) -> tuple[dict[str, Any], dict[str, Array], dict[str, Array], dict[str, Array]]:
     """The answer of the worker, the tensors that it shows, and the outputs, without and with showing."""
-    before, environment = limited(setting.engine, setting.isa)
     asked = {
         "model": str(model.path.resolve()),
         "names": list(names),
@@ -131,20 +127,15 @@ def _process(
         "places": [place.name for place in model.places],
         "indices": {place.name: place.index for place in model.places if place.name in names},
         "inputs": list(inputs),
-        "setting": {
-            "engine": setting.engine,
-            "threads": setting.threads,
-            "optimization": setting.optimization,
-            "properties": [list(pair) for pair in setting.properties],
-            "command": list(setting.command),
-        },
+        "setting": setting.document(),
     }
     wish, given, made = folder / "request.json", folder / "inputs.npz", folder / "outputs.npz"
     wish.write_text(json.dumps(asked), "utf-8")
     given.write_bytes(npz_bytes({f"input{number}": array for number, array in enumerate(inputs.values())}))
+    words, environment = setting.process("cvm.comparison.worker", str(wish), str(given), str(made))
     done = subprocess.run(
-        [*before, sys.executable, "-m", "cvm.comparison.worker", str(wish), str(given), str(made)],
-        env={**os.environ, **environment, **dict(setting.environment)},
+        words,
+        env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

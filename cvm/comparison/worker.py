@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from cvm.arrays import npz_bytes, read_npz
-from cvm.comparison.engines import COMMAND, ENGINES, Engine, Request, Setting
+from cvm.comparison.engines import Engine, Request, Setting
 from cvm.errors import CvmError
 
 __all__ = ["main"]
@@ -38,28 +37,20 @@ def main(arguments: list[str]) -> int:
 
 def _served(wish: Path, inputs: Path, outputs: Path) -> dict[str, Any]:
     asked = json.loads(wish.read_text("utf-8"))
-    how = asked["setting"]
-    setting = Setting(
-        how["engine"],
-        how["threads"],
-        how["optimization"],
-        tuple(map(tuple, how["properties"])),
-        command=tuple(how["command"]),
-    )
-    engine = COMMAND if setting.command else ENGINES[setting.engine]
+    setting = Setting.of(asked["setting"])
+    engine = setting.runner
     arrays = {name: read_npz(inputs, f"input{number}") for number, name in enumerate(asked["inputs"])}
     request = Request(Path(asked["model"]), asked["names"], asked["indices"], arrays, setting)
     plain, found = engine.run(request, False), engine.run(request, True)
     wanted = [name for name in asked["names"] if name in found]
     written = {f"tensor{number}": found[name] for number, name in enumerate(wanted)}
     written |= {f"output{number}": array for number, array in enumerate(plain.values())}
-    package = "" if setting.command else f"{engine.package} {version(engine.package)}"
     changed = {
         name: int((array != found[name].reshape(array.shape)).sum()) for name, array in plain.items() if name in found
     }
     written |= {f"again{number}": found[name] for number, name in enumerate(plain) if name in found}
     outputs.write_bytes(npz_bytes(written))
-    answer = {"names": wanted, "outputs": list(plain), "package": package, "changed": changed}
+    answer = {"names": wanted, "outputs": list(plain), "package": setting.package, "changed": changed}
     return answer | _graph(engine, request, asked)
 
 

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.comparison import Setting, Shown, compared, explained
-from cvm.comparison.engines import COMMAND, ENGINES
 from cvm.comparison.running import checked, taken
 from cvm.conformance.cases import Case
 from cvm.conformance.onnx_cases import onnx_cases
-from cvm.conformance.running import Prepared, answers, package, prepared
+from cvm.conformance.running import Prepared, answers, prepared
 from cvm.conformance.tflite_cases import tflite_cases
 from cvm.errors import Invalid
 
@@ -37,7 +36,7 @@ def cases_for(setting: Setting, ops: Sequence[str] = ()) -> list[Case]:
 
     Raises `Unsupported` if the engine is not installed, and `Invalid` (``conformance.op``) for an unknown name.
     """
-    formats = (COMMAND if setting.command else ENGINES[setting.engine]).formats
+    formats = setting.runner.formats
     for kind in formats:
         checked(setting, kind)
     every = [case for kind, made in _CASES.items() if kind in formats for case in made()]
@@ -68,7 +67,7 @@ def statement(settings: Sequence[Setting], ops: Sequence[str] = ()) -> dict[str,
             rows = [_row(item, setting, shown) for item, shown in zip(items, found, strict=True)]
             counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in VERDICTS}
             engines.append(
-                {"setting": setting.label, "package": package(setting), "counts": counts, "cases": rows},
+                {"setting": setting.label, "package": setting.package, "counts": counts, "cases": rows},
             )
     return {"engines": engines}
 

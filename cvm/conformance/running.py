@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +15,9 @@ import numpy.typing as npt
 
 from cvm.arrays import npz_bytes, read_npz
 from cvm.comparison import Model, Samples, Setting, opened, samples
-from cvm.comparison.engines import COMMAND, ENGINES
 from cvm.conformance.cases import Case
 
-__all__ = ["Prepared", "answers", "package", "prepared"]
+__all__ = ["Prepared", "answers", "prepared"]
 
 Array = npt.NDArray[Any]
 _SECONDS = 3600
@@ -46,25 +42,13 @@ def prepared(case: Case, folder: Path, number: int) -> Prepared:
     return Prepared(case, model, samples(model, given, codes=True))
 
 
-def package(setting: Setting) -> str:
-    """The package of an engine and its version; "" for a command."""
-    engine = COMMAND if setting.command else ENGINES[setting.engine]
-    return "" if setting.command else f"{engine.package} {version(engine.package)}"
-
-
 def answers(cases: Sequence[Prepared], setting: Setting, folder: Path) -> list[Mapping[str, Array] | str]:
     """For each case what the engine showed, by the names of tensors, or the message with which it failed.
 
     "crashed" stands for a case that ended the engine's process. ``folder`` is the one of `prepared`.
     """
     asked = {
-        "setting": {
-            "engine": setting.engine,
-            "threads": setting.threads,
-            "optimization": setting.optimization,
-            "properties": [list(pair) for pair in setting.properties],
-            "command": list(setting.command),
-        },
+        "setting": setting.document(),
         "cases": [
             {
                 "model": item.model.path.name,
@@ -88,14 +72,15 @@ def answers(cases: Sequence[Prepared], setting: Setting, folder: Path) -> list[M
 
 def _lines(folder: Path, first: int, setting: Setting) -> list[Mapping[str, Array] | str]:
     """The answers from case ``first`` on, until the process ends."""
+    words, environment = setting.process("cvm.conformance.worker", str(folder), str(first))
     with (
         (folder / "errors.txt").open("wb") as errors,
         (folder / "answers.txt").open("wb") as lines,
         contextlib.suppress(subprocess.TimeoutExpired),  # a case without end counts as one that ends the process
     ):
         subprocess.run(
-            [sys.executable, "-m", "cvm.conformance.worker", str(folder), str(first)],
-            env={**os.environ, **dict(setting.environment)},
+            words,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=lines,
             stderr=errors,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cvm.arrays import npz_bytes, read_npz
-from cvm.comparison.engines import COMMAND, ENGINES, Request, Setting
+from cvm.comparison.engines import Request, Setting
 from cvm.errors import CvmError
 
 __all__ = ["main"]
@@ -26,9 +26,7 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     folder, first = Path(arguments[0]), int(arguments[1])
     asked = json.loads((folder / "requests.json").read_text("utf-8"))
-    how = asked["setting"]
-    properties = tuple((name, value) for name, value in how["properties"])
-    setting = Setting(how["engine"], how["threads"], how["optimization"], properties, command=tuple(how["command"]))
+    setting = Setting.of(asked["setting"])
     with answers:
         for number in range(first, len(asked["cases"])):
             answer = _served(folder, number, asked["cases"][number], setting)
@@ -38,12 +36,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _served(folder: Path, number: int, case: dict[str, Any], setting: Setting) -> dict[str, Any]:
-    engine = COMMAND if setting.command else ENGINES[setting.engine]
     try:
         given = folder / f"inputs-{number}.npz"
         arrays = {name: read_npz(given, f"input{place}") for place, name in enumerate(case["inputs"])}
         request = Request(folder / case["model"], list(case["indices"]), case["indices"], arrays, setting)
-        found = engine.run(request, True)
+        found = setting.runner.run(request, True)
     except CvmError as error:
         return {"case": number, "error": error.message}
     except Exception as error:  # an error of another engine is its answer

@@ -27,6 +27,7 @@ from cvm.reduction.opening import AnyForm
 
 __all__ = ["Comparison", "Judge", "stacked"]
 
+_WORKER = "cvm.reduction.worker"
 _LONGEST = 600.0
 
 
@@ -161,19 +162,14 @@ class Judge:
     def _started(self) -> subprocess.Popen[bytes]:
         engine = self.comparison.engine
         document: dict[str, Any] = {"executors": list(self.comparison.executors), "engine": None}
+        words, environment = [sys.executable, "-m", _WORKER], {**os.environ}
         if engine is not None:
-            document["engine"] = {
-                "engine": engine.engine,
-                "threads": engine.threads,
-                "optimization": engine.optimization,
-                "properties": [list(pair) for pair in engine.properties],
-                "command": list(engine.command),
-            }
-        environment = {**os.environ, **dict(engine.environment if engine is not None else ())}
+            document["engine"] = engine.document()
+            words, environment = engine.process(_WORKER)
         path = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment["PYTHONPATH"] = os.pathsep.join(path)  # the process imports this cvm, whatever the folder
         process = subprocess.Popen(
-            [sys.executable, "-m", "cvm.reduction.worker", json.dumps(document)],
+            [*words, json.dumps(document)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

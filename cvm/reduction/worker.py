@@ -17,7 +17,7 @@ import numpy as np
 
 from cvm import agreement, api
 from cvm.arrays import read_npz
-from cvm.comparison.engines import COMMAND, ENGINES, Request, Setting
+from cvm.comparison.engines import Request, Setting
 from cvm.errors import CvmError
 from cvm.executors import create
 from cvm.inputs import Intake, arrange
@@ -70,11 +70,9 @@ def executors_differ(names: Sequence[str], asked: dict[str, Any]) -> str:
 
 def _engine(how: dict[str, Any], asked: dict[str, Any]) -> str:
     """Whether an engine's outputs differ from the exact codes; it runs the file as it is."""
-    properties = tuple((str(key), str(value)) for key, value in how["properties"])
-    setting = Setting(how["engine"], how["threads"], how["optimization"], properties, command=tuple(how["command"]))
-    engine = COMMAND if setting.command else ENGINES[setting.engine]
+    setting = Setting.of(how)
     request = Request(Path(asked["model"]), [], {}, _arrays(asked), setting)
-    made = engine.run(request, bool(setting.command))
+    made = setting.runner.run(request, bool(setting.command))
     for number, name in enumerate(asked["outputs"]):
         exact = read_npz(asked["expected"], f"output{number}")
         if name in made and not np.array_equal(made[name].reshape(-1), exact.reshape(-1)):

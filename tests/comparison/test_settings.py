@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,10 @@ from cvm.comparison import Setting, Shown, disagreements, drawn, opened, searche
 from cvm.comparison.instruction_sets import limited
 from cvm.comparison.openvino import Twin, corrected
 from cvm.comparison.saturation import lost
+from cvm.conformance.running import _lines
 from cvm.errors import Invalid, Unsupported
+from cvm.reduction import Comparison, Judge
+from cvm.reduction.onnx_form import OnnxForm
 
 
 def test_a_setting_has_each_number_of_threads_and_each_instruction_set() -> None:
@@ -27,6 +33,39 @@ def test_a_setting_has_each_number_of_threads_and_each_instruction_set() -> None
     command = setting("command:engine")
     assert variants(command, [1, 2], ["avx2"]) == [command]
     assert variants(setting("litert:threads=3"), [], []) == [setting("litert:threads=3")]
+
+
+class Started(Exception):
+    """A process was started, with these words and this environment."""
+
+
+@pytest.mark.parametrize("command", ["conformance", "reduce"])
+def test_other_commands_run_an_engine_on_the_instruction_set_of_the_setting_too(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def start(words: list[str], *, env: dict[str, str], **_: Any) -> Any:
+        raise Started(words, env)
+
+    monkeypatch.setattr("subprocess.run", start)
+    monkeypatch.setattr("subprocess.Popen", start)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    emulated = ["/bin/qemu-x86_64", "-cpu", "Haswell-noTSX"]
+    for name, before, variables in (
+        ("onnxruntime:isa=avx2,X=1", emulated, {"X": "1"}),
+        ("openvino:isa=avx2", [], {"ONEDNN_MAX_CPU_ISA": "AVX2", "OV_CPU_MAX_ISA": "AVX2"}),
+    ):
+        judge = Judge(OnnxForm.__new__(OnnxForm), Comparison(engine=setting(name)))
+        run = partial(_lines, tmp_path, 0, setting(name)) if command == "conformance" else judge._started
+        with pytest.raises(Started) as caught:
+            run()
+        words, environment = caught.value.args
+        assert words[: len(before) + 1] == [*before, sys.executable]
+        assert variables.items() <= environment.items()
+
+
+def test_a_setting_passes_through_its_document() -> None:
+    for text in ("onnxruntime:threads=3,optimization=basic,property.a=b", "command:engine --fast"):
+        assert Setting.of(json.loads(json.dumps(setting(text).document()))) == setting(text)
 
 
 def test_an_instruction_set_is_a_variable_or_an_emulated_processor(monkeypatch: pytest.MonkeyPatch) -> None:
