@@ -36,6 +36,7 @@ __all__ = [
     "cores",
     "feeds",
     "initial_state",
+    "next_state",
     "returned",
     "windows",
 ]
@@ -109,6 +110,20 @@ def initial_state(program: ProgramParts) -> dict[str, Int32Array]:
     """The state before the first run, as fresh arrays."""
     constants = {constant.name: constant for constant in program.constants}
     return {state.value.name: constants[state.initial].array().copy() for state in program.state}
+
+
+def next_state(
+    updates: Mapping[str, str], found: Mapping[str, Int32Array], given: Iterable[str]
+) -> dict[str, Int32Array]:
+    """The next state from the tensors of a run. ``updates`` names the tensor that each state becomes.
+
+    Tensors in ``given`` are given to the caller too. A tensor that would be handed out twice is copied.
+    """
+    taken, following = set(given), {}
+    for name, update in updates.items():
+        following[name] = found[update].copy() if update in taken else found[update]
+        taken.add(update)
+    return following
 
 
 def windows(program: ProgramParts, size: int | None = None) -> list[tuple[int, int]]:

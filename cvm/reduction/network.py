@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
@@ -145,7 +146,7 @@ class Form(Protocol):
         """Write the network to a file or folder that does not exist."""
 
 
-class Remembering:
+class Remembering(ABC):
     """The part of a `Form` that computes the tensors of a network once."""
 
     def __init__(self) -> None:
@@ -163,8 +164,9 @@ class Remembering:
             self.remember(network, found)
         return found
 
+    @abstractmethod
     def _computed(self, network: Network) -> tuple[Feed, ...]:
-        raise NotImplementedError
+        """The tensors of a network that is not remembered."""
 
 
 def weight(array: Array) -> int:

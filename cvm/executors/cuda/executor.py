@@ -18,6 +18,7 @@ from cvm.executors.base import (
     Watch,
     checked_inputs,
     feeds,
+    next_state,
     returned,
     windows,
 )
@@ -211,12 +212,7 @@ class CudaExecutor:
             if watch is not None:
                 watch(fed)
                 self._show(memory, watch)
-        taken = set(names)
-        following = {}
-        for name, update in self._updates.items():
-            following[name] = found[update].copy() if update in taken else found[update]
-            taken.add(update)
-        return RunResult({name: found[name] for name in sorted(names)}, following)
+        return RunResult({name: found[name] for name in sorted(names)}, next_state(self._updates, found, names))
 
     def _show(self, memory: Memory, watch: Watch) -> None:
         """Show the tensors that nodes have computed, window by window."""

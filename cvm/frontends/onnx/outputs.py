@@ -30,7 +30,6 @@ def dequantised_from(path: str | os.PathLike[str]) -> dict[str, tuple[str, float
     Only those with one stored scale for all codes. ``path`` is a file that the reader accepted.
     """
     import onnx
-    from onnx import numpy_helper
 
     graph = onnx.load(os.fspath(path)).graph
     stored = {item.name: item for item in graph.initializer}
@@ -39,10 +38,9 @@ def dequantised_from(path: str | os.PathLike[str]) -> dict[str, tuple[str, float
     for node in graph.node:
         if node.op_type != "DequantizeLinear" or node.output[0] not in outputs:
             continue
-        numbers = [numpy_helper.to_array(stored[name]) for name in node.input[1:] if name in stored]
-        if len(numbers) == len(node.input) - 1 and all(array.size == 1 for array in numbers):
-            scale, zero = float(numbers[0].reshape(-1)[0]), [int(array.reshape(-1)[0]) for array in numbers[1:]]
-            found[node.output[0]] = node.input[0], scale, zero[0] if zero else 0
+        grid = _grid(stored, node.input[1:])
+        if grid is not None:
+            found[node.output[0]] = node.input[0], *grid
     return found
 
 
@@ -81,11 +79,9 @@ def with_real_outputs(
     given = {value.name for value in model.graph.output}
     found: dict[str, tuple[str, float, int]] = {}
     for name in names:
-        numbers = quantisers.get(name)
-        if numbers is None or not all(item in stored for item in numbers if item):
-            continue
-        scale, zero = (_number(stored.get(item)) for item in (*numbers, "")[:2])
-        if scale is None or zero is None:
+        numbers = quantisers.get(name, [])
+        grid = _grid(stored, numbers)
+        if grid is None:
             continue
         reader = readers.get(name)
         if reader is None or list(reader.input[1:]) != list(numbers):
@@ -93,7 +89,7 @@ def with_real_outputs(
             model.graph.node.append(reader)
         if reader.output[0] not in given:
             model.graph.output.append(onnx.ValueInfoProto(name=reader.output[0]))
-        found[reader.output[0]] = name, float(scale), int(zero)
+        found[reader.output[0]] = name, *grid
     return model.SerializeToString(), found
 
 
@@ -109,11 +105,17 @@ def _quantised(node: Any) -> list[tuple[str, list[str]]]:
     return [(node.output[0], [node.input[at] for at in places if at < len(node.input)])]
 
 
-def _number(stored: Any) -> float | None:
-    """The number that a constant of one item holds; 0 without a constant, None if it has several items."""
+def _grid(stored: Mapping[str, Any], names: Sequence[str]) -> tuple[float, int] | None:
+    """The scale and the zero point that constants of these names hold; the zero point is 0 if it has no name.
+
+    None if a constant is not stored or has several items.
+    """
     from onnx import numpy_helper
 
-    if stored is None:
-        return 0
-    items = numpy_helper.to_array(stored)
-    return float(items.item()) if items.size == 1 else None
+    scale, zero = (*names, "", "")[:2]
+    if any(name not in stored for name in (scale, *filter(None, [zero]))):
+        return None
+    items = [numpy_helper.to_array(stored[name]) for name in (scale, zero) if name]
+    if any(array.size != 1 for array in items):
+        return None
+    return float(items[0].item()), int(items[1].item()) if zero else 0

@@ -19,8 +19,8 @@ Sums = Contraction | Depthwise
 class Place:
     """Where the packed constants of a channel lie, in i64.
 
-    ``block`` is the number of lanes in all blocks before that of the channel, ``lanes`` the number of lanes of its
-    block, and ``lane`` its lane there.
+    The channel is in lane ``lane`` of its block, which has ``lanes`` lanes; the blocks before this block have
+    ``block`` lanes together.
     """
 
     block: V

@@ -48,7 +48,7 @@ def pixel_at(code: Kernel, extents: tuple[int, int, int], pixel: V) -> tuple[Sca
 
 
 def distance(code: Kernel, at: Sequence[Scalar], pixels: Pixels, size: int) -> Scalar:
-    """How many bytes the element of a pixel lies behind that of the first one."""
+    """The distance, in bytes, from the element of the first pixel to the element of the pixel ``at``."""
     total: Scalar = 0
     for index, step in zip(at, (pixels.image, pixels.row, pixels.column), strict=True):
         total = code.add(total, code.mul(index, step * size))

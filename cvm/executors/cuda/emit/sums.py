@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from cvm.executors.cuda.emit.channels import Place, place_of, stored, whole
 from cvm.executors.cuda.emit.threads import Kernel, Shapes, covering, digits
@@ -18,10 +19,21 @@ from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
 __all__ = ["emit_contraction", "emit_depthwise", "emit_windows"]
 
 BYTE = Format(8, signed=False)
+_Summed = TypeVar("_Summed", Contraction, Depthwise)
 
 
 def emit_contraction(module: Module, name: str, kernel: Contraction, alignments: Sequence[int]) -> Shapes:
     """Write the kernel (input, weights, [start of sums,] reads.., output)."""
+    return _by_channel(module, name, kernel, _total)
+
+
+def _by_channel(
+    module: Module,
+    name: str,
+    kernel: _Summed,
+    summed: Callable[[Kernel, _Summed, Sequence[Scalar], Place], V],
+) -> Shapes:
+    """Write a kernel with one thread for each pixel and channel; ``summed`` writes the sum of one."""
     first = 3 if kernel.starts else 2
     code = Kernel(module, name, first + len(kernel.reads) + 1)
     extents = (kernel.images, kernel.rows, kernel.columns, kernel.channels)
@@ -29,7 +41,7 @@ def emit_contraction(module: Module, name: str, kernel: Contraction, alignments:
     def element(number: V) -> None:
         index = digits(code, number, extents)
         place = place_of(code, kernel.segments, index[-1])
-        total = _total(code, kernel, index, place)
+        total = summed(code, kernel, index, place)
         stored(code, kernel, code.arguments[first:-1], code.arguments[-1], tuple(index), place, total)
 
     code.elements(math.prod(extents), element)
@@ -105,19 +117,7 @@ def _run(code: Kernel, kernel: Contraction, source: V, weights: V, step: V, tota
 
 def emit_depthwise(module: Module, name: str, kernel: Depthwise, alignments: Sequence[int]) -> Shapes:
     """Write the kernel (input, weights, [start of sums,] reads.., output)."""
-    first = 3 if kernel.starts else 2
-    code = Kernel(module, name, first + len(kernel.reads) + 1)
-    extents = (kernel.images, kernel.rows, kernel.columns, kernel.channels)
-
-    def element(number: V) -> None:
-        index = digits(code, number, extents)
-        place = place_of(code, kernel.segments, index[-1])
-        total = _window(code, kernel, index, place)
-        stored(code, kernel, code.arguments[first:-1], code.arguments[-1], tuple(index), place, total)
-
-    code.elements(math.prod(extents), element)
-    code.finish()
-    return (covering(name, math.prod(extents)),)
+    return _by_channel(module, name, kernel, _window)
 
 
 def _window(code: Kernel, kernel: Depthwise, index: Sequence[Scalar], place: Place) -> V:

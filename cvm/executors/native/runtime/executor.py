@@ -20,6 +20,7 @@ from cvm.executors.base import (
     checked_inputs,
     cores,
     feeds,
+    next_state,
     returned,
 )
 from cvm.executors.batching import Entry, address
@@ -207,12 +208,7 @@ class NativeExecutor:
         if not self._updates:
             return RunResult(results, {})
         values = {name: results[name] for name in sorted(names)}
-        taken: set[str] = set(names)
-        following = {}
-        for name, update in self._updates.items():
-            following[name] = results[update].copy() if update in taken else results[update]
-            taken.add(update)
-        return RunResult(values, following)
+        return RunResult(values, next_state(self._updates, results, names))
 
     def entry(self) -> Entry | None:
         """See `cvm.executors.batching.Batching.entry`."""
