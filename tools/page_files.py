@@ -23,10 +23,10 @@ import numpy.typing as npt
 import cvm
 from cvm.arrays import npz_bytes
 from cvm.demo import IMAGES, MODEL
+from cvm.frontends.tflite.writing import Graph, Operator, Tensor, written
 from cvm.program import Output, ProgramBuilder
 from tools.cached_model import cached
 from tools.decode_step import CHARACTERS
-from tools.tflite_writer import Graph, Operator, Tensor, written
 
 __all__ = ["SETS", "make"]
 

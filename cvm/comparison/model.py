@@ -64,7 +64,7 @@ class Model:
     inputs: Mapping[str, FileInput]
     """How the file wants each input of the programs."""
     operators: Mapping[str, tuple[Operator, ...]]
-    """For each place, by its name: the operators of the file between it and the nearest places before it."""
+    """For each place, by its name: the operators of the file that compute it from the places before it."""
     whole: VerifiedProgram
     """From the model's inputs to the codes of all places."""
     parts: VerifiedProgram

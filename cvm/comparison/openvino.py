@@ -4,8 +4,8 @@ OpenVINO's reader of TFLite makes two quantisers of a tensor that is shown: one 
 operators behind it. With bfloat16 inference their operands, and so their codes, are not the same. The real numbers of
 the second one are results here, too: they say which codes the operators behind it read.
 
-Its CPU plugin refuses integers as results of a model of ONNX. So the tensors of such a model are shown dequantised, and
-read as codes.
+OpenVINO's CPU plugin refuses integers as results of a model of ONNX. `run` asks for their real numbers instead, and
+turns these back into codes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,10 @@ def _with_twins(model: Any) -> dict[str, Twin]:
 
 
 def _reading(node: Any) -> tuple[Any, float, int] | None:
-    """For the quantiser of a result: the output of that of the readers, with the scale and the zero point of both."""
+    """Find the quantiser that the operators read, beside ``node``, which is the quantiser of a result.
+
+    Returns its output, and the scale and the zero point, which both quantisers have. None if there is no such pair.
+    """
     if node.get_type_name() != "FakeQuantize":
         return None
     codes = _ends(node)

@@ -41,7 +41,7 @@ class Level:
     dropped: tuple[str, ...]
     """The quantised tensors of the file that the engine's graph has no longer."""
     new: tuple[str, ...]
-    """The kinds of operators that the engine's graph has and that of the level below has not."""
+    """The kinds of operators that the engine's graph has at this level, and not at the level below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Exact:
 
 
 def searched(model: Model, setting: Setting, inputs: Mapping[str, Array], feeds: Sequence[Feed]) -> Search | None:
-    """Run the model at every level up to that of the setting. None for an engine without levels.
+    """Run the model at every level up to the level of the setting. Returns None if the engine has no levels.
 
     Raises `Unsupported` as `shown` does.
     """

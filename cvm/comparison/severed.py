@@ -33,7 +33,7 @@ def exposed(graph: QuantizedGraph, places: Sequence[Place]) -> QuantizedGraph:
 
 
 def severed(graph: QuantizedGraph, places: Sequence[Place]) -> QuantizedGraph:
-    """The graph whose operators read the engine's codes of the places before them, and compute the codes of each place.
+    """A graph that computes each place by itself: its operators read the engine's codes, not those of other operators.
 
     Inputs are those of ``graph`` and `seen` of each place that an operator reads; outputs are `made` of each place.
     Raises `Unsupported` for a graph with state.

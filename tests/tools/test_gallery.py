@@ -10,12 +10,12 @@ import pytest
 
 pytest.importorskip("tflite", reason="the package tflite is not installed")
 
+from cvm.frontends.tflite.writing import Graph, Operator, Tensor, written
 from tools.gallery import measure
 from tools.gallery.measure import measured
 from tools.gallery.networks import Network, found_files, networks, read
 from tools.gallery.results import rows
 from tools.generated_pages import gallery
-from tools.tflite_writer import Graph, Operator, Tensor, written
 
 DIGEST = "0123456789abcdef" * 4
 ENTRY = f"""

@@ -17,9 +17,9 @@ import numpy as np
 
 from cvm.errors import CvmError
 from cvm.frontends import tflite
+from cvm.frontends.tflite.writing import Graph, Operator, Tensor, written
 from cvm.lowering import lower
 from tools.fuzz.harness import Fuzzer, main
-from tools.tflite_writer import Graph, Operator, Tensor, written
 
 __all__ = ["FUZZER", "examine", "make"]
 

@@ -10,11 +10,11 @@ import numpy as np
 
 import cvm
 from cvm.frontends import tflite
+from cvm.frontends.tflite.writing import Array, Graph, Operator, Tensor, written
 from cvm.lowering import lower
 from cvm.passes.optimize import optimize
 from cvm.program import Program
 from tests.frontends.tflite.exact import given, run
-from tools.tflite_writer import Array, Graph, Operator, Tensor, written
 
 __all__ = ["agree", "agree_over_runs", "constant", "elements", "q", "random", "reference_program"]
 

@@ -12,10 +12,10 @@ import numpy as np
 
 import cvm
 from cvm.frontends import tflite
+from cvm.frontends.tflite.writing import Array, Graph, Operator, Tensor, written
 from cvm.lowering import lower
 from cvm.passes.optimize import optimize
 from cvm.program import Program
-from tools.tflite_writer import Array, Graph, Operator, Tensor, written
 
 __all__ = ["compiled", "fractions", "given", "reals", "run", "same_codes"]
 

@@ -16,10 +16,10 @@ from flatbuffers import flexbuffers
 import cvm
 from cvm.errors import CvmError, Malformed, Unsupported
 from cvm.frontends import tflite
+from cvm.frontends.tflite.writing import Array, Graph, Operator, Tensor, written
 from cvm.lowering import lower
 from cvm.passes.optimize import optimize
 from cvm.program import Program
-from tools.tflite_writer import Array, Graph, Operator, Tensor, written
 
 GALLERY = Path(__file__).resolve().parents[4] / "shared" / "gallery"
 OPTIONS: dict[str, Any] = {

@@ -10,8 +10,8 @@ import pytest
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends import tflite
 from cvm.frontends.tflite.folding import FOLDED
+from cvm.frontends.tflite.writing import Graph, Operator, Tensor, written
 from tests.frontends.tflite.exact import compiled, run
-from tools.tflite_writer import Graph, Operator, Tensor, written
 
 INPUT = Tensor((1, 2, 3, 2), "int8", (0.5,), (0,))
 CODES = np.arange(12, dtype=np.int32).reshape(INPUT.shape)

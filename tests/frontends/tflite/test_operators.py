@@ -12,8 +12,8 @@ import pytest
 
 from cvm.errors import CvmError, Invalid
 from cvm.frontends import tflite
+from cvm.frontends.tflite.writing import Array, Graph, Operator, Tensor, written
 from tests.frontends.tflite.exact import compiled, fractions, run, same_codes
-from tools.tflite_writer import Array, Graph, Operator, Tensor, written
 
 X = Tensor((1, 5, 6, 3), "int8", (0.05,), (-3,))
 Y = Tensor((1, 5, 6, 3), "int8", (0.07,), (11,))

@@ -19,12 +19,12 @@ from cvm.calibration import Settings
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed, Unsupported
 from cvm.formats import model_format
 from cvm.frontends import tflite
+from cvm.frontends.tflite.writing import Graph, Operator, Tensor, written
 from cvm.limits import DEFAULT
 from cvm.lowering import lower
 from cvm.quantizing import decibels, quantize_completed
 from cvm.reference import Reference
 from tests.frontends.tflite.exact import compiled, run
-from tools.tflite_writer import Graph, Operator, Tensor, written
 
 X, Y = Tensor((1, 4), "int8", (0.5,), (1,)), Tensor((1, 4), "int8", (0.25,), (0,))
 WEIGHTS = Tensor((3, 4), "int8", (0.1, 0.2, 0.3), (), 0, np.arange(12).reshape(3, 4))

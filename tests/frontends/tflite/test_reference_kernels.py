@@ -15,9 +15,9 @@ from cvm.cli import main
 from cvm.errors import CvmError, Unsupported
 from cvm.frontends import tflite
 from cvm.frontends.tflite.compat.fixed_point import Multiplier, exp_on_negative_values, high_multiply, rounding_shift
+from cvm.frontends.tflite.writing import Array, Graph, Operator, Tensor, written
 from tests.frontends.tflite import reference_model as model
 from tests.frontends.tflite.agreement import agree, constant, elements, q, random
-from tools.tflite_writer import Array, Graph, Operator, Tensor, written
 
 REAL = Path(__file__).resolve().parents[4] / "shared" / "models" / "real"
 F32 = np.float32

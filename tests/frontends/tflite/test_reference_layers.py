@@ -11,9 +11,9 @@ import pytest
 from cvm.errors import Unsupported
 from cvm.frontends import tflite
 from cvm.frontends.tflite.compat.functions_16 import logistic_codes, tanh_codes
+from cvm.frontends.tflite.writing import Array, Graph, Operator, Tensor, written
 from tests.frontends.tflite import reference_model as model
 from tests.frontends.tflite.agreement import agree, agree_over_runs, constant, elements, q, random
-from tools.tflite_writer import Array, Graph, Operator, Tensor, written
 
 F32 = np.float32
 
