@@ -2,10 +2,10 @@
 
    run_elsewhere JOB RESULTS
 
-   JOB holds 64-bit integers (threads, calls, bytes of the arena, bytes of the constants, arrays, of these read, runs), the
-   bytes of every array, the constants, and for every run the arrays that are read. RESULTS gets for every run what
-   ``start`` gave and the arrays that are written. Every piece of memory ends where an inaccessible page begins, and
-   begins behind one. Exit status 2: the job cannot be read or the memory cannot be had. */
+   JOB holds 64-bit integers (threads, bytes of the memory that the threads share, bytes of the arena, bytes of the
+   constants, arrays, of these read, runs), the bytes of every array, the constants, and for every run the arrays that
+   are read. RESULTS gets for every run what ``start`` gave and the arrays that are written. Every piece of memory ends
+   where an inaccessible page begins, and begins behind one. Exit status 2: the job cannot be read or the memory cannot be had. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HEAD_BYTES = 64, CLAIM_BYTES = 128, STOP = 1, CONTROL_BYTES = 64 + 64 * 64, PAGE = 65536 };
+enum { STOP = 1, CONTROL_BYTES = 64 + 64 * 64, PAGE = 65536 };
 
 void stage_0(void *arena, void *constants, void **table, void *claims, int64_t epoch);
 int64_t worker(void *control, int64_t index, int64_t seen, int64_t budget);
@@ -60,7 +60,7 @@ int main(int count, char **words) {
   FILE *results = job_file ? fopen(words[2], "wb") : NULL;
   if (!results) fail("usage: run_elsewhere JOB RESULTS");
   take(job_file, head, sizeof head);
-  int64_t threads = head[0], calls = head[1], arrays = head[4], given = head[5], runs = head[6];
+  int64_t threads = head[0], arrays = head[4], given = head[5], runs = head[6];
   if (threads < 1 || threads > 64) fail("1 to 64 threads");
   int64_t *sizes = calloc(arrays + 1, sizeof *sizes);
   void **array = calloc(arrays + 1, sizeof *array);
@@ -69,7 +69,7 @@ int main(int count, char **words) {
   take(job_file, sizes, arrays * sizeof *sizes);
   void **table = guarded(arrays * sizeof *table, 64);
   char *arena = guarded(head[2], 64), *constants = guarded(head[3], 64);
-  int64_t *job = guarded(HEAD_BYTES + CLAIM_BYTES * calls, 64), *control = guarded(CONTROL_BYTES, 64);
+  int64_t *job = guarded(head[1], 64), *control = guarded(CONTROL_BYTES, 64);
   memset(arena, 0xA5, head[2]); /* kernels must not rely on what nobody wrote */
   take(job_file, constants, head[3]);
   job[1] = (int64_t)stage_0, job[2] = (int64_t)arena, job[3] = (int64_t)constants;

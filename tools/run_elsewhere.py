@@ -34,7 +34,7 @@ from cvm.errors import CvmError, Unsupported
 from cvm.executors.base import initial_state, returned
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import MACHINES, Machine
-from cvm.executors.native.emit.sharing import emit_worker
+from cvm.executors.native.emit.sharing import HEAD_BYTES, claim_bytes, emit_worker
 from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import calls
@@ -127,7 +127,8 @@ class Subject:
     def job(self, runs: Sequence[Feed]) -> bytes:
         """The input of run_elsewhere.c: for every run the arrays that are read, inputs and states."""
         sizes = [4 * prod(self.verified.shapes[name]) for name in self.plan.arrays]
-        head = [self.threads, len(self.plan.calls), self.plan.arena + SLACK, len(self.plan.constants) + SLACK]
+        claims = claim_bytes(self.threads) * len(self.plan.calls)
+        head = [self.threads, HEAD_BYTES + claims, self.plan.arena + SLACK, len(self.plan.constants) + SLACK]
         head += [len(sizes), self.plan.written, len(runs), *sizes]
         pieces = [np.array(head, "<i8").tobytes(), self.plan.constants, bytes(SLACK)]
         read = self.plan.arrays[: self.plan.written]

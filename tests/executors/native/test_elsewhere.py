@@ -27,7 +27,8 @@ HERE = [machine for machine in MACHINES if machine.name in CPUS]
 IDS = [machine.name for machine in HERE]
 
 MISSING = missing()
-emulated = [pytest.mark.long, pytest.mark.skipif(MISSING is not None, reason=MISSING or "")]
+with_emulator = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
+emulated = [pytest.mark.long, with_emulator]
 
 
 def on(machine: Machine) -> Elsewhere:
@@ -36,6 +37,17 @@ def on(machine: Machine) -> Elsewhere:
 
 def convolution() -> VerifiedProgram:
     return next(programs())[1]
+
+
+@with_emulator
+@pytest.mark.sweep
+@pytest.mark.parametrize("threads", [2, 3, 11])
+@pytest.mark.parametrize("aim", AIMS)
+def test_threads_share_the_work(aim: str, threads: int) -> None:
+    """The workers' code, too; QEMU on x86 orders memory more strongly than AArch64 must."""
+    verified = verify(network(aim, 200))
+    found = differences(verified, feeds(verified.program, 4), on(HERE[-1]), threads, everything=threads == 2)
+    assert found == []
 
 
 class TestEmulated:
@@ -52,14 +64,6 @@ class TestEmulated:
         for seed in range(100, 105):
             verified = verify(network(aim, seed))
             assert differences(verified, feeds(verified.program, 3, seed), on(machine)) == [], (aim, seed)
-
-    @pytest.mark.parametrize("threads", [2, 3])
-    @pytest.mark.parametrize("aim", AIMS)
-    def test_threads_share_the_work(self, aim: str, threads: int) -> None:
-        """The workers' code, too; QEMU on x86 orders memory more strongly than AArch64 must."""
-        verified = verify(network(aim, 200))
-        found = differences(verified, feeds(verified.program, 4), on(HERE[-1]), threads, everything=threads == 2)
-        assert found == []
 
     def test_state_goes_from_run_to_run(self) -> None:
         builder = ProgramBuilder()
