@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 
 from cvm.executors.cuda.emit.codes import distance, moved, pixel_at
-from cvm.executors.cuda.emit.fragments import MEMBERS, WORDS
+from cvm.executors.cuda.emit.fragments import WORDS
 from cvm.executors.cuda.emit.threads import SHARED, Kernel
 from cvm.executors.cuda.emit.tiling import ROW_BYTES, STATIC, Tile, Tiling
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
@@ -91,11 +91,11 @@ class Staging:
         row_pieces = tile.warps[2] * ROW_BYTES // size
         place = code.binary("urem", self.thread, row_pieces)
         self._first = code.binary("mul", place, size // 4)
-        within, part = ROW_BYTES // size, code.binary("mul", place, size)
+        within, part, slices = ROW_BYTES // size, code.binary("mul", place, size), None
         if tile.warps[2] > 1:
             slice_, rest = code.binary("udiv", place, within), code.binary("urem", place, within)
             part = code.binary("mul", rest, size)
-            part = code.binary("add", part, code.binary("mul", slice_, tile.pixels * ROW_BYTES))
+            slices = code.binary("mul", slice_, tile.pixels * ROW_BYTES)
         first = code.binary("udiv", self.thread, row_pieces)
         together = self.tiling.threads // row_pieces
         assert together * row_pieces == self.tiling.threads, "a thread copies the same words of all its pixels"
@@ -105,7 +105,12 @@ class Staging:
             number = code.intrinsic("umin", code.binary("add", self.pixel, row), self.tiling.count - 1)
             at = pixel_at(code, (kernel.images, kernel.rows, kernel.columns), number)
             source = moved(code, code.arguments[0], distance(code, at, kernel.source, kernel.input.bytes))
-            self._pixels.append((source, code.binary("add", code.binary("mul", row, ROW_BYTES), part), here))
+            # `fragments.shifted`: bits 1 and 2 of the row change bits 4 and 5 of the place.
+            shift = code.binary("shl", code.binary("and", row, 6), 3)
+            there = code.binary("add", code.binary("mul", row, ROW_BYTES), code.binary("xor", part, shift))
+            if slices is not None:
+                there = code.binary("add", there, slices)
+            self._pixels.append((source, there, here))
 
     def _prepare_weights(self) -> None:
         code, tile, segment = self.code, self.tile, self.tile.segment
@@ -128,11 +133,7 @@ class Staging:
                 "add", code.binary("mul", word, 4 * segment.channels), code.binary("mul", piece, PIECE)
             )
             source = moved(code, source, code.binary("add", offset, code.binary("mul", part, 4 * tile.each)))
-            slice_, row = code.binary("udiv", word, WORDS), code.binary("urem", word, WORDS)
-            member, step = code.binary("udiv", row, MEMBERS), code.binary("urem", row, MEMBERS)
-            row = code.binary("add", code.binary("mul", step, MEMBERS), member)
-            row = code.binary("add", code.binary("mul", slice_, WORDS), row)
-            place = code.binary("add", code.binary("mul", row, tile.pitch), code.binary("mul", piece, PIECE))
+            place = code.binary("add", code.binary("mul", word, tile.pitch), code.binary("mul", piece, PIECE))
             place = code.binary("add", place, code.binary("mul", block, 4 * tile.each))
             self._weights.append((source, code.add(place, tile.pixel_bytes), word, here))
 
