@@ -201,9 +201,11 @@ class _Writer:
         for group in range(tile.groups):
             for beside in range(tile.beside):
                 words = [b[e][group][beside] for e in range(MEMBERS)]
-                for row in range(tile.rows):
-                    slot = (row * tile.groups + group) * tile.beside + beside
-                    self._instructions(found, slot, a[row], words)
+                slots = [(row * tile.groups + group) * tile.beside + beside for row in range(tile.rows)]
+                if self.split:
+                    self._digit_products(found, slots, a, words)
+                else:
+                    self._byte_products(found, slots, a, words)
         return found
 
     def _lanes(self, value: V) -> list[V]:
@@ -213,25 +215,31 @@ class _Writer:
     def _read(self, stage: V, place: V) -> V:
         return moved(self.code, self.staging.shared, self.code.binary("add", place, stage))
 
-    def _instructions(self, sums: list[V], slot: int, a: list[list[V]], b: list[V]) -> None:
-        """Add the products of 16 pixels and 8 channels to the four sums of a slot. ``a`` has a fragment for each step."""
+    def _byte_products(self, sums: list[V], slots: Sequence[int], a: Sequence[list[list[V]]], b: list[V]) -> None:
+        """Add the products of tiles of 16 pixels and 8 channels to the sums of their slots.
+
+        ``a`` has a fragment for each tile and step. The same fragment of B serves all tiles, one after the other: the
+        assembler copies its two words to neighbouring registers, and does so again if others are used in between.
+        """
+        for step in range(STEPS):
+            right = [b[word(0, step, half) // MEMBERS] for half in (0, 1)]
+            for slot, left in zip(slots, a, strict=True):
+                here = slice(4 * slot, 4 * slot + 4)
+                sums[here] = multiply(self.code, ("u8", "s8"), left[step], right, sums[here])
+
+    def _digit_products(self, sums: list[V], slots: Sequence[int], a: Sequence[list[list[V]]], b: list[V]) -> None:
+        """The same for elements of 16 bits: the products of their digits, which three sums take."""
         code = self.code
-        if not self.split:
-            for step in range(STEPS):
-                right = [b[word(0, step, half) // MEMBERS] for half in (0, 1)]
-                sums[4 * slot : 4 * slot + 4] = multiply(
-                    code, ("u8", "s8"), a[step], right, sums[4 * slot : 4 * slot + 4]
-                )
-            return
         digits_b = [self._digits(b, digit) for digit in (LOWER, UPPER)]
-        for of_a, of_b, target in PRODUCTS:
-            left = [permuted(code, one[row], one[row + 2], (LOWER, UPPER)[of_a]) for one in a for row in (0, 1)]
-            places = [3 * (4 * slot + number) + target for number in range(4)]
-            kinds = SIGNS[of_a], SIGNS[of_b]
-            for place, total in zip(
-                places, multiply(code, kinds, left, digits_b[of_b], [sums[p] for p in places]), strict=True
-            ):
-                sums[place] = total
+        for slot, fragment in zip(slots, a, strict=True):
+            for of_a, of_b, target in PRODUCTS:
+                digit = (LOWER, UPPER)[of_a]
+                left = [permuted(code, one[row], one[row + 2], digit) for one in fragment for row in (0, 1)]
+                places = [3 * (4 * slot + number) + target for number in range(4)]
+                kinds = SIGNS[of_a], SIGNS[of_b]
+                made = multiply(code, kinds, left, digits_b[of_b], [sums[place] for place in places])
+                for place, total in zip(places, made, strict=True):
+                    sums[place] = total
 
     def _digits(self, words: Sequence[V], which: int) -> list[V]:
         """The lower or the upper bytes of eight elements of 16 bits, as two words."""
