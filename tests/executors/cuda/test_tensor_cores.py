@@ -157,7 +157,7 @@ def test_a_tiling_covers_all_pixels_and_channels_within_the_limits(name: str) ->
             assert 32 * tile.warps[0] * tile.warps[1] * tile.warps[2] == chosen.threads
 
 
-def numbered(number: int, kernel: Contraction, samples: int = 1) -> Tiling | None:
+def numbered(number: int, kernel: Contraction, samples: int = 1, alignment: int = 16) -> Tiling | None:
     """A tiling by its number, in place of the cheapest one."""
     every = list(candidates(kernel))
     return every[number % len(every)]

@@ -62,6 +62,7 @@ FAST: Mapping[type, Sequence[Emitter]] = {
     WindowSums: (windows.emit_windows,),
     Matrices: (products.emit_matrices,),
     RowProducts: (row_products.emit_rows,),
+    Pool: (pools.emit_words,),
 }
 """Faster forms. The first one that takes a description writes its kernels."""
 

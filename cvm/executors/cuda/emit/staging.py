@@ -7,20 +7,16 @@ or of all words is filled with zeros and not read. Elsewhere, the threads load s
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cvm.executors.cuda.emit.codes import distance, moved, pixel_at
 from cvm.executors.cuda.emit.fragments import WORDS
 from cvm.executors.cuda.emit.threads import SHARED, Kernel
-from cvm.executors.cuda.emit.tiling import ROW_BYTES, STATIC, Tile, Tiling
+from cvm.executors.cuda.emit.tiling import PIECE, ROW_BYTES, STATIC, Tile, Tiling, piece
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
 
 __all__ = ["Staging", "shared_memory"]
-
-PIECE = 16
-"""The bytes of the largest piece, and of each piece of weights."""
-
 
 def shared_memory(module: Module, code: Kernel, size: int) -> tuple[V, int]:
     """The address of ``size`` bytes of shared memory, and how many of them the launch must request."""
@@ -55,15 +51,8 @@ class Staging:
 
     @property
     def piece(self) -> int:
-        """The bytes of a piece of pixels: the most that one asynchronous copy takes, or 0 where there is none."""
-        kernel = self.tiling.kernel
-        size = kernel.input.bytes
-        steps = [kernel.source.column, *(apart for _, apart in kernel.taps)]
-        steps += [kernel.source.row] if kernel.rows > 1 else []
-        steps += [kernel.source.image] if kernel.images > 1 else []
-        aligned = math.gcd(self.alignment, *(step * size for step in steps))
-        runs = 4 * kernel.steps if kernel.taps else PIECE
-        return next((n for n in (16, 8, 4) if aligned % n == 0 and runs % n == 0), 0)
+        """See `tiling.piece`."""
+        return piece(self.tiling.kernel, self.alignment)
 
     @property
     def chunks(self) -> int:
@@ -169,14 +158,15 @@ class Staging:
             read = self._existing(word, size)
         if ends and bytes_ % size:
             read = code.select(code.compare("ult", word, self.tiling.words), _value(read), 0)
+        units = self._units(offset, read) if not self.piece else []
         for source, place, here in self._pixels:
-            there, at = moved(code, self.shared, code.add(place, stage)), moved(code, source, offset)
+            there = moved(code, self.shared, code.add(place, stage))
             if self.piece:
-                self._copy(there, at, size, read, here)
+                self._copy(there, moved(code, source, offset), size, read, here)
             elif here is None:
-                self._gather(there, source, at, read)
+                self._gather(there, source, units)
             else:
-                code.when(here, lambda there=there, source=source, at=at: self._gather(there, source, at, read))  # type: ignore[misc]
+                code.when(here, lambda there=there, source=source: self._gather(there, source, units))  # type: ignore[misc]
 
     def _along(self, word: V) -> tuple[Scalar, V]:
         """How many bytes a word of a pass lies behind the first one in the input, and its number in its run."""
@@ -207,19 +197,29 @@ class Staging:
         else:
             code.when(here, copy)
 
-    def _gather(self, there: V, base: V, at: V, read: V | int) -> None:
-        """Load the elements of one word, of which ``read`` bytes exist, and write the word."""
-        code, size = self.code, self.tiling.kernel.input.bytes
-        total = typed("i32", 0)
+    def _units(self, offset: Scalar, read: V | int) -> list[tuple[Scalar, V | None]]:
+        """For each element of a word, its distance in bytes from the first one of a pixel, and whether it exists.
+
+        An element that does not exist is read as the first one of the pixel, and becomes 0. All pixels share this.
+        """
+        code, size, units = self.code, self.tiling.kernel.input.bytes, []
         for start in range(0, 4, size):
+            at = code.add(offset, start)
             if isinstance(read, int):
-                value = code.cast("zext", code.load(vector(8 * size, 1), code.at(at, start), size), 32)
+                units.append((at, None))
             else:
                 exists = code.compare("sgt", read, start)
-                address = code.select(exists, code.at(at, start), base)
-                value = code.cast("zext", code.load(vector(8 * size, 1), address, size), 32)
-                value = code.select(exists, value, 0)
-            total = code.binary("or", total, code.binary("shl", value, 8 * start)) if start else value
+                units.append((code.select(exists, _value(at), 0), exists))
+        return units
+
+    def _gather(self, there: V, source: V, units: Sequence[tuple[Scalar, V | None]]) -> None:
+        """Load the elements of one word, and write the word."""
+        code, size = self.code, self.tiling.kernel.input.bytes
+        total = typed("i32", 0)
+        for number, (distance, exists) in enumerate(units):
+            value = code.cast("zext", code.load(vector(8 * size, 1), moved(code, source, distance), size), 32)
+            value = value if exists is None else code.select(exists, value, 0)
+            total = code.binary("or", total, code.binary("shl", value, 8 * size * number)) if number else value
         code.store(total, there, 4)
 
     def commit(self) -> None:

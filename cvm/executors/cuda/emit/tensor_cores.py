@@ -52,7 +52,7 @@ SIGNS = ("u8", "s8")
 
 def emit_contraction(module: Module, name: str, kernel: Contraction, alignments: Sequence[int]) -> Shapes | None:
     """Write the kernel (input, weights, [start of sums,] reads.., output), or None where tensor cores do not serve."""
-    chosen, crowded = tiling(kernel), tiling(kernel, SAMPLES)
+    chosen, crowded = (tiling(kernel, samples, alignments[0]) for samples in (1, SAMPLES))
     if chosen is None or crowded is None:
         return None
     shape = emit_tiled(module, name, chosen, alignments)

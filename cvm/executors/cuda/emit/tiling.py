@@ -15,7 +15,8 @@ from itertools import product
 from cvm.executors.cuda.emit.fragments import COLUMNS, LANES, ROWS, STEPS, WORDS
 from cvm.executors.native.descriptions.sums import Contraction, Pixels, Segment
 
-__all__ = ["MOST_SHARED", "ROW_BYTES", "STATIC", "WIDEST", "Tile", "Tiling", "candidates", "reaches", "tiling"]
+__all__ = ["MOST_SHARED", "PIECE", "ROW_BYTES", "STATIC", "WIDEST", "Tile", "Tiling", "candidates", "piece", "reaches",
+           "tiling"]  # fmt: skip
 
 ROW_BYTES = 4 * WORDS
 """The bytes of one row of pixels in a slice of a stage."""
@@ -24,8 +25,10 @@ PROCESSORS = 132
 STATIC, MOST_SHARED = 48 * 1024, 96 * 1024
 """The bytes of shared memory that a block may have without and with a request; devices of 8.6 and 8.9 have 99 KiB."""
 STAGES = (4, 3, 2)
-REGISTERS = 128
-"""The most 32-bit sums of one thread."""
+PIECE = 16
+"""The bytes of the largest piece that an asynchronous copy takes, and of each piece of weights."""
+REGISTERS, GATHERING = 128, 64
+"""The most 32-bit sums of one thread, and of one that loads pixels element by element, which takes registers too."""
 WIDEST = 2**31
 """Distances in bytes are computed in 32 bits, so all must be below this."""
 CYCLES, WAIT, LAUNCHED = 6.5, 120, 2500
@@ -202,17 +205,36 @@ class Tiling:
         return first.pixel_bytes + 4 * first.channels * WORDS * first.warps[2]
 
 
-def tiling(kernel: Contraction, samples: int = 1) -> Tiling | None:
+def piece(kernel: Contraction, alignment: int) -> int:
+    """The bytes of a piece of pixels: the most that one asynchronous copy takes, or 0 where there is none.
+
+    ``alignment`` is a power of two that divides the address of the input.
+    """
+    size = kernel.input.bytes
+    steps = [kernel.source.column, *(apart for _, apart in kernel.taps)]
+    steps += [kernel.source.row] if kernel.rows > 1 else []
+    steps += [kernel.source.image] if kernel.images > 1 else []
+    aligned = math.gcd(alignment, *(step * size for step in steps))
+    runs = 4 * kernel.steps if kernel.taps else PIECE
+    return next((n for n in (16, 8, 4) if aligned % n == 0 and runs % n == 0), 0)
+
+
+def tiling(kernel: Contraction, samples: int = 1, alignment: int = PIECE) -> Tiling | None:
     """The cheapest tiling of a contraction for so many samples at a time, or None if tensor cores do not serve it.
 
     They multiply bytes, and pairs of digits of 16 bits. The first blocks of channels decide; a block of fewer than
-    eight channels fills no instruction.
+    eight channels fills no instruction. ``alignment`` is that of the input: see `piece`.
     """
     if kernel.per == 1 or not kernel.segments or not reaches(kernel):
         return None
     if any(one.channels % COLUMNS or one.block.interleaved or one.together for one in kernel.segments):
         return None
-    found = [replace(one, samples=samples) for one in candidates(kernel) if one.shared <= MOST_SHARED]
+    most = REGISTERS if piece(kernel, alignment) else GATHERING
+    found = [
+        replace(one, samples=samples)
+        for one in candidates(kernel)
+        if one.shared <= MOST_SHARED and one.tiles[0].sums <= most
+    ]
     return min(found, key=lambda one: one.cost, default=None)
 
 
