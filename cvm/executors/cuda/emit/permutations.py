@@ -27,7 +27,7 @@ def transposed(code: Code, rows: Sequence[V]) -> list[V]:
 
 
 CLIPS = "cvt.pack.sat.u8.s32.b32 $0, $1, $2, $3;"
-"""The instruction of two integers: each is clipped to 0 .. 255; they become bytes 1 and 0, below two bytes of a word."""
+"""The instruction of two integers: clipped to 0 .. 255, they become bytes 1 and 0, below two bytes of a third word."""
 
 
 def clipped(code: Code, values: Sequence[V]) -> V:

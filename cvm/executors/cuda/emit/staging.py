@@ -18,6 +18,7 @@ from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
 
 __all__ = ["Staging", "shared_memory"]
 
+
 def shared_memory(module: Module, code: Kernel, size: int) -> tuple[V, int]:
     """The address of ``size`` bytes of shared memory, and how many of them the launch must request."""
     if size <= STATIC:
@@ -216,8 +217,8 @@ class Staging:
         """Load the elements of one word, and write the word."""
         code, size = self.code, self.tiling.kernel.input.bytes
         total = typed("i32", 0)
-        for number, (distance, exists) in enumerate(units):
-            value = code.cast("zext", code.load(vector(8 * size, 1), moved(code, source, distance), size), 32)
+        for number, (apart, exists) in enumerate(units):
+            value = code.cast("zext", code.load(vector(8 * size, 1), moved(code, source, apart), size), 32)
             value = value if exists is None else code.select(exists, value, 0)
             total = code.binary("or", total, code.binary("shl", value, 8 * size * number)) if number else value
         code.store(total, there, 4)
