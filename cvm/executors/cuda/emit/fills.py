@@ -13,10 +13,10 @@ from cvm.executors.native.emit.ir import Module, V
 from cvm.executors.native.emit.nest import Reading
 from cvm.executors.native.plan.steps import KernelCall, Plan
 
-__all__ = ["emit_fills", "runs"]
+__all__ = ["emit_fills", "together"]
 
 
-def runs(plan: Plan, apart: bool) -> list[tuple[KernelCall, ...]]:
+def together(plan: Plan, apart: bool) -> list[tuple[KernelCall, ...]]:
     """The calls of a plan in their order, those that one launch can serve together. With ``apart``, each is alone.
 
     Neighbouring calls that write the same number to parts of the same buffer, and read nothing, may run in any order.

@@ -20,7 +20,7 @@ from cvm.executors.cuda.emit import (
     tensor_cores,
     windows,
 )
-from cvm.executors.cuda.emit.fills import emit_fills, runs
+from cvm.executors.cuda.emit.fills import emit_fills, together
 from cvm.executors.cuda.emit.samples import with_samples
 from cvm.executors.cuda.emit.threads import Emitter, Shape, Shapes
 from cvm.executors.cuda.launch import TRIPLE, Kernels, Launch
@@ -75,16 +75,16 @@ ALIGNMENT = 256
 def kernels_of(plan: Plan, plain: frozenset[type] = frozenset()) -> Kernels:
     """The kernels of a plan and their launches. Kinds in ``plain`` are written in their plain form."""
     module = Module()
-    together = runs(plan, Nest in plain)
+    runs = together(plan, Nest in plain)
     calls: dict[str, list[KernelCall]] = {}
-    for call in (run[0] for run in together if len(run) == 1):
+    for call in (run[0] for run in runs if len(run) == 1):
         calls.setdefault(call.function, []).append(call)
     shapes = {
         name: _written(module, name, plan.functions[name], _alignments(plan, calls[name]), plain) for name in calls
     }
     fills: dict[tuple[str, ...], Shape] = {}
     launches: list[Launch] = []
-    for run in together:
+    for run in runs:
         names = tuple(call.function for call in run)
         if len(run) == 1:
             launches += [_launch(shape, run[0].arguments) for shape in shapes[names[0]]]

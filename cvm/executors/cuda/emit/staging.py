@@ -203,7 +203,8 @@ class Staging:
 
         An element that does not exist is read as the first one of the pixel, and becomes 0. All pixels share this.
         """
-        code, size, units = self.code, self.tiling.kernel.input.bytes, []
+        code, size = self.code, self.tiling.kernel.input.bytes
+        units: list[tuple[Scalar, V | None]] = []
         for start in range(0, 4, size):
             at = code.add(offset, start)
             if isinstance(read, int):
