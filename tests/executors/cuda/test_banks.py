@@ -68,4 +68,3 @@ def test_the_operands_of_tensor_cores_are_read_without_conflicts(name: str, monk
         require_numpy(program, 1)
     assert counts[1] > 500
     assert counts[0] == counts[1]
-

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cvm.executors.cuda.emit.channels import place_of
 from cvm.executors.cuda.emit.codes import Codes, distance, moved
 from cvm.executors.cuda.emit.permutations import transposed
 from cvm.executors.cuda.emit.threads import THREADS, Kernel, Shape, Shapes
-from cvm.executors.cuda.emit.tiling import PROCESSORS, WIDEST
+from cvm.executors.cuda.emit.tiling import PROCESSORS, SAMPLES, WIDEST
 from cvm.executors.native.descriptions.sums import ROWS, Depthwise
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
 
@@ -27,11 +27,11 @@ LONGEST = 8
 """The most outputs of a thread."""
 
 
-def strip(kernel: Depthwise) -> int:
+def strip(kernel: Depthwise, samples: int = 1) -> int:
     """The outputs of a thread: as many as divide the columns, if enough threads are left for every processor."""
     if kernel.loops:
         return 1
-    others = kernel.images * kernel.rows * -(-kernel.channels // CHANNELS)
+    others = samples * kernel.images * kernel.rows * -(-kernel.channels // CHANNELS)
     fitting = [n for n in range(1, LONGEST + 1) if kernel.columns % n == 0]
     enough = [n for n in fitting if others * (kernel.columns // n) >= PROCESSORS * THREADS]
     return max(enough, default=1)
@@ -41,8 +41,16 @@ def emit_depthwise(module: Module, name: str, kernel: Depthwise, alignments: Seq
     """Write the kernel (input, weights, [start of sums,] reads.., output), or None for distances beyond 32 bits."""
     if kernel.source.channel != 1 or not _reaches(kernel):
         return None
+    short, long = strip(kernel), strip(kernel, SAMPLES)
+    shape = _emit_strips(module, name, kernel, alignments, short)
+    if long != short:
+        shape = replace(shape, crowded=_emit_strips(module, f"{name}_many", kernel, alignments, long))
+    return (shape,)
+
+
+def _emit_strips(module: Module, name: str, kernel: Depthwise, alignments: Sequence[int], length: int) -> Shape:
+    """Write the kernel whose threads compute ``length`` outputs each."""
     code = Kernel(module, name, (3 if kernel.starts else 2) + len(kernel.reads) + 1)
-    length = strip(kernel)
     groups, strips = -(-kernel.channels // CHANNELS), kernel.columns // length
     count = kernel.images * kernel.rows * strips * groups
     index = code.binary("add", code.binary("mul", code.register("ctaid"), THREADS), code.register("tid"))
@@ -56,7 +64,7 @@ def emit_depthwise(module: Module, name: str, kernel: Depthwise, alignments: Seq
 
     code.when(code.compare("ult", index, count), work)
     code.finish()
-    return (Shape(name, (-(-count // THREADS), 1, 1), THREADS),)
+    return Shape(name, (-(-count // THREADS), 1, 1), THREADS)
 
 
 def _reaches(kernel: Depthwise) -> bool:

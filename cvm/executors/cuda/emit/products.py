@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cvm.executors.cuda.emit.channels import place_of
 from cvm.executors.cuda.emit.tensor_cores import write_tiles
 from cvm.executors.cuda.emit.threads import THREADS, Kernel, Shape, Shapes
-from cvm.executors.cuda.emit.tiling import WIDEST, tiling
+from cvm.executors.cuda.emit.tiling import MOST_ROWS, WIDEST, tiling
 from cvm.executors.native.descriptions.loops import Loop
 from cvm.executors.native.descriptions.matrices import Matrices
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
@@ -23,8 +23,6 @@ LANES = 32
 """The columns that a block of threads packs."""
 SLICES = THREADS // LANES
 ONES = 0x01010101
-MOST_ROWS = 65535
-"""The most blocks of a grid in its second direction."""
 
 
 def emit_matrices(module: Module, name: str, kernel: Matrices, alignments: Sequence[int]) -> Shapes | None:

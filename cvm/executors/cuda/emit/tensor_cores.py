@@ -22,7 +22,6 @@ from cvm.executors.cuda.emit.codes import moved
 from cvm.executors.cuda.emit.fragments import (
     LANES,
     MEMBERS,
-    PIECE,
     ROWS,
     STEPS,
     WORDS,
@@ -34,15 +33,12 @@ from cvm.executors.cuda.emit.permutations import permuted
 from cvm.executors.cuda.emit.staging import Staging, shared_memory
 from cvm.executors.cuda.emit.threads import Kernel, Shape, Shapes
 from cvm.executors.cuda.emit.tile_epilogue import Epilogue
-from cvm.executors.cuda.emit.tiling import ROW_BYTES, Tile, Tiling, tiling
-from cvm.executors.cuda.launch import CROWD
+from cvm.executors.cuda.emit.tiling import PIECE, ROW_BYTES, SAMPLES, Tile, Tiling, tiling
 from cvm.executors.native.descriptions.sums import Contraction
 from cvm.executors.native.emit.ir import Module, V, typed, vector
 
 __all__ = ["emit_contraction", "emit_tiled", "write_tiles"]
 
-SAMPLES = 4 * CROWD
-"""For how many samples the kernel for many samples is chosen."""
 LOWER, UPPER = 0x6420, 0x7531
 """Which bytes of two words with two elements each are the lower ones, and the upper ones, of the four elements."""
 PRODUCTS = ((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2))
@@ -75,6 +71,7 @@ def write_tiles(
 
     The grid has ``batch`` times as many tiles of channels.
     """
+    assert alignments[1] % PIECE == 0, "the first weights lie at a multiple of a piece"
     shared, requested = shared_memory(module, code, chosen.shared)
     thread = code.register("tid")
     pixel = code.binary("mul", code.register("ctaid"), chosen.tiles[0].pixels)

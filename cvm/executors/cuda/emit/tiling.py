@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from cvm.executors.cuda.emit.fragments import COLUMNS, LANES, ROWS, STEPS, WORDS
+from cvm.executors.cuda.launch import CROWD
 from cvm.executors.native.descriptions.sums import Contraction, Pixels, Segment
 
-__all__ = ["MOST_SHARED", "PIECE", "ROW_BYTES", "STATIC", "WIDEST", "Tile", "Tiling", "candidates", "piece", "reaches",
-           "tiling"]  # fmt: skip
+__all__ = ["MOST_ROWS", "MOST_SHARED", "PIECE", "ROW_BYTES", "SAMPLES", "STATIC", "WIDEST", "Tile", "Tiling", "candidates",
+           "piece", "reaches", "tiling"]  # fmt: skip
 
 ROW_BYTES = 4 * WORDS
 """The bytes of one row of pixels in a slice of a stage."""
@@ -25,6 +26,10 @@ PROCESSORS = 132
 STATIC, MOST_SHARED = 48 * 1024, 96 * 1024
 """The bytes of shared memory that a block may have without and with a request; devices of 8.6 and 8.9 have 99 KiB."""
 STAGES = (4, 3, 2)
+SAMPLES = 4 * CROWD
+"""For how many samples the kernels for many samples are chosen."""
+MOST_ROWS = 65535
+"""The most blocks of a grid in its second direction."""
 PIECE = 16
 """The bytes of the largest piece that an asynchronous copy takes, and of each piece of weights."""
 REGISTERS, GATHERING = 128, 64
@@ -233,7 +238,7 @@ def tiling(kernel: Contraction, samples: int = 1, alignment: int = PIECE) -> Til
     found = [
         replace(one, samples=samples)
         for one in candidates(kernel)
-        if one.shared <= MOST_SHARED and one.tiles[0].sums <= most
+        if one.shared <= MOST_SHARED and one.tiles[0].sums <= most and one.blocks[1] <= MOST_ROWS
     ]
     return min(found, key=lambda one: one.cost, default=None)
 
