@@ -36,7 +36,7 @@ from cvm.executors.cuda.emit.staging import Staging
 from cvm.executors.cuda.emit.threads import Emitter
 from cvm.executors.cuda.emit.tiling import MOST_SHARED, REGISTERS, ROW_BYTES, Tile, Tiling, candidates, tiling
 from cvm.executors.cuda.executor import CudaExecutor
-from cvm.executors.cuda.launch import CROWD
+from cvm.executors.cuda.launch import CROWD, Launch
 from cvm.executors.native.descriptions.matrices import Matrices, RowProducts
 from cvm.executors.native.descriptions.sums import Block, Contraction, Depthwise, Segment, WindowSums
 from cvm.executors.native.emit.ir import Module, V
@@ -159,6 +159,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "wide": ((1, 64, 9, 7), (160, 64, 1, 1), {}),
     "ragged": ((1, 24, 6, 7), (72, 24, 3, 3), {"padding": (1, 1)}),
     "deep": ((1, 256, 7, 7), (64, 256, 3, 3), {"padding": (1, 1)}),
+    "large": ((1, 32, 20, 20), (256, 32, 1, 1), {}),
     "grouped": ((2, 32, 6, 6), (48, 16, 3, 3), {"padding": (1, 1), "groups": 2}),
 }
 
@@ -188,7 +189,7 @@ PARTS = 24
 """Every so many tilings are tried in the usual run."""
 
 
-@pytest.mark.parametrize("name", ["wide", "ragged", "deep"])
+@pytest.mark.parametrize("name", ["wide", "ragged", "deep", "large"])
 @pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, PARTS))])
 def test_every_tiling_gives_the_same_tensors(name: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, weights, attributes = LAYERS[name]
@@ -197,6 +198,8 @@ def test_every_tiling_gives_the_same_tensors(name: str, part: int, monkeypatch: 
     every: list[Tiling] = [one for one in candidates(kernel) if one.shared <= MOST_SHARED]
     ways = {tile.warps[2] for one in every for tile in one.tiles}
     assert name != "deep" or ways == {1, 2, 4, 8}, "several numbers of slices are tried"
+    sizes = {(one.tiles[0].pixels, one.tiles[0].together) for one in every}
+    assert name != "large" or {(256, 1), (128, 4)} <= sizes, "the largest tiles are tried"
     for number in range(part, len(every), PARTS):
         monkeypatch.setattr(tensor_cores, "tiling", partial(numbered, number))
         require_numpy(program, 3)
@@ -336,23 +339,43 @@ def test_products_of_one_row_are_numpy_s(turned: bool, a: tuple[int, int], b: tu
     require_numpy(row_product(turned, 12, 32, a, b), 3)
 
 
-def test_many_samples_use_larger_tiles() -> None:
-    """The kernels for few and for many samples compute the same."""
-    program = convolution((1, 64, 20, 20), (256, 64, 3, 3), False, padding=(1, 1))
+def require_batches(program: Program, samples: int) -> None:
+    """Compare every sample of a batch with NumPy's."""
     verified = verify(program)
-    made = kernels_of(plan(verified, CUDA, returned(program, frozenset())))
+    executor, numpy = CudaExecutor(verified, device=EmulatedDevice()), NumpyExecutor(verified)
+    (item,) = program.inputs
+    x = np.random.default_rng(1).integers(item.value.lo, item.value.hi + 1, (samples, *item.value.shape), np.int32)
+    found = executor.run_batch(samples, {item.value.name: x})
+    assert found is not None
+    for sample in range(samples):
+        (expected,) = numpy.run({item.value.name: x[sample]}, {}).values.values()
+        np.testing.assert_array_equal(next(iter(found.values()))[sample], expected)
+    executor.close()
+
+
+def crowded_launch(program: Program) -> tuple[Launch, Launch]:
+    """The launch that has another kernel for many samples, and that other one."""
+    made = kernels_of(plan(verify(program), CUDA, returned(program, frozenset())))
     (launch,) = [one for one in made.launches if one.crowded is not None]
     assert launch.of(CROWD - 1) is launch
     assert launch.of(CROWD) is launch.crowded
-    assert launch.crowded.grid[0] * launch.crowded.grid[1] < launch.grid[0] * launch.grid[1]
-    executor, numpy = CudaExecutor(verified, device=EmulatedDevice()), NumpyExecutor(verified)
-    rng = np.random.default_rng(1)
-    x = rng.integers(-128, 128, (CROWD, 1, 64, 20, 20), np.int32)
-    found = executor.run_batch(CROWD, {"x": x})
-    assert found is not None
-    for sample in range(CROWD):
-        (expected,) = numpy.run({"x": x[sample]}, {}).values.values()
-        np.testing.assert_array_equal(next(iter(found.values()))[sample], expected)
+    assert launch.crowded is not None
+    return launch, launch.crowded
+
+
+def test_many_samples_use_larger_tiles() -> None:
+    """The kernels for few and for many samples compute the same."""
+    program = convolution((1, 64, 20, 20), (256, 64, 3, 3), False, padding=(1, 1))
+    few, many = crowded_launch(program)
+    assert many.grid[0] * many.grid[1] < few.grid[0] * few.grid[1]
+    require_batches(program, CROWD)
+
+
+def test_many_samples_use_longer_strips_of_a_depthwise_convolution() -> None:
+    program = convolution((1, 32, 20, 20), (32, 1, 3, 3), False, padding=(1, 1), groups=32)
+    few, many = crowded_launch(program)
+    assert many.grid[0] < few.grid[0]
+    require_batches(program, CROWD)
 
 
 MAKERS: dict[str, Maker] = {"convolution": any_convolution, "depthwise": any_depthwise, "product": any_product}

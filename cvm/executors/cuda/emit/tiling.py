@@ -16,8 +16,8 @@ from cvm.executors.cuda.emit.fragments import COLUMNS, LANES, ROWS, STEPS, WORDS
 from cvm.executors.cuda.launch import CROWD
 from cvm.executors.native.descriptions.sums import Contraction, Pixels, Segment
 
-__all__ = ["MOST_ROWS", "MOST_SHARED", "PIECE", "ROW_BYTES", "SAMPLES", "STATIC", "WIDEST", "Tile", "Tiling", "candidates",
-           "piece", "reaches", "tiling"]  # fmt: skip
+__all__ = ["MOST_ROWS", "MOST_SHARED", "PIECE", "ROW_BYTES", "SAMPLES", "STATIC", "WIDEST", "Tile", "Tiling",
+           "candidates", "piece", "reaches", "tiling"]  # fmt: skip
 
 ROW_BYTES = 4 * WORDS
 """The bytes of one row of pixels in a slice of a stage."""
