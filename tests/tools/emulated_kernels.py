@@ -104,7 +104,7 @@ def samples(bits: int, count: int, seed: int) -> list[int]:
 
 
 def wrap(number: int, bits: int) -> int:
-    half = 2 ** (bits - 1)
+    half = 1 << bits - 1
     return (number + half) % (2 * half) - half
 
 
