@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from cvm.arrays import npz_bytes
-from cvm.audit import encode_receipt, encode_trace, sign, write_trace
-from cvm.audit.receipt import Host
+from cvm.audit import Host, encode_receipt, encode_trace, sign, write_trace
 from cvm.demo import IMAGES, MODEL
 from cvm.inputs import Intake, arrange
 from cvm.ops import REGISTRY
