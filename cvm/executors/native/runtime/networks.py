@@ -244,7 +244,7 @@ class Network:
         """`run` on the arrays at these addresses."""
         memory = self._taken()
         try:
-            memory.arrays[: len(addresses)] = [*addresses]
+            memory.arrays[: len(addresses)] = addresses  # type: ignore[assignment]  # any sequence does
             return bool(self._start(memory.head) < 0) if self._whole else self._run_in(memory, None)
         finally:
             self._free.append(memory)
