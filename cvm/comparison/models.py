@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cvm.comparison.additions import fixed_addition, float_addition, shifted_addition
+from cvm.comparison.floats import average_of_reals, binary_of_reals, four_neighbours, product_of_codes
 from cvm.comparison.functions import (
     average,
     float_softmax,
@@ -20,6 +21,7 @@ from cvm.comparison.functions import (
     tied,
 )
 from cvm.comparison.numbers import Model, Numbers, Stages
+from cvm.comparison.products import columns_of_products
 from cvm.comparison.regions import Region
 from cvm.comparison.sums import bfloat16_sum, float_sum, of_sum, saturating
 
@@ -67,6 +69,15 @@ _SUM += (
 
 _SUM += tuple(
     Model(
+        f"float32 products{words}, channels first, then the kernel",
+        "ONNX Runtime: ConvTranspose<float> (cpu/nn/conv_transpose.cc) by MlasGemm and Col2im",
+        partial(columns_of_products, fused=fused),
+    )
+    for fused, words in ((True, " by fused multiply-adds"), (False, ""))
+)
+
+_SUM += tuple(
+    Model(
         f"bfloat16 operands, {words}",
         "OpenVINO with bfloat16 inference",
         partial(bfloat16_sum, whole=whole),
@@ -96,8 +107,36 @@ _LINEAR = (
     Model("float32 scale by a reciprocal, half to even", "oneDNN", of_linear("reciprocal")),
 )
 
+_REALS = tuple(
+    Model(
+        f"float32 operands, result by {by}{'' if late else ', zero point before rounding'}",
+        "DequantizeLinear, Sub, Mul or Div, QuantizeLinear in float32",
+        partial(binary_of_reals, by=by, late=late),
+    )
+    for by in ("division", "reciprocal")
+    for late in (True, False)
+)
+_PRODUCT = Model(
+    "product of codes times a float32 ratio, zero point before rounding",
+    "ONNX Runtime: MlasQLinearMul (mlas/lib/qlmul.cpp)",
+    product_of_codes,
+)
+
 _MEAN = Model("multiplier divided by the count, two roundings", "TFLite: reference_integer_ops::Mean", mean)
 _AVERAGE = (Model("average of codes, ties away from zero", "TFLite: reference_integer_ops::AveragePool", average),)
+_WINDOW = Model(
+    "float32 average of the window, row by row",
+    "ONNX Runtime: QLinearAveragePool (contrib_ops/cpu/quantization/qlinear_pool.cc), AveragePool in float32",
+    average_of_reals,
+)
+_RESIZE = tuple(
+    Model(
+        f"float32 sum of four neighbours{words}",
+        "ONNX Runtime: UpsampleBilinear (core/providers/cpu/tensor/upsample.h)",
+        partial(four_neighbours, halves=halves),
+    )
+    for halves, words in ((False, ""), (True, ", coordinates of centres"))
+)
 
 _SOFTMAX = (
     Model(
@@ -130,10 +169,13 @@ _ALWAYS = (
 MODELS: Mapping[str, Sequence[Model]] = {
     "sum": _SUM,
     "add": _ADD,
-    "avg_pool": (*_AVERAGE, *_LINEAR),
+    "avg_pool": (*_AVERAGE, *_LINEAR, _WINDOW),
     "mean_reduce": (_MEAN, *_AVERAGE, *_LINEAR),
     "softmax": _SOFTMAX,
-    "mul": _LINEAR,
+    "mul": (*_LINEAR, *_REALS, _PRODUCT),
+    "sub": _REALS,
+    "div": _REALS,
+    "resize": _RESIZE,
     "copy": _LINEAR,
     "concat": _LINEAR,
 }
