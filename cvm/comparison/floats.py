@@ -12,7 +12,15 @@ from cvm.comparison.interpolations import interpolations
 from cvm.comparison.numbers import ROUNDED, F, Numbers, Stages
 from cvm.comparison.regions import Coded
 
-__all__ = ["average_of_reals", "binary_of_reals", "decoded", "four_neighbours", "in_codes", "product_of_codes"]
+__all__ = [
+    "average_of_reals",
+    "binary_of_reals",
+    "decoded",
+    "four_neighbours",
+    "in_codes",
+    "product_of_codes",
+    "window_sums",
+]
 
 Array = npt.NDArray[Any]
 
@@ -70,14 +78,14 @@ def average_of_reals(numbers: Numbers) -> Stages:
     if operand is None or numbers.result.ndim != 4 or tuple(attributes["size"][:2]) != (1, 1):
         return []
     real = decoded(numbers, operand)
-    total, count = (_window_sums(array, numbers.result.shape, attributes) for array in (real, np.ones_like(real)))
+    total, count = (window_sums(array, numbers.result.shape, attributes) for array in (real, np.ones_like(real)))
     if attributes["border"] != "ignore":
         count = np.full_like(count, attributes["size"][2] * attributes["size"][3])
     mean = total / count
     return [("sum of the window in float32", total), ("average", mean), *in_codes(numbers, mean)]
 
 
-def _window_sums(array: Array, shape: tuple[int, ...], attributes: Any) -> Array:
+def window_sums(array: Array, shape: tuple[int, ...], attributes: Any) -> Array:
     """For each window of the image the float32 sum of its numbers, row by row; 0 outside of the image."""
     size, stride, dilation = (attributes[key][2:] for key in ("size", "stride", "dilation"))
     before = [ends[0] for ends in attributes["padding"][2:]]

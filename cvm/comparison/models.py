@@ -20,8 +20,9 @@ from cvm.comparison.functions import (
     table_softmax,
     tied,
 )
+from cvm.comparison.levels import average_with_padding, pair, shifted_sum, single
 from cvm.comparison.numbers import Model, Numbers, Stages
-from cvm.comparison.products import columns_of_products
+from cvm.comparison.products import blocks_of_products, columns_of_products
 from cvm.comparison.regions import Region
 from cvm.comparison.sums import bfloat16_sum, float_sum, of_sum, saturating
 
@@ -83,6 +84,48 @@ _SUM += tuple(
         partial(bfloat16_sum, whole=whole),
     )
     for whole, words in ((False, "float32 result"), (True, "bfloat16 result"))
+)
+
+_SUM += (
+    Model(
+        "data quantised to 8 bits once more, by blocks of 32",
+        "ONNX Runtime: MatMulNBits with accuracy level 4 (contrib_ops/cpu/quantization/matmul_nbits.cc, mlas/lib/"
+        "qnbitgemm.cpp); OpenVINO: FullyConnected with DYNAMIC_QUANTIZATION_GROUP_SIZE",
+        blocks_of_products,
+    ),
+    Model(
+        "zero point of the data left out",
+        "OpenVINO, where scales are 1e-14 or less: observed",
+        partial(shifted_sum, flushed=False),
+    ),
+    Model(
+        "product of scales flushed to zero, the bias alone",
+        "OpenVINO: subnormal numbers are zero (property CPU_DENORMALS_OPTIMIZATION)",
+        partial(shifted_sum, flushed=True),
+    ),
+)
+
+_FAKE = "OpenVINO: FakeQuantize (plugins/intel_cpu/src/nodes/fake_quantize.cpp)"
+_SINGLE = tuple(
+    Model(f"quantiser on the operand's codes by a fused multiply-add{words}", _FAKE, partial(single, zero=zero))
+    for zero, words in (("kept", ""), ("left out", ", zero point left out"))
+)
+_PAIR = tuple(
+    Model(f"{words}{more}", f"{_FAKE} behind Add, Subtract or Multiply", partial(pair, form=form, zeros=zeros))
+    for zeros, more in (
+        (("kept", "kept"), ""),
+        (("left out", "left out"), ", zero points left out"),
+        (("left out", "unsigned"), ", zero points left out, the second operand unsigned"),
+    )
+    for form, words in (
+        ("codes", "codes in steps of one operand, quantiser by a fused multiply-add"),
+        ("reals", "float32 operands, quantiser by a product and a sum"),
+    )
+)
+_PADDED = Model(
+    "average with the code 0 as padding",
+    "OpenVINO: AvgPoolTransformation (common/low_precision_transformations/src/avg_pool.cpp)",
+    average_with_padding,
 )
 
 _ADD = (
@@ -168,15 +211,16 @@ _ALWAYS = (
 
 MODELS: Mapping[str, Sequence[Model]] = {
     "sum": _SUM,
-    "add": _ADD,
-    "avg_pool": (*_AVERAGE, *_LINEAR, _WINDOW),
+    "add": (*_ADD, *_PAIR),
+    "avg_pool": (*_AVERAGE, *_LINEAR, _WINDOW, _PADDED),
     "mean_reduce": (_MEAN, *_AVERAGE, *_LINEAR),
     "softmax": _SOFTMAX,
-    "mul": (*_LINEAR, *_REALS, _PRODUCT),
-    "sub": _REALS,
+    "mul": (*_LINEAR, *_REALS, _PRODUCT, *_PAIR),
+    "sub": (*_REALS, *_PAIR),
     "div": _REALS,
     "resize": _RESIZE,
-    "copy": _LINEAR,
+    "copy": (*_LINEAR, *_SINGLE),
+    "leaky_relu": _SINGLE,
     "concat": _LINEAR,
 }
 

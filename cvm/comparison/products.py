@@ -12,11 +12,13 @@ from cvm.comparison.arithmetic import fused_multiply_add
 from cvm.comparison.floats import decoded, in_codes
 from cvm.comparison.numbers import F, Numbers, Stages
 
-__all__ = ["columns_of_products"]
+__all__ = ["blocks_of_products", "columns_of_products"]
 
 Array = npt.NDArray[Any]
 _TERMS = 2**26
 """The most products of one tensor: each of them is some ten operations of NumPy."""
+_BLOCK = 32
+"""How many numbers have a scale together, where data is quantised once more."""
 
 
 def columns_of_products(numbers: Numbers, fused: bool) -> Stages:
@@ -66,3 +68,32 @@ def _channels(data: Array, weights: Array, groups: int, fused: bool) -> Iterator
             taken = data[:, channel : channel + 1]
             total = fused_multiply_add(taken, factor, total) if fused else total + taken * factor
         yield total
+
+
+def blocks_of_products(numbers: Numbers) -> Stages:
+    """A product with a stored matrix, whose data operand is quantised once more: to 8 bits, by blocks of 32 numbers.
+
+    The scale of a block is the greatest magnitude in it over 127. Each block has an integer sum, which is scaled in
+    float32; these are added one by one, and the bias at last.
+    """
+    region = numbers.region
+    data, weights = region.operands
+    if data is None or weights is None or region.operation.name not in ("linear", "matmul"):
+        return []
+    real, stored = decoded(numbers, data), numbers.real[weights.tensor]
+    if stored.ndim != 2 or region.operation.attributes.get("transposeA") is True:
+        return []
+    matrix = stored.T if region.operation.name == "linear" or region.operation.attributes.get("transposeB") else stored
+    scales = np.broadcast_to(np.ravel(weights.scale), matrix.shape[1:])
+    rows, codes = real.reshape(-1, matrix.shape[0]), np.rint(matrix / scales)
+    total: Array = np.zeros((len(rows), matrix.shape[1]), F)
+    for first in range(0, matrix.shape[0], _BLOCK):
+        block = rows[:, first : first + _BLOCK]
+        most = np.abs(block).max(axis=1, keepdims=True)
+        again = np.rint(block * np.where(most > 0, F(127) / np.where(most > 0, most, F(1)), F(0)))
+        sums = again.astype(np.float64) @ codes[first : first + _BLOCK]
+        total = total + sums.astype(F) * (most / F(127) * scales.astype(F))
+    shaped = total.reshape(numbers.result.shape)
+    if region.bias is not None:
+        shaped = shaped + numbers.real[region.bias].astype(F).reshape(1, -1)
+    return [("result of requantised blocks in float32", shaped), *in_codes(numbers, shaped)]
