@@ -43,7 +43,7 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
     for narrower in machine.narrower:
         if channels <= narrower:
             lane = narrower
-    most = machine.registers // 4 if pixels == 1 else 4 if packs else 2
+    most = machine.registers // 4 if pixels == 1 else 4 if packs and machine.packs else 2
     found = []
     done = 0
     while done < channels:
@@ -52,7 +52,7 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
         count = max(1, left // (vectors * lane))
         valid = min(left, vectors * lane)
         tile = max(1, (machine.registers - vectors - 2) // vectors)
-        block = Block(lane, vectors, valid, packs and most == 4 and vectors in (2, 4))
+        block = Block(lane, vectors, valid, packs and most <= 4 and vectors in (2, 4))
         found.append(Segment(done, count, block, min(tile, pixels)))
         done += count * vectors * lane
     return tuple(found)

@@ -194,8 +194,7 @@ class Epilogue:
         """Store the vectors in the order of the channels."""
         code, block, format_ = self.code, self.block, self.output.format
         stride = self.output.pixels.channel
-        narrows = self.machine.packs or self.machine.one_shift
-        if narrows and format_.bits == 8 and not format_.signed and stride == 1:
+        if self.machine.narrows and format_.bits == 8 and not format_.signed and stride == 1:
             packed = self._packed(values)
             if self.pixel is None:
                 self._store_pieces(packed, pointer, block.valid)

@@ -60,6 +60,11 @@ class Machine:
     requantization have one shift where 64 bits allow that."""
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
+    @property
+    def narrows(self) -> bool:
+        """Whether there are instructions that narrow lanes, with saturation, within 128 bits."""
+        return self.packs or self.one_shift
+
     permutes: bool = False
     """Whether one instruction picks any of 128 bytes for each byte of a vector."""
 

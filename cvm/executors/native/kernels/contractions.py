@@ -280,7 +280,7 @@ def _function(planner: Planning, op: str, kernel: Contraction) -> _Function:
     """The function of a contraction: on tile registers where these are faster, else by dot products of vectors."""
     machine, output = planner.machine, kernel.output
     kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
-    packs = machine.packs and output.format.bits == 8 and not output.format.signed and output.pixels.channel == 1
+    packs = machine.narrows and output.format.bits == 8 and not output.format.signed and output.pixels.channel == 1
     on_tiles = tiled(kernel, packs, machine)
     if on_tiles is not None:
         note = f"{machine.name} {on_tiles.note}, tiles of {_blocks(on_tiles.kernel)}"
