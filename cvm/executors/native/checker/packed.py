@@ -91,7 +91,8 @@ def _digits(data: memoryview, kernel: Contraction | Depthwise, one: Segment, sta
     """The digits of a segment as an array (lanes, digits, taps, elements)."""
     lane, vectors = one.block.lane, one.block.vectors
     if isinstance(kernel, Contraction):
-        dtype, together = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per], one.together or vectors
+        together = one.together or vectors
+        dtype = np.int8 if kernel.widened else {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
         taps, count = math.prod(n for n, _ in kernel.taps), len(kernel.shifts)
         shape: tuple[int, ...] = (one.count, vectors // together, count, taps, kernel.steps, together, lane, kernel.per)
         order: tuple[int, ...] = (0, 1, 5, 6, 2, 3, 4, 7)

@@ -122,6 +122,13 @@ class Contraction:
     starts: bool
     segments: tuple[Segment, ...] = ()
     joint: Residual | None = None
+    widened: bool = False
+    """Whether the weights of 16-bit products are stored in bytes."""
+
+    @property
+    def step_bytes(self) -> int:
+        """The number of bytes of the weights of one output channel in one step."""
+        return 2 if self.widened else 4
 
     @property
     def steps(self) -> int:
@@ -130,7 +137,7 @@ class Contraction:
 
     @property
     def step_words(self) -> int:
-        """The number of 32-bit words of weights of one output channel: all steps of all taps in all passes."""
+        """The number of steps of one output channel, each with one word of weights: all taps in all passes."""
         return self.steps * math.prod(count for count, _ in self.taps) * len(self.shifts)
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.descriptions.expressions import TABLE, Formula, FormulaStep, Requantization, Static
-from cvm.executors.native.descriptions.formats import INT32, INT64, Format
+from cvm.executors.native.descriptions.formats import INT32, INT64, SHORT, Format
 from cvm.executors.native.emit.digits import digit_parameters
 from cvm.executors.native.emit.fused import fused_parameters
 from cvm.executors.native.emit.requantize import Terms, biased, half, terms
@@ -369,13 +369,15 @@ def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[i
     elif node is not root:
         return chosen
     format_ = builder.planner.result(root.outputs[0].name).format
-    if format_.bits != 8 or format_.signed or lo > hi:
+    bytes_ = format_.bits == 8 and not format_.signed
+    if lo > hi or not (bytes_ or (format_ == SHORT and builder.planner.machine.words)):
         return chosen
     moved = biased(chosen, magnitudes, format_.bias)
     if moved is None:
         return chosen
     # The bounds of the requantize may lie far outside the proven interval of the result, and outside its format.
-    builder.clamp = (max(lo + format_.bias, 0), min(hi + format_.bias, 255))
+    least, most = format_.hull
+    builder.clamp = (max(lo, least) + format_.bias, min(hi, most) + format_.bias)
     return moved
 
 

@@ -69,7 +69,7 @@ def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
     """The bytes of all digits, each (channels, taps, run), in the order
     [block][vectors together][pass][tap][step][vector][lane][element].
     """
-    dtype = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
+    dtype = np.int8 if kernel.widened else {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
     _, taps, run = digits[0].shape
     bits = 8 * np.dtype(dtype).itemsize - 1
     for digit in digits:
