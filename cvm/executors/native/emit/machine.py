@@ -193,7 +193,7 @@ def _wasm2(code: Code, total: V, a: V, w: V) -> V:
 
 
 WASM = Machine(
-    "wasm", 4, 14, _wasm4, _wasm2, frozenset({"wasm"}), "generic",
+    "wasm", 4, 12, _wasm4, _wasm2, frozenset({"wasm"}), "generic",
     "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint", one_shift=True, words=True, unrolls=1,
 )  # fmt: skip
 """WebAssembly with its vectors of 128 bits, for exported programs; no processor is one."""
