@@ -98,9 +98,9 @@ def _digits(data: memoryview, kernel: Contraction | Depthwise, one: Segment, sta
         order: tuple[int, ...] = (0, 1, 5, 6, 2, 3, 4, 7)
         form = (-1, count, taps, kernel.steps * kernel.per)
     else:
-        dtype, columns = np.int8, kernel.window[1]
-        shape = (one.count, columns, kernel.parts, kernel.groups, vectors, lane, 4)
-        order = (0, 4, 5, 2, 1, 3, 6)
+        dtype, columns, per = np.int8 if kernel.per == 4 else np.int16, kernel.window[1], kernel.per
+        shape = (one.count, columns, kernel.parts, kernel.groups, vectors, 4 // per, lane, per)
+        order = (0, 4, 6, 2, 1, 3, 5, 7)
         form = (-1, kernel.parts, columns, 4 * kernel.groups)
     stored = np.frombuffer(data, dtype, math.prod(shape), start)
     return np.ascontiguousarray(stored.reshape(shape).transpose(order)).reshape(form)

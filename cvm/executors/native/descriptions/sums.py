@@ -208,7 +208,8 @@ class Depthwise:
     ``images``, ``rows``, ``columns`` and ``channels`` are extents of the output. ``window`` is the extent (rows,
     columns) of a window, ``taps`` the distance from one tap to the next in both directions, in elements. ``step`` and
     ``dilation`` are the stride and the dilation along a row. ``parts`` is the number of digits of the weights. The last
-    rows of the window may be rows before them that are multiplied once more: ``repeats`` lists these.
+    rows of the window may be rows before them that are multiplied once more: ``repeats`` lists these. ``per`` rows are
+    multiplied by one dot product: four bytes, or two bytes that become 16-bit integers, whose weights are stored so.
     """
 
     images: int
@@ -228,6 +229,7 @@ class Depthwise:
     segments: tuple[Segment, ...]
     joint: Residual | None = None
     repeats: tuple[int, ...] = ()
+    per: Literal[2, 4] = 4
 
     def strip(self, tile: int) -> int:
         """The number of outputs of one strip, a multiple of the ``tile`` neighbours that share vectors.
