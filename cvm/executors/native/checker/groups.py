@@ -342,16 +342,7 @@ def _require_same(
         slack, total = -((most >> rule.bits - 20) * -Ms[0] >> 52 - rule.bits), 32 + rule.bits
         C <<= rule.bits
     else:
-        narrow = rule.arithmetic == "narrow"
-        limits, total = (INT32, S) if narrow else (INT64, S + 32)
-        if rule.arithmetic == "digits":  # the sums are rounded down to multiples of 2^bits and must fit in 32 bits then
-            limits, total = (INT32[0] << rule.bits, (INT32[1] << rule.bits)), S + rule.bits
-        parts = [(M * (lo + d), M * (hi + d)) for M, lo, hi, d in zip(Ms, lows, highs, more, strict=True)]
-        least, most = sum(map(min, parts)) + C, sum(map(max, parts)) + C
-        require(limits[0] <= least <= most <= limits[1], "a sum does not fit in its lane")
-        require(0 <= S < 32, "a shift is as wide as the lane")
-        short = rule.short and rule.arithmetic != "scaled"
-        require(not short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
+        total = _require_fits(rule, Ms, C, S, operands)
     c = 2 * c + (1 << s if s else 0) + (bias << s + 1)  # the numerator over 2^(s + 1), rounded half up, with the bias
     C += sum(M * d for M, d in zip(Ms, more, strict=True))
     pairs = [(2 * m, M, lo, hi) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True)]
@@ -359,6 +350,24 @@ def _require_same(
         _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (clip[0] + bias, clip[1] + bias)),
         "the results of the two requantizations may differ",
     )
+
+
+def _require_fits(rule: Requantization, Ms: Sequence[int], C: int, S: int, operands: Sequence[int]) -> int:
+    """Prove that the sum of M x and C fits in the lanes of an arithmetic. Returns the number of bits of its shift."""
+    limits, bits = {
+        "narrow": (INT32, 0),
+        "digits": (tuple(end << rule.bits for end in INT32), rule.bits),
+    }.get(rule.arithmetic, (INT64, 32))
+    parts = [
+        (M * (lo + more), M * (hi + more))
+        for M, lo, hi, more in zip(Ms, operands[0::3], operands[1::3], operands[2::3], strict=True)
+    ]
+    least, most = sum(map(min, parts)) + C, sum(map(max, parts)) + C
+    require(limits[0] <= least <= most <= limits[1], "a sum does not fit in its lane")
+    require(0 <= S < 32, "a shift is as wide as the lane")
+    short = rule.short and rule.arithmetic != "scaled"
+    require(not short or all(INT32[0] <= M <= INT32[1] for M in Ms), "a multiplier has more than 32 bits")
+    return S + bits
 
 
 def _combined(rule: Requantization, kernel: Sequence[int], operands: Sequence[int]) -> tuple[int, int, int]:

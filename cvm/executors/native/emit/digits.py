@@ -5,9 +5,9 @@ Sums x of some 20 bits and multipliers of 31 bits have products of more than 32 
 
     floor((M x + C) / 2^k) = m x + c + floor((n x + d) / 2^k)
 
-is exact if n x + d and the whole fit in 32 bits. A right shift by S then gives the code. Sums of many bits leave few bits
-for n, so M and C are searched such that every sum has the code that the program gives it: it is enough to compare the
-first x with each code, and the x before.
+is exact if n x + d and the whole fit in 32 bits. A right shift by S then gives the code. The more bits sums have, the
+fewer are left for n. So M and C are searched such that every sum has the code that the program gives it: it is enough
+to compare the first x with each code, and the x before.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ class Digits:
 
 
 def digit_parameters(
-    multiplier: Operand, offset: Operand, shift: Operand, least: Operand, most: Operand, lo: int, hi: int
+    multiplier: Operand, offset: Operand, shift: Operand, sums: tuple[Operand, Operand], bounds: tuple[int, int]
 ) -> Digits | None:
-    """The digits for floor((m x + c) / 2^s), clipped to [lo, hi], of sums least .. most. Arrays have one axis, the
-    channels.
+    """The digits for floor((m x + c) / 2^s), clipped to ``bounds`` = (lo, hi), of ``sums`` (least, most). All arrays
+    have one axis, the channels.
 
     Returns None if some channel has no such numbers. A result below ``lo`` may come out as any number below ``lo``, and
     one above ``hi`` as any number above it, since results are clipped afterwards.
     """
-    m, c, s, x0, x1 = (exact(array).reshape(-1, 1) for array in (multiplier, offset, shift, least, most))
+    m, c, s, x0, x1 = (exact(array).reshape(-1, 1) for array in (multiplier, offset, shift, *sums))
     if m.hull[0] < 0 or s.hull[1] > 62 or c.magnitude >= FAR:
         return None
     ends = _hull((m * x0 + c >> s), (m * x1 + c >> s))
     whole = 31 - (max(map(abs, ends)) + ROOM).bit_length()
     bits = 32 - (max(x0.magnitude, x1.magnitude) + 2).bit_length()
-    lo, hi = max(lo, ends[0] - 1), min(hi, ends[1] + 1)
+    lo, hi = max(bounds[0], ends[0] - 1), min(bounds[1], ends[1] + 1)
     if whole < 1 or bits < 1 or not 0 < hi - lo <= RESULTS:
         return None
     # Channels with one result have a line of their own, and the search must not divide by their multiplier.

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cvm.executors.native.descriptions.expressions import Formula, Residual
-from cvm.executors.native.descriptions.sums import Block, Output, Pixels, Read
 from cvm.executors.native.descriptions.formats import SHORT
+from cvm.executors.native.descriptions.sums import Block, Output, Pixels, Read
 from cvm.executors.native.emit.elements import decoded, encoded, load
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Code, Scalar, V, lanes, typed, vector
@@ -234,7 +234,9 @@ class Epilogue:
                 lo, hi = self.output.clamp
                 packed = code.intrinsic("smin", code.intrinsic("smax", packed, lo), hi)
             if self.block.valid > k * lane:
-                self._store_pieces(packed, code.at(pointer, k * lane * size), min(self.block.valid - k * lane, 2 * lane))
+                self._store_pieces(
+                    packed, code.at(pointer, k * lane * size), min(self.block.valid - k * lane, 2 * lane)
+                )
 
     def _packed(self, values: list[V]) -> V:
         """Two or four vectors as bytes: saturated to 16 bits, then to [0, 255], then clipped to the clamp."""

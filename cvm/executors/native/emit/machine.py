@@ -62,6 +62,7 @@ class Machine:
     """Whether bytes are multiplied as 16-bit integers. Then maps that are multiplied by every channel are stored so."""
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
+
     @property
     def narrows(self) -> bool:
         """Whether there are instructions that narrow lanes, with saturation, within 128 bits."""

@@ -236,7 +236,9 @@ def _calls(
     output = Output(target.format, pixels, built.clamp)
     reads = tuple(operand.read for operand in operands)
     shifts = tuple(shift for _, shift in digits)
-    made = _function(planner, node.op, _contraction(home, geometry, built, output, reads, shifts, planner.machine.words))
+    made = _function(
+        planner, node.op, _contraction(home, geometry, built, output, reads, shifts, planner.machine.words)
+    )
     note = f"{made.note}; sums + {built.note}" if built.note != "sums" else made.note
     cost = _cost(geometry, made)
     claimed = tuple(operand.home for operand in operands)

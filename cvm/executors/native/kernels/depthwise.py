@@ -219,8 +219,8 @@ class _Emitter:
             epilogue.pixels([self._looped(source, channel, weights)], [[base for _, _, base in every]])
             return
         if kernel.per == 2:
-            room = self._by_vector(source, channel, weights)
-            epilogue.line(room, self.tiles, [(base, pixels.column * size) for pixels, size, base in every])
+            sums_at = self._by_vector(source, channel, weights)
+            epilogue.line(sums_at, self.tiles, [(base, pixels.column * size) for pixels, size, base in every])
             return
         room = None if self.machine.registers >= MANY else code.alloca(vector(32, lane), 4 * self.tiles)
         sums: dict[int, list[V]] = {}
@@ -305,7 +305,7 @@ class _Emitter:
             numbers = range(first, min(first + 2, kernel.window[0]))
             rows = [self._quad(code.at(at, kernel.row(number) * kernel.taps[0])) for number in numbers]
             if len(rows) == 2:
-                rows = [unpacked(code, *rows, 16, 0)]
+                rows = [unpacked(code, rows[0], rows[1], 16, 0)]
             shorts = code.cast("zext", code.shuffle(rows[0], rows[0], range(2 * lane)), 16)
             if len(numbers) == 1:
                 shorts = code.cast("zext", code.shuffle(shorts, shorts, range(lane)), 32)

@@ -319,7 +319,8 @@ def _in_digits(
     shape = np.broadcast_shapes(begun.shape, s.shape, m.shape)
     ends = (_by_channel(array, len(shape)) for array in (sums.least, sums.most))
     arrays = (array.broadcast(shape).reshape(-1) for array in (m, begun + half(s), s, *ends))
-    found = digit_parameters(*arrays, *bounds)
+    m, moved, s, least, most = arrays
+    found = digit_parameters(m, moved, s, (least, most), bounds)
     if found is None:
         return None
     rule = Requantization("digits", 1, "half_up", *bounds, bits=found.bits)
