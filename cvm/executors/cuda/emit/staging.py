@@ -7,7 +7,7 @@ or of all words is filled with zeros and not read. Elsewhere, the threads load s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cvm.executors.cuda.emit.codes import distance, moved, pixel_at
@@ -159,15 +159,15 @@ class Staging:
             read = self._existing(word, size)
         if ends and bytes_ % size:
             read = code.select(code.compare("ult", word, self.tiling.words), _value(read), 0)
-        units = self._units(offset, read) if not self.piece else []
+        word_at = None if self.piece else self._gatherer(offset, read)
         for source, place, here in self._pixels:
             there = moved(code, self.shared, code.add(place, stage))
-            if self.piece:
+            if word_at is None:
                 self._copy(there, moved(code, source, offset), size, read, here)
             elif here is None:
-                self._gather(there, source, units)
+                code.store(word_at(source), there, 4)
             else:
-                code.when(here, lambda there=there, source=source: self._gather(there, source, units))  # type: ignore[misc]
+                code.when(here, lambda there=there, source=source: code.store(word_at(source), there, 4))  # type: ignore[misc]
 
     def _along(self, word: V) -> tuple[Scalar, V]:
         """How many bytes a word of a pass lies behind the first one in the input, and its number in its run."""
@@ -198,31 +198,49 @@ class Staging:
         else:
             code.when(here, copy)
 
-    def _units(self, offset: Scalar, read: V | int) -> list[tuple[Scalar, V | None]]:
-        """For each element of a word, its distance in bytes from the first one of a pixel, and whether it exists.
+    def _gatherer(self, offset: Scalar, read: V | int) -> Callable[[V], V]:
+        """The function that loads a word element by element, ``offset`` bytes behind the first element of a pixel.
 
-        An element that does not exist is read as the first one of the pixel, and becomes 0. All pixels share this.
+        Of the word, ``read`` bytes exist; the others are 0. What all pixels share is written here. A word at the end of
+        a run is loaded together with elements before it, which are shifted out, so that all addresses exist.
         """
         code, size = self.code, self.tiling.kernel.input.bytes
-        units: list[tuple[Scalar, V | None]] = []
-        for start in range(0, 4, size):
-            at = code.add(offset, start)
-            if isinstance(read, int):
-                units.append((at, None))
-            else:
-                exists = code.compare("sgt", read, start)
-                units.append((code.select(exists, _value(at), 0), exists))
-        return units
+        if isinstance(read, int):
+            return lambda source: self._word(moved(code, source, offset))
+        exists = code.compare("sgt", read, 0)
+        if self.tiling.kernel.run * size < 4:
+            units = [code.compare("sgt", read, start) for start in range(0, 4, size)]
+            places = [code.select(unit, _value(code.add(offset, size * n)), 0) for n, unit in enumerate(units)]
+            return lambda source: self._joined(
+                [code.select(unit, self._element(moved(code, source, place)), 0)
+                 for unit, place in zip(units, places, strict=True)]
+            )  # fmt: skip
+        missing = code.select(exists, code.binary("sub", typed("i32", 4), read), 0)
+        first = code.select(exists, code.binary("sub", _value(offset), missing), 0)
+        shift = code.binary("shl", missing, 3)
+        whole = self.tiling.words % self.words == 0
+        keep = None if whole else code.select(exists, typed("i32", -1), 0)
 
-    def _gather(self, there: V, source: V, units: Sequence[tuple[Scalar, V | None]]) -> None:
-        """Load the elements of one word, and write the word."""
-        code, size = self.code, self.tiling.kernel.input.bytes
-        total = typed("i32", 0)
-        for number, (apart, exists) in enumerate(units):
-            value = code.cast("zext", code.load(vector(8 * size, 1), moved(code, source, apart), size), 32)
-            value = value if exists is None else code.select(exists, value, 0)
-            total = code.binary("or", total, code.binary("shl", value, 8 * size * number)) if number else value
-        code.store(total, there, 4)
+        def load(source: V) -> V:
+            word = code.binary("lshr", self._word(moved(code, source, first)), shift)
+            return word if keep is None else code.binary("and", word, keep)
+
+        return load
+
+    def _word(self, at: V) -> V:
+        size = self.tiling.kernel.input.bytes
+        return self._joined([self._element(self.code.at(at, start)) for start in range(0, 4, size)])
+
+    def _element(self, at: V) -> V:
+        size = self.tiling.kernel.input.bytes
+        return self.code.cast("zext", self.code.load(vector(8 * size, 1), at, size), 32)
+
+    def _joined(self, elements: Sequence[V]) -> V:
+        """Elements as a word, the first one lowest."""
+        code, bits, (total, *others) = self.code, 8 * self.tiling.kernel.input.bytes, elements
+        for number, element in enumerate(others, 1):
+            total = code.binary("or", total, code.binary("shl", element, bits * number))
+        return total
 
     def commit(self) -> None:
         """End a group of asynchronous copies."""
