@@ -238,7 +238,7 @@ def tiling(kernel: Contraction, samples: int = 1, alignment: int = PIECE) -> Til
     found = [
         replace(one, samples=samples)
         for one in candidates(kernel)
-        if one.shared <= MOST_SHARED and one.tiles[0].sums <= most and one.blocks[1] <= MOST_ROWS
+        if one.shared <= MOST_SHARED and max(tile.sums for tile in one.tiles) <= most and one.blocks[1] <= MOST_ROWS
     ]
     return min(found, key=lambda one: one.cost, default=None)
 
@@ -270,9 +270,20 @@ def candidates(kernel: Contraction) -> Iterator[Tiling]:
         for total in (4, 8):
             tiles = [_tile(kernel, segment, size, total, number == 0) for number, segment in enumerate(kernel.segments)]
             for first in tiles[0]:
-                rest = [min(one, key=lambda tile: (tile.stage, tile.parts), default=None) for one in tiles[1:]]
+                rest = [_beside(first, others) for others in tiles[1:]]
                 if None not in rest:
                     yield from _staged(kernel, (first, *(one for one in rest if one is not None)))
+
+
+def _beside(first: Tile, tiles: Sequence[Tile]) -> Tile | None:
+    """The tile of a later segment: the most channels that need no more memory or sums than the first segment's tile.
+
+    Among equal ones, it is the tile whose warps read the least.
+    """
+    fitting = [one for one in tiles if one.stage <= first.stage and one.sums <= first.sums]
+    if not fitting:
+        return min(tiles, key=lambda tile: (tile.stage, tile.parts), default=None)
+    return min(fitting, key=lambda tile: (-tile.channels, ROWS * tile.rows + tile.group * tile.groups))
 
 
 def _staged(kernel: Contraction, tiles: tuple[Tile, ...]) -> Iterator[Tiling]:
