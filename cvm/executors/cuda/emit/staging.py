@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cvm.executors.cuda.emit.codes import distance, moved, pixel_at
-from cvm.executors.cuda.emit.fragments import WORDS
 from cvm.executors.cuda.emit.threads import SHARED, Kernel
 from cvm.executors.cuda.emit.tiling import PIECE, ROW_BYTES, STATIC, Tile, Tiling, piece
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
@@ -63,7 +62,7 @@ class Staging:
     @property
     def words(self) -> int:
         """The words of a stage."""
-        return WORDS * self.tile.warps[2]
+        return self.tiling.depth * self.tile.warps[2]
 
     def channel(self) -> V:
         """Write the number of the first channel of the tile."""
@@ -78,10 +77,10 @@ class Staging:
     def _prepare_pixels(self) -> None:
         code, tile, kernel = self.code, self.tile, self.tiling.kernel
         size = self.piece or 4
-        row_pieces = tile.warps[2] * ROW_BYTES // size
+        row_pieces = 4 * self.words // size
         place = code.binary("urem", self.thread, row_pieces)
         self._first = code.binary("mul", place, size // 4)
-        within, part, slices = ROW_BYTES // size, code.binary("mul", place, size), None
+        within, part, slices = 4 * self.tiling.depth // size, code.binary("mul", place, size), None
         if tile.warps[2] > 1:
             slice_, rest = code.binary("udiv", place, within), code.binary("urem", place, within)
             part = code.binary("mul", rest, size)

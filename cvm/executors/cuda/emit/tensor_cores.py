@@ -108,6 +108,11 @@ class _Writer:
         """Whether elements of 16 bits are split into bytes."""
         return self.tiling.kernel.per == 2
 
+    @property
+    def _steps(self) -> int:
+        """The instructions for each row of a stage."""
+        return self.tiling.depth * STEPS // WORDS
+
     def write(self) -> None:
         """Write the sums of a tile and their epilogue."""
         code, tile, kernel = self.code, self.tile, self.tiling.kernel
@@ -150,7 +155,7 @@ class _Writer:
             first = code.binary("add", first, code.binary("mul", slice_, tile.pixels * ROW_BYTES))
             weights = code.binary("add", weights, code.binary("mul", slice_, WORDS * tile.pitch))
         pixels = []
-        for step in range(STEPS):
+        for step in range(self._steps):
             place = code.binary("xor", code.binary("add", piece, 2 * step), shift)
             pixels.append(code.binary("add", first, code.binary("mul", place, PIECE)))
         return pixels, weights
@@ -191,13 +196,13 @@ class _Writer:
         steps, weights = [self._read(stage, read) for read in reads[0]], self._read(stage, reads[1])
         a = [[load_a(code, code.at(at, ROWS * row * ROW_BYTES)) for at in steps] for row in range(tile.rows)]
         each, size = vector(32, tile.beside), 4 * tile.beside
-        rows = [e * MEMBERS * tile.pitch for e in range(MEMBERS)]
+        rows = [e * MEMBERS * tile.pitch for e in range(self.tiling.depth // MEMBERS)]
         places = [[row + 4 * group * tile.group for group in range(tile.groups)] for row in rows]
         b = [[self._lanes(code.load(each, code.at(weights, place), size)) for place in row] for row in places]
         found = list(sums)
         for group in range(tile.groups):
             for beside in range(tile.beside):
-                words = [b[e][group][beside] for e in range(MEMBERS)]
+                words = [row[group][beside] for row in b]
                 slots = [(row * tile.groups + group) * tile.beside + beside for row in range(tile.rows)]
                 if self.split:
                     self._digit_products(found, slots, a, words)
@@ -218,7 +223,7 @@ class _Writer:
         ``a`` has a fragment for each tile and step. The same fragment of B serves all tiles, one after the other: the
         assembler copies its two words to neighbouring registers, and does so again if others are used in between.
         """
-        for step in range(STEPS):
+        for step in range(self._steps):
             right = [b[word(0, step, half) // MEMBERS] for half in (0, 1)]
             for slot, left in zip(slots, a, strict=True):
                 here = slice(4 * slot, 4 * slot + 4)

@@ -181,7 +181,7 @@ class Tiling:
     def _multiplied(self) -> float:
         """The cycles of a multiprocessor for the products of a stage."""
         first = self.tiles[0]
-        each = first.rows * first.groups * first.beside * (4 if self.kernel.per == 2 else STEPS)
+        each = first.rows * first.groups * first.beside * (4 if self.kernel.per == 2 else self.depth * STEPS // WORDS)
         return each * CYCLES * max(1, math.prod(first.warps) / 4)
 
     @property
@@ -202,6 +202,11 @@ class Tiling:
     def words(self) -> int:
         """The words of weights of one channel in one pass."""
         return self.kernel.step_words // len(self.kernel.shifts)
+
+    @property
+    def depth(self) -> int:
+        """The words of a row that a warp multiplies in a stage: half of them where a pass has no more."""
+        return WORDS // 2 if self.kernel.per == 4 and self.words <= WORDS // 2 else WORDS
 
     @property
     def _traffic(self) -> int:
