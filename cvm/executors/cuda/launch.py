@@ -45,3 +45,5 @@ class Kernels:
 
     ir: str
     launches: tuple[Launch, ...]
+    calls: tuple[int, ...]
+    """For each launch, the number of the call of the plan that it belongs to."""

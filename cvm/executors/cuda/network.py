@@ -111,7 +111,7 @@ class Memory:
         downloads = [(self.starts[name], host[name]) for name in back if name not in network.given]
         for name in back:
             self._fill_gaps(name)
-        held.run = self._run = self._device.prepare(network.code, self._prepared(), uploads, downloads)
+        held.run = self._run = self._device.prepare(network.code, self.prepared(), uploads, downloads)
 
     def _typed(self, name: str, bytes_: npt.NDArray[np.uint8]) -> Int32Array:
         """Bytes as the elements of all samples: (samples, elements of one)."""
@@ -125,7 +125,7 @@ class Memory:
         for sample in range(self.samples - 1 if zeros.size else 0):
             self._device.upload(self.starts[name] + sample * self.steps[name] + size, zeros)
 
-    def _prepared(self) -> list[Prepared]:
+    def prepared(self) -> list[Prepared]:
         """The launches with their addresses."""
         network = self._network
 

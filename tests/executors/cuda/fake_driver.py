@@ -15,6 +15,7 @@ import ctypes
 import functools
 import itertools
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -119,8 +120,9 @@ class _Stream:
 class FakeDriver:
     """See the module.
 
-    ``parameters`` says how many parameters each kernel has, ``static`` how many bytes of shared memory it declares
-    itself, ``memory`` what a device has. ``execute``, if it is given, runs a launch: it gets the image of the module.
+    ``parameters`` says how many parameters each kernel has whose module is no text of LLVM, ``static`` how many bytes
+    of shared memory it declares itself, ``memory`` what a device has. ``execute``, if it is given, runs a launch: it
+    gets the image of the module.
     """
 
     parameters: dict[str, int] = field(default_factory=dict)
@@ -465,6 +467,14 @@ class FakeDriver:
         self.attributes[hfunc] = value
         return ()
 
+    def _count(self, module: int, name: str) -> int:
+        """The number of parameters of a kernel: what was given, or else what its module says, a text of LLVM."""
+        if name in self.parameters:
+            return self.parameters[name]
+        header = re.search(rf"define ptx_kernel void @{name}\(.*", self.modules[module].decode())
+        assert header is not None, name
+        return header[0].count("%")
+
     def cuLaunchKernel(  # noqa: N802
         self, f: int, gridDimX: int, gridDimY: int, gridDimZ: int, blockDimX: int, blockDimY: int, blockDimZ: int,
         sharedMemBytes: int, hStream: int, kernelParams: int, extra: int,
@@ -477,7 +487,7 @@ class FakeDriver:
         assert min(gridDimY, gridDimZ) >= 1, (gridDimY, gridDimZ)
         assert max(gridDimY, gridDimZ) < 2**16, (gridDimY, gridDimZ)
         assert 1 <= blockDimX * blockDimY * blockDimZ <= 1024, (blockDimX, blockDimY, blockDimZ)
-        count = self.parameters[name]
+        count = self._count(module, name)
         pointers = (ctypes.c_void_p * count).from_address(kernelParams) if count else ()
         values = tuple(ctypes.c_uint64.from_address(pointer or 0).value for pointer in pointers)
         grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)

@@ -78,9 +78,10 @@ def kernels_of(plan: Plan, plain: frozenset[type] = frozenset()) -> Kernels:
     shapes = {
         name: _written(module, name, plan.functions[name], _alignments(plan, calls[name]), plain) for name in calls
     }
-    launches = [_launch(shape, call) for call in plan.calls for shape in shapes[call.function]]
+    made = [(number, _launch(shape, call)) for number, call in enumerate(plan.calls) for shape in shapes[call.function]]
     with_samples(module)
-    return Kernels(f'target triple = "{TRIPLE}"\n{module}\n', tuple(launches))
+    launches, numbers = tuple(launch for _, launch in made), tuple(number for number, _ in made)
+    return Kernels(f'target triple = "{TRIPLE}"\n{module}\n', launches, numbers)
 
 
 def _launch(shape: Shape, call: KernelCall) -> Launch:
