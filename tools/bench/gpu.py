@@ -10,14 +10,16 @@ takes arrays of the host and gives arrays back. Engines run by turns, --rounds t
 samples per second, the share of the peak of the GPU's tensor cores for products of bytes, and joules per sample if the
 package nvidia-ml-py (pynvml) is installed. The bytes of cvm are compared with the NumPy executor's before anything is
 timed. --layers adds the time of every launch of cvm, by the clock of the GPU. --within bounds the whole run: what has
-not begun by then is left out. -o writes what is known so far after each network and batch. Without a device, it says so
-and exits with 3. An engine that is not installed is named in the table.
+not begun by then is left out, and an engine that has not answered by then is named. -o writes what is known so far
+after each network and batch. Without a device, it says so and exits with 3. An engine that is not installed is named in
+the table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import time
@@ -91,9 +93,14 @@ def peak(capability: tuple[int, int], processors: int, kilohertz: int) -> float 
 
 
 def measured(
-    network: str, batch: int, engines: Sequence[str], best: float | None, options: argparse.Namespace, found: Found
-) -> Iterator[Row]:
-    """A row for each engine; they run by turns. ``best`` is the peak of the GPU."""
+    network: str, batch: int, engines: Sequence[str], best: float | None, options: argparse.Namespace, found: Found,
+    end: float = math.inf,
+) -> Iterator[Row]:  # fmt: skip
+    """A row for each engine; they run by turns. ``best`` is the peak of the GPU, ``end`` when all must have ended."""
+
+    def limit(usual: float) -> float:
+        return max(1.0, min(usual, end - time.monotonic()))
+
     opened: dict[str, Opened] = {}
     times: dict[str, list[float]] = {}
     used: dict[str, list[float]] = {}
@@ -101,9 +108,9 @@ def measured(
         for engine in engines:
             try:
                 one = stack.enter_context(Opened(engine, network, batch, options.device, options.program))
-                one.ready(OPENING)
+                one.ready(limit(OPENING))
                 if options.layers and engine == "cvm":
-                    launches, whole = one.layers(OPENING)
+                    launches, whole = one.layers(limit(OPENING))
                     found.layers[f"{network}, batch {batch}"] = [Layer(**launch) for launch in launches], whole
             except Failure as failure:
                 yield Row(network, engine, batch, failure=str(failure))
@@ -112,7 +119,7 @@ def measured(
         for _ in range(options.rounds):
             for engine, one in [*opened.items()]:
                 try:
-                    found_times, joules = one.timed(options.seconds, options.seconds + OPENING)
+                    found_times, joules = one.timed(options.seconds, limit(options.seconds + OPENING))
                 except Failure as failure:
                     del opened[engine]
                     yield Row(network, engine, batch, failure=str(failure))
@@ -192,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 found.left.append(f"{name}, batch {batch}")
                 continue
             print(f"{name}, batch {batch} ..", file=sys.stderr, flush=True)
-            for row in measured(name, batch, engines, best, options, found):
+            for row in measured(name, batch, engines, best, options, found, end):
                 found.rows.append(row)
                 found.write(options.file, device.name)
     print(f"{device.name}\n\n{table(found.rows)}")
