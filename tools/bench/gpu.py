@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     end = time.monotonic() + options.within
     try:
-        device = Driver(options.device, ptx.assembled, ptx.kept)
+        device = Driver(options.device, ptx.assembled)
         ptx.nearest(device.capability)
     except CvmError as error:
         print(f"no device: {error.message}", file=sys.stderr)

@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     engine, name, samples, number, *programs = arguments
     batch = int(samples)
     try:
-        device = Driver(int(number), ptx.assembled, ptx.kept)
+        device = Driver(int(number), ptx.assembled)
         verified = _verified(name, programs)
         run = _opened(engine, name, batch, device, verified)
         run()

@@ -10,7 +10,7 @@ import pytest
 
 from cvm.executors.cuda import opened
 from cvm.executors.cuda.device.protocol import Prepared
-from tests.executors.cuda.fake_driver import CUBIN, FakeDriver, Launched
+from tests.executors.cuda.fake_driver import FakeDriver, Launched
 from tools.serial_device import _Code
 
 __all__ = ["driver"]
@@ -22,7 +22,7 @@ def executed(image: bytes, one: Launched) -> None:
     count = len(one.parameters) // 2
     addresses, steps = one.parameters[:count], one.parameters[count:]
     launch = Prepared(one.function, one.grid, one.block[0], one.shared, addresses, steps)
-    _loaded(image.removeprefix(CUBIN).decode()).launch(launch, 1, 1)
+    _loaded(image.decode()).launch(launch, 1, 1)
 
 
 def driver(monkeypatch: pytest.MonkeyPatch, gpus: int = 1) -> FakeDriver:
