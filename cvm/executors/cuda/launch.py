@@ -46,4 +46,4 @@ class Kernels:
     ir: str
     launches: tuple[Launch, ...]
     calls: tuple[int, ...]
-    """For each launch, the number of the call of the plan that it belongs to."""
+    """For each launch, the number of the call of the plan that it belongs to: the first one, if it makes several."""
