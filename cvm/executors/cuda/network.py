@@ -77,6 +77,11 @@ class Network:
         return sum(map(rounded, self.sizes.values()))
 
     @property
+    def copied_bytes(self) -> int:
+        """The bytes of the host from which and to which a run copies a sample."""
+        return sum(rounded(self.sizes[name]) for name in (*self.given, *self.wanted))
+
+    @property
     def given(self) -> tuple[str, ...]:
         """The values that a run reads."""
         return self.plan.arrays[: self.plan.written]

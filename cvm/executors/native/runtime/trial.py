@@ -214,7 +214,7 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
     yield "depthwise convolution of weights with an offset", "depthwise digits", made
     made = convolution(nine_bits, bytes_, 128, least=-255, row=1, padding=(1, 1), groups=70)
     yield "depthwise convolution with a row of weights beyond a byte", "depthwise digits", made
-    yield "matrix product of weights with an offset", "window sums", partial(_product, 6, 150, 37, least=0, largest=255)
+    yield "matrix product of weights with an offset", "window sums", partial(_product, 6, 152, 37, least=0, largest=255)
     yield "matrix product", "bytes", partial(_product, 3, 50, 37)
     yield "matrix product of one row", "row", partial(_product, 1, 200, 150)
 
@@ -436,8 +436,11 @@ def _each(builder: ProgramBuilder, applied: Sequence[tuple[str, list[str], dict[
 def _pools() -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (2, 19, 9, 9), -128, 127)
+    y = builder.input("y", (2, 20, 9, 9), -128, 127)
+    (same,) = builder.add("conv2d", [y, builder.constant(np.eye(20, dtype=np.int32).reshape(20, 20, 1, 1))], {})
+    (words,) = builder.add("clip", [same], {"a_min": -128, "a_max": 127})  # channels beside each other, in bytes
     pool = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1), "ceil_mode": True}
-    return _each(builder, [("max_pool2d", [x], pool)])
+    return _each(builder, [("max_pool2d", [x], pool), ("max_pool2d", [words], pool)])
 
 
 def _reductions(op: str, spans: Sequence[tuple[int, int]]) -> VerifiedProgram:
