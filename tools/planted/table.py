@@ -246,8 +246,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "border",
         "cover",
-        "_cover(y + tall, x, down - tall, across, most, splits - 1)",
-        "_cover(y + tall, x, down - tall, wide, most, splits - 1)",
+        "_cover(down - tall, across, most, splits - 1)",
+        "_cover(down - tall, wide, most, splits - 1)",
     ),
     (
         "border",
