@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cvm.executors.native.runtime.trial_programs import CLASSES
+from cvm.executors.native.runtime.trial import CLASSES
 from tests.executors.cuda.fake_driver import FakeDriver
 from tools.bench import gpu
 from tools.bench.gpu import Entry, Row, main, measured, peak, table

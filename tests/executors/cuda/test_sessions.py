@@ -18,7 +18,7 @@ from cvm.executors.base import Int32Array
 from cvm.executors.cuda import opened, ptx
 from cvm.executors.cuda.device.protocol import Prepared
 from cvm.executors.cuda.emit import registry
-from cvm.executors.native.runtime.trial_programs import CLASSES
+from cvm.executors.native.runtime.trial import CLASSES
 from tests.executors.cuda.fake_driver import CUBIN, FakeDriver, Launched
 from tools.serial_device import _Code
 
