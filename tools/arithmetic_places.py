@@ -344,7 +344,10 @@ CHOSEN: Table = {
     ("cvm/executors/numpy/normalize.py", "Roots.of"): "Python integers",
     ("cvm/executors/numpy/normalize.py", "Factors.of"): "Python integers",
     ("cvm/executors/numpy/normalize.py", "Exact.decide"): "Python integers",
-    ("cvm/executors/native/runtime/trial.py", "*"): "constants of the programs that try the compiler, all written here",
+    ("cvm/executors/native/runtime/trial.py", "_feeds.filled"): "inputs of the trial, within their declared intervals",
+    ("cvm/executors/native/runtime/trial_programs/building.py", "*"): "constants, all written here",
+    ("cvm/executors/native/runtime/trial_programs/elements.py", "*"): "constants, all written here",
+    ("cvm/executors/native/runtime/trial_programs/sums.py", "*"): "constants, all written here",
     ("cvm/selftest.py", "_pattern"): "constants of the self-test, all written here",
     ("cvm/frontends/nnef/tensor_data.py", "_logarithmic"): "codes of at most 17 bits (quantization.bits)",
     (

@@ -48,7 +48,8 @@ from cvm.executors.cuda.emit.registry import PLAIN
 from cvm.executors.cuda.executor import CudaExecutor
 from cvm.executors.cuda.hashing import Hashing
 from cvm.executors.cuda.launch import CROWD
-from cvm.executors.native.runtime.trial import CLASSES, Class, agrees
+from cvm.executors.native.runtime.trial import agrees
+from cvm.executors.native.runtime.trial_programs import CLASSES, Class
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program.verifier import VerifiedProgram, verify
 from cvm.vectors import ExecutorRunner, check

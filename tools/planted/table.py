@@ -270,8 +270,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "clip",
         "formulas",
-        "(max(lo + format_.bias, 0), min",
-        "(0, min",
+        "(max(lo, least) + format_.bias, min",
+        "(least + format_.bias, min",
     ),
     (
         "clip",

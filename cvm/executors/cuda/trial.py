@@ -24,7 +24,8 @@ from cvm.executors.native.emit.machine import CUDA
 from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.classes import kinds_of
 from cvm.executors.native.runtime.distrust import Distrusted, Failed
-from cvm.executors.native.runtime.trial import CLASSES, Class, agrees
+from cvm.executors.native.runtime.trial import agrees
+from cvm.executors.native.runtime.trial_programs import CLASSES, Class
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Trial"]

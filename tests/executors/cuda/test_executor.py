@@ -25,7 +25,7 @@ from cvm.executors.cuda.network import Network
 from cvm.executors.cuda.shown import Shown
 from cvm.executors.cuda.trial import Trial
 from cvm.executors.native.descriptions.loops import Nest
-from cvm.executors.native.runtime.trial import CLASSES, Class
+from cvm.executors.native.runtime.trial_programs import CLASSES, Class
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder
 from cvm.program.commitments import tensor_root

@@ -22,7 +22,7 @@ from cvm.executors.cuda.emit.sha256 import module_text
 from cvm.executors.cuda.launch import TRIPLE
 from cvm.executors.native.emit.machine import CUDA
 from cvm.executors.native.kernels.registry import plan
-from cvm.executors.native.runtime.trial import CLASSES
+from cvm.executors.native.runtime.trial_programs import CLASSES
 from tests.selection import mostly_long
 
 TARGETS = ((8, 0), (9, 0), (10, 0))
