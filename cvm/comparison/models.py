@@ -17,8 +17,10 @@ from cvm.comparison.functions import (
     mean,
     of_linear,
     rounded_float,
+    short_multiplier,
     table_softmax,
     tied,
+    two_multipliers,
 )
 from cvm.comparison.levels import average_with_padding, pair, shifted_sum, single
 from cvm.comparison.numbers import Model, Numbers, Stages
@@ -106,6 +108,10 @@ _SUM += (
 )
 
 _FAKE = "OpenVINO: FakeQuantize (plugins/intel_cpu/src/nodes/fake_quantize.cpp)"
+_SIDES = (
+    Model("two multipliers, two roundings", "TFLite: reference_ops::QuantizeLeakyRelu", two_multipliers),
+    Model("multiplier of 8 fractional bits, rounded once", "XNNPACK: qs8-vcvt, qs8-vlrelu", short_multiplier),
+)
 _SINGLE = tuple(
     Model(f"quantiser on the operand's codes by a fused multiply-add{words}", _FAKE, partial(single, zero=zero))
     for zero, words in (("kept", ""), ("left out", ", zero point left out"))
@@ -216,11 +222,11 @@ MODELS: Mapping[str, Sequence[Model]] = {
     "mean_reduce": (_MEAN, *_AVERAGE, *_LINEAR),
     "softmax": _SOFTMAX,
     "mul": (*_LINEAR, *_REALS, _PRODUCT, *_PAIR),
-    "sub": (*_REALS, *_PAIR),
+    "sub": (*_REALS, *_PAIR, *_ADD),
     "div": _REALS,
     "resize": _RESIZE,
-    "copy": (*_LINEAR, *_SINGLE),
-    "leaky_relu": _SINGLE,
+    "copy": (*_LINEAR, *_SINGLE, *_SIDES),
+    "leaky_relu": (*_SINGLE, *_SIDES),
     "concat": _LINEAR,
 }
 
