@@ -16,7 +16,7 @@ from cvm.comparison.floats import in_codes, window_sums
 from cvm.comparison.numbers import F, Numbers, Stages
 from cvm.comparison.regions import Coded
 
-__all__ = ["average_with_padding", "in_levels", "pair", "shifted_sum", "single"]
+__all__ = ["average_with_padding", "in_levels", "pair", "shifted_sum", "single", "sum_of_codes"]
 
 Array = npt.NDArray[Any]
 
@@ -80,6 +80,14 @@ def pair(numbers: Numbers, form: str, zeros: tuple[str, str] = ("kept", "kept"))
         return in_levels(numbers, (a * step_a) * b, second.scale, fused=False)
     moved = b * (step_b / step_a)
     return in_levels(numbers, a + moved if operation == "add" else a - moved, first.scale)
+
+
+def sum_of_codes(numbers: Numbers) -> Stages:
+    """The integer sum without its bias times its scale, plus the bias, each in float32; then the quantiser."""
+    acc, unit = numbers.accumulator()
+    bias = numbers.bias()
+    real = (acc - bias).astype(F) * unit.astype(F) + (bias * unit).astype(F)
+    return [("accumulator without bias", acc - bias), *in_levels(numbers, real, fused=False)]
 
 
 def average_with_padding(numbers: Numbers) -> Stages:

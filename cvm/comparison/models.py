@@ -22,7 +22,7 @@ from cvm.comparison.functions import (
     tied,
     two_multipliers,
 )
-from cvm.comparison.levels import average_with_padding, pair, shifted_sum, single
+from cvm.comparison.levels import average_with_padding, pair, shifted_sum, single, sum_of_codes
 from cvm.comparison.numbers import Model, Numbers, Stages
 from cvm.comparison.products import blocks_of_products, columns_of_products
 from cvm.comparison.regions import Region
@@ -89,6 +89,11 @@ _SUM += tuple(
 )
 
 _SUM += (
+    Model(
+        "float32 result and bias, quantiser by a product and a sum",
+        "OpenVINO: FakeQuantize as a post-operation of oneDNN (plugins/intel_cpu/src/dnnl_postops_composer.cpp)",
+        sum_of_codes,
+    ),
     Model(
         "data quantised to 8 bits once more, by blocks of 32",
         "ONNX Runtime: MatMulNBits with accuracy level 4 (contrib_ops/cpu/quantization/matmul_nbits.cc, mlas/lib/"
