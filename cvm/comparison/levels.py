@@ -63,10 +63,7 @@ def single(numbers: Numbers, zero: str) -> Stages:
 
 
 def pair(numbers: Numbers, form: str, zeros: tuple[str, str] = ("kept", "kept")) -> Stages:
-    """A sum, difference or product. ``form``: of "reals", or "codes" with the other operand in the steps of one.
-
-    Sums and differences are then in steps of the first operand, products in steps of the second.
-    """
+    """A sum, difference or product. ``form``: of "reals", or of codes in the steps of the "first" or "second" operand."""
     operation = numbers.region.operation.name
     if any(item is None for item in numbers.region.operands) or operation not in ("add", "sub", "mul"):
         return []
@@ -77,9 +74,11 @@ def pair(numbers: Numbers, form: str, zeros: tuple[str, str] = ("kept", "kept"))
         a, b = a * step_a, b * step_b
         return in_levels(numbers, a + b if operation == "add" else a - b if operation == "sub" else a * b, fused=False)
     if operation == "mul":
-        return in_levels(numbers, (a * step_a) * b, second.scale, fused=False)
-    moved = b * (step_b / step_a)
-    return in_levels(numbers, a + moved if operation == "add" else a - moved, first.scale)
+        a, b = (a, b * step_b) if form == "first" else (a * step_a, b)
+        return in_levels(numbers, a * b, first.scale if form == "first" else second.scale, fused=False)
+    a, b = (a, b * (step_b / step_a)) if form == "first" else (a * (step_a / step_b), b)
+    moved = a + b if operation == "add" else a - b
+    return in_levels(numbers, moved, first.scale if form == "first" else second.scale)
 
 
 def sum_of_codes(numbers: Numbers) -> Stages:

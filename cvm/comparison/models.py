@@ -129,7 +129,8 @@ _PAIR = tuple(
         (("left out", "unsigned"), ", zero points left out, the second operand unsigned"),
     )
     for form, words in (
-        ("codes", "codes in steps of one operand, quantiser by a fused multiply-add"),
+        ("first", "codes in steps of the first operand, quantiser on them"),
+        ("second", "codes in steps of the second operand, quantiser on them"),
         ("reals", "float32 operands, quantiser by a product and a sum"),
     )
 )
