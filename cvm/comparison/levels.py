@@ -63,7 +63,7 @@ def single(numbers: Numbers, zero: str) -> Stages:
 
 
 def pair(numbers: Numbers, form: str, zeros: tuple[str, str] = ("kept", "kept")) -> Stages:
-    """A sum, difference or product. ``form``: of "reals", or of codes in the steps of the "first" or "second" operand."""
+    """A sum, difference or product. ``form``: of "reals", or of codes in steps of the "first" or "second" operand."""
     operation = numbers.region.operation.name
     if any(item is None for item in numbers.region.operands) or operation not in ("add", "sub", "mul"):
         return []

@@ -58,7 +58,7 @@ def step(layer: Layer) -> Fraction:
 
 
 def divided(layer: Layer, value: Fraction) -> Fraction:
-    return round(single(value / step(layer))) + layer.zero
+    return Fraction(round(single(value / step(layer))) + layer.zero)
 
 
 def transposed(layer: Layer, index: tuple[int, ...]) -> Fraction:
@@ -265,7 +265,8 @@ def test_a_fused_multiply_add_is_rounded_once(a: float, b: float, c: float) -> N
 def test_a_fused_multiply_add_is_not_rounded_in_float64_first() -> None:
     a, b, c = (np.array([x], np.float32) for x in (1 + 2.0**-12, 1 + 2.0**-12, 2.0**-60))
     assert float(fused_multiply_add(a, b, c)[0]) == 1 + 2.0**-11 + 2.0**-23
-    assert float((np.float64(a) * np.float64(b) + np.float64(c)).astype(np.float32)[0]) == 1 + 2.0**-11
+    twice = np.asarray(np.float64(a) * np.float64(b) + np.float64(c)).astype(np.float32)
+    assert float(twice[0]) == 1 + 2.0**-11
 
 
 @pytest.mark.long
