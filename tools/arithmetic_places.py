@@ -425,6 +425,10 @@ ENGINES: Table = {
         "*",
     ): "codes of 16 bits, sums of 32, which `rescaled` requires, in 64 bits; or float32, as engines compute",
     ("cvm/comparison/saturation.py", "*"): "products of two codes of 8 bits, their pairs in 32 bits, sums in 64 bits",
+    **{
+        (f"cvm/comparison/{name}.py", "*"): "float32 numbers, and integers of an engine in floats or 64 bits"
+        for name in ("floats", "interpolations", "levels", "products")
+    },
     ("cvm/comparison/model.py", "Model.follows"): "an engine's codes, which `_codes` holds to the quantiser's range",
     ("cvm/comparison/samples.py", "arranged"): "codes of inputs, whose quantisers have the range of the file's type",
     ("cvm/comparison/regions.py", "Region.unit"): "scales are float64",
