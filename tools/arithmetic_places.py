@@ -41,6 +41,7 @@ REALS: Table = {
     ("cvm/reference/values.py", "_number"): "codes are given in float64",
     ("cvm/calibration/correction.py", "corrected.change"): "the results of the reference are float64",
     ("cvm/calibration/equalization.py", "_magnitudes"): "the results of the reference are float64",
+    ("cvm/calibration/equalization.py", "_multiplied.block"): "exponents are within +-16",
     ("cvm/quantization/calibration/histogram.py", "Histogram.points"): "middles of bins are float64",
     ("cvm/quantization/calibration/levels.py", "Levels.rounded"): "points are float64; codes are within 2^16",
     ("cvm/quantization/calibration/ranges.py", "_clipping_error"): "errors are float64",
