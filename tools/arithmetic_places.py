@@ -369,6 +369,8 @@ CHOSEN: Table = {
         "cvm/lowering/forms/form.py",
         "Known.centred",
     ): "64 bits where codes are below 2^31, else Python integers",
+    ("cvm/lowering/forms/form.py", "_less"): "codes of 32 bits less integers below 2^30, in 64 bits",
+    ("cvm/lowering/parts/digits.py", "array_digits"): "64 bits where integers have 32 bits, else Python integers",
     ("cvm/lowering/rules/integers.py", "combined"): "Python integers",
     ("cvm/lowering/rules/layer_normalization.py", "_magnitude"): "Python integers",
     ("cvm/lowering/rules/linear.py", "_apart"): "Python integers",
