@@ -97,7 +97,8 @@ def test_few_codes_and_integers_of_any_size_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize("far", [0, 1, 300, 2**20])
 def test_narrow_codes_around_zero_stay_narrow_and_exact(dtype: type, far: int) -> None:
     ends = np.iinfo(dtype)
-    codes = np.random.default_rng(far).integers(ends.min, ends.max, (60, 50), dtype, endpoint=True)
+    drawn = np.random.default_rng(far).integers(ends.min, ends.max, (60, 50), np.int64, endpoint=True)
+    codes = drawn.astype(dtype)
     codes[0, :2] = ends.min, ends.max
     zeros = [far - row % 2 for row in range(60)]
     offsets = Rationals.of([Fraction(-3 * zero, 7) for zero in zeros], (60, 1))
@@ -117,4 +118,5 @@ def test_digits_of_narrow_integers_are_those_of_python_integers(limit: int) -> N
         items = np.array([ends.min, ends.min + 1, -limit % 50, -1, 0, 1, 77, ends.max], dtype)
         found, exact = array_digits(items, limit), array_digits(items.astype(object), limit)
         assert [(part.tolist(), weight) for part, weight in found] == [(p.tolist(), w) for p, w in exact]
-        assert sum(part.astype(object) * weight for part, weight in found).tolist() == items.tolist()
+        columns = zip(*((part.astype(object) * weight).tolist() for part, weight in found), strict=True)
+        assert [sum(column) for column in columns] == items.tolist()
