@@ -245,7 +245,7 @@ PROVEN: Table = {
     ("cvm/executors/numpy/codes.py", "FloatCodes.write"): "float64, by the proof of the module; codes within [lo, hi]",
     ("cvm/executors/numpy/depthwise.py", "Depthwise.each"): "floats exact by `choose`: S <= 2^24 or 2^53",
     ("cvm/executors/numpy/contraction.py", "magnitudes"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
-    ("cvm/executors/numpy/contraction.py", "_runs"): "differences of cumulative sums, which `_cumulative` holds",
+    ("cvm/executors/numpy/contraction.py", "_runs"): "terms in integers that hold the sums of all",
     ("cvm/executors/numpy/elemwise.py", "plan_cvm_precision"): "powers up to 2^30",
     (
         "cvm/executors/numpy/elemwise.py",
@@ -369,6 +369,7 @@ CHOSEN: Table = {
         "cvm/lowering/forms/form.py",
         "Known.centred",
     ): "64 bits where codes are below 2^31, else Python integers",
+    ("cvm/executors/numpy/contraction.py", "choose"): "terms in integers that hold the sums of all",
     ("cvm/lowering/forms/form.py", "_less"): "codes of 32 bits less integers below 2^30, in 64 bits",
     ("cvm/lowering/parts/digits.py", "array_digits"): "64 bits where integers have 32 bits, else Python integers",
     ("cvm/lowering/rules/integers.py", "combined"): "Python integers",

@@ -108,7 +108,8 @@ def plan_dense(call: Call) -> PlannedNode:
     (M, K), (N, _) = call.shapes[:2]
     require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a dense")
     x = magnitudes(call.ranges[0], (M, K)).max(axis=0)
-    method = choose(magnitudes(call.ranges[1], (N, K)) * x, M)
+    weights = call.ranges[1]
+    method = choose(weights.values if isinstance(weights, Exact) else magnitudes(weights, (N, K)), M, x)
     constant = _constant(call.ranges[1], (N, K))
     prepared = None if constant is None or constant.size > _HELD else method.split(constant)
     stored = constant if prepared is None else None
