@@ -460,14 +460,9 @@ def _completed(
     if output is not None and output.suffix == _ONNX and model_format(model) == "onnx":
         shapes, ranges = input_shapes(wishes[0]), input_ranges(wishes[1])
         whole, made = quantized_onnx(
-            model,
-            made,
-            **how,
-            input_shapes=shapes,
-            input_ranges=ranges,
-            states=input_states(wishes[2]),
-            outputs=wishes[3],
-        )
+            model, made, **how, input_shapes=shapes, input_ranges=ranges,
+            states=input_states(wishes[2]), outputs=wishes[3],
+        )  # fmt: skip
         content: tuple[bytes, ...] = (whole,)
     else:
         made, content = _content(made, output, how)
