@@ -282,9 +282,9 @@ class Group:
         own = [self.elements(argument) for argument in step.arguments[count:]]
         most = 0 if self.added is None else int((self.added.hi + self.added.more).max())
         columns = np.broadcast_arrays(*(array for array in (*given, *own, *ends) if array is not None))
-        require(len(columns) == 2 * (count + 2) + 3 * count, "a parameter is not a constant")
+        require(len(columns) == len(given) + len(own) + 3 * count, "a parameter is not a constant")
         for row in set(zip(*(column.ravel().tolist() for column in columns), strict=True)):
-            kernel, operands = row[count + 2 : 2 * count + 4], row[2 * count + 4 :]
+            kernel, operands = row[count + 2 : count + 2 + len(own)], row[count + 2 + len(own) :]
             _require_same(rule, row[: count + 2], kernel, operands, most, bias, clip)
 
 
@@ -318,6 +318,8 @@ def _require_same(
     largest sum of any channel, which the neighbouring lane may hold.
     """
     *ms, c, s = node
+    if rule.arithmetic in ("scaled", "digits"):
+        kernel = _combined(rule, kernel, operands)
     *Ms, C, S = kernel
     lows, highs, more = operands[0::3], operands[1::3], operands[2::3]
     if rule.arithmetic == "wide":  # the same sum, which the verifier has proven to fit in 64 bits (requantize C7)
@@ -340,13 +342,7 @@ def _require_same(
         slack, total = -((most >> rule.bits - 20) * -Ms[0] >> 52 - rule.bits), 32 + rule.bits
         C <<= rule.bits
     else:
-        narrow = rule.arithmetic == "narrow"
-        limits, total = (INT32, S) if narrow else (INT64, S + 32)
-        parts = [(M * (lo + d), M * (hi + d)) for M, lo, hi, d in zip(Ms, lows, highs, more, strict=True)]
-        least, most = sum(map(min, parts)) + C, sum(map(max, parts)) + C
-        require(limits[0] <= least <= most <= limits[1], "a sum does not fit in its lane")
-        require(0 <= S < 32, "a shift is as wide as the lane")
-        require(not rule.short or all(-(2**31) <= M < 2**31 for M in Ms), "a multiplier has more than 32 bits")
+        total = _require_fits(rule, Ms, C, S, operands)
     c = 2 * c + (1 << s if s else 0) + (bias << s + 1)  # the numerator over 2^(s + 1), rounded half up, with the bias
     C += sum(M * d for M, d in zip(Ms, more, strict=True))
     pairs = [(2 * m, M, lo, hi) for m, M, lo, hi in zip(ms, Ms, lows, highs, strict=True)]
@@ -354,6 +350,44 @@ def _require_same(
         _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (clip[0] + bias, clip[1] + bias)),
         "the results of the two requantizations may differ",
     )
+
+
+def _require_fits(rule: Requantization, Ms: Sequence[int], C: int, S: int, operands: Sequence[int]) -> int:
+    """Prove that the sum of M x and C fits in the lanes of an arithmetic. Returns the number of bits of its shift."""
+    limits, bits = {
+        "narrow": (INT32, 0),
+        "digits": (tuple(end << rule.bits for end in INT32), rule.bits),
+    }.get(rule.arithmetic, (INT64, 32))
+    parts = [
+        (M * (lo + more), M * (hi + more))
+        for M, lo, hi, more in zip(Ms, operands[0::3], operands[1::3], operands[2::3], strict=True)
+    ]
+    least, most = sum(map(min, parts)) + C, sum(map(max, parts)) + C
+    require(limits[0] <= least <= most <= limits[1], "a sum does not fit in its lane")
+    require(0 <= S < 32, "a shift is as wide as the lane")
+    short = rule.short and rule.arithmetic != "scaled"
+    require(not short or all(INT32[0] <= M <= INT32[1] for M in Ms), "a multiplier has more than 32 bits")
+    return S + bits
+
+
+def _combined(rule: Requantization, kernel: Sequence[int], operands: Sequence[int]) -> tuple[int, int, int]:
+    """M, C and S of the arithmetics that multiply twice, where neither product has more bits than its lane."""
+    expected = 5 if rule.arithmetic == "digits" else 4
+    require((len(kernel), len(operands)) == (expected, 3), "another number of parameters")
+    factor, m, c, *rest = kernel
+    lo, hi, more = operands
+    ends = [factor * (x + more) for x in (lo, hi)]
+    if rule.arithmetic == "digits":  # (m x + c + ((n x + d) >> bits)) >> s, modulo 2^32 but for n x + d
+        factor, m, (d, S) = m, factor, rest
+        ends = [factor * (x + more) + d for x in (lo, hi)]
+        require(0 <= rule.bits < 32, "a shift is as wide as the lane")
+        c, m = (c << rule.bits) + d, (m << rule.bits) + factor
+    else:
+        (S,) = rest
+        require(INT32[0] <= m <= INT32[1], "a multiplier has more than 32 bits")
+        m *= factor
+    require(all(INT32[0] <= end <= INT32[1] for end in ends), "a product does not fit in its lane")
+    return m, c, S
 
 
 def require_joint(joint: Residual, formula: Formula, home: Home | None) -> None:

@@ -91,15 +91,16 @@ def _digits(data: memoryview, kernel: Contraction | Depthwise, one: Segment, sta
     """The digits of a segment as an array (lanes, digits, taps, elements)."""
     lane, vectors = one.block.lane, one.block.vectors
     if isinstance(kernel, Contraction):
-        dtype, together = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per], one.together or vectors
+        together = one.together or vectors
+        dtype = np.int8 if kernel.widened else {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
         taps, count = math.prod(n for n, _ in kernel.taps), len(kernel.shifts)
         shape: tuple[int, ...] = (one.count, vectors // together, count, taps, kernel.steps, together, lane, kernel.per)
         order: tuple[int, ...] = (0, 1, 5, 6, 2, 3, 4, 7)
         form = (-1, count, taps, kernel.steps * kernel.per)
     else:
-        dtype, columns = np.int8, kernel.window[1]
-        shape = (one.count, columns, kernel.parts, kernel.groups, vectors, lane, 4)
-        order = (0, 4, 5, 2, 1, 3, 6)
+        dtype, columns, per = np.int8 if kernel.per == 4 else np.int16, kernel.window[1], kernel.per
+        shape = (one.count, columns, kernel.parts, kernel.groups, vectors, 4 // per, lane, per)
+        order = (0, 4, 6, 2, 1, 3, 5, 7)
         form = (-1, kernel.parts, columns, 4 * kernel.groups)
     stored = np.frombuffer(data, dtype, math.prod(shape), start)
     return np.ascontiguousarray(stored.reshape(shape).transpose(order)).reshape(form)

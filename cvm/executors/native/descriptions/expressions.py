@@ -16,11 +16,12 @@ class Requantization:
     bounds.
 
     The operands of the step are x_1 .. x_n, then the parameters m_1 .. m_n, c and s. In ``high`` arithmetic, s is the
-    shift minus 32; in ``fused`` there is no s. Without ``clips`` the result is not clipped to [lo, hi]; the store clips
-    it.
+    shift minus 32; in ``fused`` there is no s. ``scaled`` is ``high`` for x times a factor, which is the first
+    parameter. The parameters of ``digits`` are m, n, c, d and s: the multiplier is m 2^bits + n, the offset c 2^bits +
+    d, and the shift s + bits. Without ``clips`` the result is not clipped to [lo, hi]; the store clips it.
     """
 
-    arithmetic: Literal["narrow", "high", "fused", "wide"]
+    arithmetic: Literal["narrow", "high", "scaled", "digits", "fused", "wide"]
     terms: int
     rounding: str
     lo: int
@@ -29,7 +30,8 @@ class Requantization:
     short: bool = False
     """Whether all m fit in 32 bits. The 64-bit product of two 32-bit numbers takes one instruction."""
     bits: int = 0
-    """In ``fused`` arithmetic, the number of bits of the sums, none of which is negative."""
+    """In ``fused`` arithmetic, the number of bits of the sums, none of which is negative; in ``digits``, that of the
+    lower digits."""
 
 
 Static: TypeAlias = "int | Format | Requantization"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.exact import exact
 
-__all__ = ["INT32", "INT64", "Format"]
+__all__ = ["INT32", "INT64", "SHORT", "Format"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +68,6 @@ class Format:
         return (given + self.bias).int64().astype(self.dtype)
 
 
+SHORT = Format(16)
 INT32 = Format(32)
 INT64 = Format(64)

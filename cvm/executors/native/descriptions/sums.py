@@ -122,6 +122,13 @@ class Contraction:
     starts: bool
     segments: tuple[Segment, ...] = ()
     joint: Residual | None = None
+    widened: bool = False
+    """Whether the weights of 16-bit products are stored in bytes."""
+
+    @property
+    def step_bytes(self) -> int:
+        """The number of bytes of the weights of one output channel in one step."""
+        return 2 if self.widened else 4
 
     @property
     def steps(self) -> int:
@@ -130,7 +137,7 @@ class Contraction:
 
     @property
     def step_words(self) -> int:
-        """The number of 32-bit words of weights of one output channel: all steps of all taps in all passes."""
+        """The number of steps of one output channel, each with one word of weights: all taps in all passes."""
         return self.steps * math.prod(count for count, _ in self.taps) * len(self.shifts)
 
     @property
@@ -201,7 +208,8 @@ class Depthwise:
     ``images``, ``rows``, ``columns`` and ``channels`` are extents of the output. ``window`` is the extent (rows,
     columns) of a window, ``taps`` the distance from one tap to the next in both directions, in elements. ``step`` and
     ``dilation`` are the stride and the dilation along a row. ``parts`` is the number of digits of the weights. The last
-    rows of the window may be rows before them that are multiplied once more: ``repeats`` lists these.
+    rows of the window may be rows before them that are multiplied once more: ``repeats`` lists these. ``per`` rows are
+    multiplied by one dot product: four bytes, or two bytes that become 16-bit integers, whose weights are stored so.
     """
 
     images: int
@@ -221,6 +229,7 @@ class Depthwise:
     segments: tuple[Segment, ...]
     joint: Residual | None = None
     repeats: tuple[int, ...] = ()
+    per: Literal[2, 4] = 4
 
     def strip(self, tile: int) -> int:
         """The number of outputs of one strip, a multiple of the ``tile`` neighbours that share vectors.

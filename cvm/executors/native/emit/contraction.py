@@ -43,7 +43,7 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
     for narrower in machine.narrower:
         if channels <= narrower:
             lane = narrower
-    most = machine.registers // 4 if pixels == 1 else 4 if packs else 2
+    most = machine.registers // 4 if pixels == 1 else 4 if packs and machine.packs else 2
     found = []
     done = 0
     while done < channels:
@@ -52,7 +52,7 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
         count = max(1, left // (vectors * lane))
         valid = min(left, vectors * lane)
         tile = max(1, (machine.registers - vectors - 2) // vectors)
-        block = Block(lane, vectors, valid, packs and most == 4 and vectors in (2, 4))
+        block = Block(lane, vectors, valid, packs and most <= 4 and vectors in (2, 4))
         found.append(Segment(done, count, block, min(tile, pixels)))
         done += count * vectors * lane
     return tuple(found)
@@ -205,13 +205,13 @@ class _Emitter:
         strides = (kernel.source.image, kernel.source.row, kernel.source.column)
         for index, stride in zip((image, y, x), strides, strict=True):
             source = code.at(source, code.mul(index, stride * size))
-        weights = code.at(self.pointers[1], code.mul(channel, 4 * kernel.step_words))
+        weights = code.at(self.pointers[1], code.mul(channel, kernel.step_bytes * kernel.step_words))
         kind = vector(32, block.lane)
         first = starting(code, self.pointers, channel, block) * len(offsets)
         last_shift = max((number for number, shift in enumerate(kernel.shifts) if shift), default=0)
         sums = first if last_shift == 0 else [typed(kind, 0)] * len(first)
         pixels = [(row * kernel.source.row + column * kernel.source.column) * size for row, column in offsets]
-        pass_bytes = 4 * kernel.step_words // len(kernel.shifts) * self.segment.channels
+        pass_bytes = kernel.step_bytes * kernel.step_words // len(kernel.shifts) * self.segment.channels
         for number, shift in enumerate(kernel.shifts):
             if shift:
                 sums = [code.binary("shl", total, shift) for total in sums]
@@ -227,7 +227,7 @@ class _Emitter:
             return self.run(source, weights, sums, pixels)
         count, apart = kernel.taps[depth]
         inner = math.prod(n for n, _ in kernel.taps[depth + 1 :])
-        size = inner * kernel.steps * 4 * self.segment.channels
+        size = inner * kernel.steps * kernel.step_bytes * self.segment.channels
 
         def body(index: V, values: list[V]) -> Sequence[V]:
             at = code.at(source, code.mul(index, apart * kernel.input.bytes))
@@ -238,22 +238,18 @@ class _Emitter:
     def run(self, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
         """Write the products of one run; a few steps are unrolled."""
         code, kernel, block = self.code, self.kernel, self.segment.block
-        step = 4 * self.segment.channels
+        step = kernel.step_bytes * self.segment.channels
         most = self.machine.unrolls
         fitting = (n for n in (4, 3, 2, 1) if n <= most and kernel.steps % n == 0)
         unrolled = kernel.steps if kernel.steps <= most else next(fitting)
         move = kernel.per * kernel.input.bytes
-        kind = vector(32, block.lane)
         together = 4 if self.machine.by_element and kernel.per == 4 and unrolled % 4 == 0 else 1
 
         def unrolled_steps(at: V, packed: V, values: Sequence[V]) -> list[V]:
             current = list(values)
             for first in range(0, unrolled, together):
                 steps = range(first, first + together)
-                rows = [
-                    [code.load(kind, code.at(packed, k * step + 4 * block.lane * v)) for v in range(block.vectors)]
-                    for k in steps
-                ]
+                rows = [[self.weights(packed, k * step, v) for v in range(block.vectors)] for k in steps]
                 for number, pixel in enumerate(pixels):
                     words = self.words(code.at(at, pixel + first * move), together)
                     for word, row in zip(words, rows, strict=True):
@@ -270,6 +266,14 @@ class _Emitter:
             return unrolled_steps(at, packed, values)
 
         return code.loop(0, kernel.steps, unrolled, body, sums)
+
+    def weights(self, packed: V, step: int, number: int) -> V:
+        """Load the weights of one vector of channels at a step; bytes become 16-bit integers."""
+        code, lane, size = self.code, self.segment.block.lane, self.kernel.step_bytes
+        at = code.at(packed, step + size * lane * number)
+        if not self.kernel.widened:
+            return code.load(vector(32, lane), at)
+        return code.bitcast(code.cast("sext", code.load(vector(8, 2 * lane), at), 16), vector(32, lane))
 
     def words(self, pointer: V, count: int) -> list[V]:
         """Load ``count`` words of a pixel, and broadcast each to all lanes."""

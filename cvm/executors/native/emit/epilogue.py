@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cvm.executors.native.descriptions.expressions import Formula, Residual
+from cvm.executors.native.descriptions.formats import SHORT
 from cvm.executors.native.descriptions.sums import Block, Output, Pixels, Read
 from cvm.executors.native.emit.elements import decoded, encoded, load
 from cvm.executors.native.emit.formula import evaluate
@@ -23,11 +24,18 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import repeated, to_bytes, to_words, unpacked, widened
 from cvm.executors.native.emit.residual import residual, results
 
-__all__ = ["TOGETHER", "Epilogue", "joined"]
+__all__ = ["TOGETHER", "Epilogue", "joined", "narrow"]
 
 
 TOGETHER = 2
 """The number of pixels whose epilogues are written together, so that they share the loads of parameters."""
+
+
+def narrow(output: Output, machine: Machine) -> bool:
+    """Whether results lie side by side in bytes, or in the 16-bit integers of a machine that multiplies these."""
+    format_ = output.format
+    bytes_ = format_.bits == 8 and not format_.signed
+    return output.pixels.channel == 1 and (bytes_ or (machine.words and format_ == SHORT))
 
 
 def joined(formula: Formula, reads: Sequence[Read], machine: Machine) -> Residual | None:
@@ -194,8 +202,10 @@ class Epilogue:
         """Store the vectors in the order of the channels."""
         code, block, format_ = self.code, self.block, self.output.format
         stride = self.output.pixels.channel
-        narrows = self.machine.packs or self.machine.one_shift
-        if narrows and format_.bits == 8 and not format_.signed and stride == 1:
+        if self.machine.narrows and narrow(self.output, self.machine):
+            if format_.bits == 16:
+                self._store_words(values, pointer)
+                return
             packed = self._packed(values)
             if self.pixel is None:
                 self._store_pieces(packed, pointer, block.valid)
@@ -214,6 +224,19 @@ class Epilogue:
                 for e in range(count):
                     at = code.at(pointer, (channel + e) * stride * format_.bytes)
                     code.store(code.extract(raw, first + e), at)
+
+    def _store_words(self, values: list[V], pointer: V) -> None:
+        """Store two or four vectors as 16-bit integers: saturated, then clipped to the clamp."""
+        code, lane, size = self.code, self.block.lane, self.output.format.bytes
+        for k in range(0, self.block.vectors, 2):
+            packed = to_words(code, values[k], values[k + 1])
+            if self.output.clamp is not None:
+                lo, hi = self.output.clamp
+                packed = code.intrinsic("smin", code.intrinsic("smax", packed, lo), hi)
+            if self.block.valid > k * lane:
+                self._store_pieces(
+                    packed, code.at(pointer, k * lane * size), min(self.block.valid - k * lane, 2 * lane)
+                )
 
     def _packed(self, values: list[V]) -> V:
         """Two or four vectors as bytes: saturated to 16 bits, then to [0, 255], then clipped to the clamp."""
@@ -254,7 +277,8 @@ class _Sums:
         if stride == 0:
             return load(code, read.format, pointer, 1)
         first = self.q * block.lane
-        if not block.interleaved and stride == 1 and block.valid - first >= block.lane:
+        in_order = not block.interleaved or (block.lane == 4 and size > 1)
+        if in_order and stride == 1 and block.valid - first >= block.lane:
             return load(code, read.format, code.at(pointer, first * size), block.lane)
         if block.interleaved and stride == 1 and size == 1:
             if number not in self.expanded:

@@ -58,8 +58,16 @@ class Machine:
     one_shift: bool = False
     """Whether one number shifts all lanes of a vector, and products widen 32-bit lanes. Then all channels of a
     requantization have one shift where 64 bits allow that."""
+    words: bool = False
+    """Whether bytes are multiplied as 16-bit integers. Then maps that are multiplied by every channel are stored so."""
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
+
+    @property
+    def narrows(self) -> bool:
+        """Whether there are instructions that narrow lanes, with saturation, within 128 bits."""
+        return self.packs or self.one_shift
+
     permutes: bool = False
     """Whether one instruction picks any of 128 bytes for each byte of a vector."""
 
@@ -186,8 +194,8 @@ def _wasm2(code: Code, total: V, a: V, w: V) -> V:
 
 
 WASM = Machine(
-    "wasm", 4, 14, _wasm4, _wasm2, frozenset({"wasm"}), "generic",
-    "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint", one_shift=True, unrolls=1,
+    "wasm", 4, 12, _wasm4, _wasm2, frozenset({"wasm"}), "generic",
+    "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint", one_shift=True, words=True, unrolls=1,
 )  # fmt: skip
 """WebAssembly with its vectors of 128 bits, for exported programs; no processor is one."""
 

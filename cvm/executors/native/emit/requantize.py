@@ -1,9 +1,12 @@
-"""`requantize` in machine integers, in one of four arithmetics. Proven bounds decide which of them are possible.
+"""`requantize` in machine integers, in one of six arithmetics. Proven bounds decide which of them are possible.
 
 * ``narrow``: all intermediate numbers fit in 32 bits.
 * ``high``: all shifts are at least 32 (for smaller shifts, m and c are multiplied by a power of two). The products of
   the even and of the odd lanes are 64-bit vectors. A 32-bit shift of their upper halves gives the result, since
   floor(floor(v / 2^32) / 2^k) = floor(v / 2^(32 + k)).
+* ``scaled``: as ``high``, where one shift must do for all channels. Each x is multiplied by a power of two first, so
+  that the multipliers have 32 bits nevertheless.
+* ``digits``: 32 bits and a multiplier of two digits, see the module `digits`.
 * ``fused``: for sums of at most 23 bits, see the module `fused`.
 * ``wide``: 64-bit lanes, for all other cases.
 """
@@ -20,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.descriptions.expressions import Requantization
+from cvm.executors.native.emit.digits import ROOM
 from cvm.executors.native.emit.fused import fused_product
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.exact import Exact, Operand, exact, stacked, where
@@ -43,7 +47,10 @@ class Parameter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A rule and its parameters, which broadcast to the output: m_i (multipliers), c (offset) and s (shift)."""
+    """A rule and its parameters, which broadcast to the output: m_i (multipliers), c (offset) and s (shift).
+
+    In ``scaled``, the multipliers are the factor and m. In ``digits``, multiplier and offset have both of their digits.
+    """
 
     rule: Requantization
     multipliers: tuple[Integers, ...]
@@ -80,6 +87,9 @@ def terms(
         raised = None if plain else _raised(magnitudes, ms, c, s)
         if raised is not None:
             if level:
+                scaled = _scaled(magnitudes, *raised, (lo, hi)) if count == 1 else None
+                if scaled is not None:
+                    return scaled
                 raised = _levelled(magnitudes, *raised) or raised
             short = all(m.magnitude < 2**31 for m in raised[0])
             return _terms(Requantization("high", count, rounding, lo, hi, short=short), *raised)
@@ -140,6 +150,21 @@ def _levelled(
     if any(m.magnitude > most for m in raised) or _bound(magnitudes, raised, moved) > most:
         return None
     return raised, moved, shift + lift
+
+
+def _scaled(
+    magnitudes: Sequence[int], multipliers: Sequence[Exact], offset: Exact, shift: Exact, bounds: tuple[int, int]
+) -> Terms | None:
+    """The same requantization of x * 2^t, with the largest shift everywhere; None if all shifts are equal, or if a
+    product may have too many bits.
+    """
+    lift = -shift + shift.hull[1]
+    factor, moved = exact(1) << lift, offset << lift
+    lifted = [factor.magnitude * x for x in magnitudes]
+    if not lift.hull[1] or max(lifted) > INT32_MAX or _bound(lifted, multipliers, moved) > LARGEST:
+        return None
+    rule = Requantization("scaled", 1, "half_up", *bounds, short=True)
+    return _terms(rule, [factor, *multipliers], moved, shift + lift)
 
 
 def _in_one_shift(narrow: Terms, magnitudes: Sequence[int]) -> Terms | None:
@@ -237,11 +262,16 @@ def biased(chosen: Terms, magnitudes: Sequence[int], bias: int) -> Terms | None:
     offset = exact(chosen.offset)
     if arithmetic == "fused":
         moved, fits = offset + (bias << 32), True
+    elif arithmetic == "digits":
+        moved, fits = offset + (bias << int(chosen.shift[0]) + chosen.rule.bits), abs(bias) < ROOM
     else:
-        shift = shift + (32 if arithmetic == "high" else 0)
+        shift = shift + (0 if arithmetic == "narrow" else 32)
         moved = offset + (exact(bias) << shift)
-        most = LARGEST if arithmetic == "high" else INT32_MAX
-        size = _products([abs(exact(m)) for m in chosen.multipliers], magnitudes) + abs(moved)
+        most = INT32_MAX if arithmetic == "narrow" else LARGEST
+        multipliers = [abs(exact(m)) for m in chosen.multipliers]
+        if arithmetic == "scaled":
+            multipliers = [multipliers[0] * multipliers[1]]
+        size = _products(multipliers, magnitudes) + abs(moved)
         fits = shift.hull[1] <= 54 and size.hull[1] <= most
     if not fits or moved.magnitude > LARGEST:
         return None
@@ -256,12 +286,19 @@ def requantized(code: Code, rule: Requantization, xs: Sequence[V], parameters: S
         for x, m in zip(xs, ms, strict=True):
             total = code.binary("add", code.binary("mul", x, m), total)
         return clipped(code, rule, code.binary("ashr", total, s))
+    if rule.arithmetic == "digits":
+        return clipped(code, rule, _digits(code, rule, xs[0], parameters))
+    if rule.arithmetic == "scaled":
+        factor, *parameters = parameters
+        xs, rule = [code.binary("mul", xs[0], factor.value())], replace(rule, arithmetic="high")
     if count % 2:
         return _single(code, rule, xs, parameters)
     if rule.arithmetic == "fused":
         multiplier, addend, _ = parameters
         even, odd = fused_product(code, xs[0], rule.bits, multiplier.halves(), addend.halves())
         return clipped(code, rule, _merged(code, even, odd, 1))
+    if rule.arithmetic == "high" and rule.short and code.widens:
+        return clipped(code, rule, code.binary("ashr", _upper(code, xs, parameters), parameters[-1].value()))
     even, odd = _sums(code, rule, xs, parameters)
     if rule.arithmetic == "high":
         return clipped(code, rule, code.binary("ashr", _merged(code, even, odd, 1), parameters[-1].value()))
@@ -297,7 +334,7 @@ def _sums(code: Code, rule: Requantization, xs: Sequence[V], parameters: Sequenc
     even, odd = c.halves()
     for x, m in zip(xs, ms, strict=True):
         if code.widens:
-            m0, m1 = (_narrow(code, half) if rule.short else half for half in m.halves())
+            m0, m1 = m.halves()
             even = code.binary("add", code.binary("mul", _every_other(code, x, 0), m0), even)
             odd = code.binary("add", code.binary("mul", _every_other(code, x, 1), m1), odd)
             continue
@@ -313,9 +350,31 @@ def _every_other(code: Code, x: V, first: int) -> V:
     return code.cast("sext", code.shuffle(x, x, range(first, lanes(x.type), 2)), 64)
 
 
-def _narrow(code: Code, wide: V) -> V:
-    """`_lower`, written so that it is seen to be a widened number of 32 bits."""
-    return _every_other(code, code.bitcast(wide, vector(32, 2 * lanes(wide.type))), 0)
+def _digits(code: Code, rule: Requantization, x: V, parameters: Sequence[Parameter]) -> V:
+    """(m x + c + ((n x + d) >> bits)) >> s, where no intermediate number has more than 32 bits."""
+    m, n, c, d, s = (parameter.value() for parameter in parameters)
+    lower = code.binary("ashr", code.binary("add", code.binary("mul", x, n), d), rule.bits)
+    upper = code.binary("add", code.binary("mul", x, m), c)
+    return code.binary("ashr", code.binary("add", upper, lower), s)
+
+
+def _upper(code: Code, xs: Sequence[V], parameters: Sequence[Parameter]) -> V:
+    """The upper halves of the 64-bit sums of all lanes: products of the first half of the lanes, and of the second
+    half, take one instruction each.
+    """
+    *ms, c, _ = parameters
+    count = lanes(xs[0].type)
+    halves = (range(count // 2), range(count // 2, count))
+    even, odd = c.halves()
+    in_order = [lane + parity * (count // 2) for lane in range(count // 2) for parity in (0, 1)]
+    sums = [code.shuffle(even, odd, [in_order[lane] for lane in half]) for half in halves]
+    for x, m in zip(xs, ms, strict=True):
+        factors = x, m.value()
+        for number, half in enumerate(halves):
+            wide = (code.cast("sext", code.shuffle(one, one, half), 64) for one in factors)
+            sums[number] = code.binary("add", code.binary("mul", *wide), sums[number])
+    first, second = (code.bitcast(total, vector(32, count)) for total in sums)
+    return code.shuffle(first, second, range(1, 2 * count, 2))
 
 
 def _lower(code: Code, wide: V) -> V:

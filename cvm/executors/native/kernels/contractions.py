@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.descriptions.formats import INT32, Format
+from cvm.executors.native.descriptions.formats import INT32, SHORT, Format
 from cvm.executors.native.descriptions.sums import Contraction, Output, Pixels, Read, WindowSums
 from cvm.executors.native.emit.contraction import segments
-from cvm.executors.native.emit.epilogue import joined
+from cvm.executors.native.emit.epilogue import joined, narrow
 from cvm.executors.native.emit.tiles import tiled
 from cvm.executors.native.exact import Exact, exact
 from cvm.executors.native.kernels import depthwise
@@ -145,7 +145,7 @@ def _wanted(planner: Planning, name: str) -> Format:
 
 
 def _usable(home: Home, wanted: Format) -> bool:
-    return home.format.bits <= wanted.bits
+    return home.format.bits <= wanted.bits or home.format == SHORT
 
 
 def _map_home(planner: Planning, node: Node) -> Home:
@@ -236,7 +236,9 @@ def _calls(
     output = Output(target.format, pixels, built.clamp)
     reads = tuple(operand.read for operand in operands)
     shifts = tuple(shift for _, shift in digits)
-    made = _function(planner, node.op, _contraction(home, geometry, built, output, reads, shifts))
+    made = _function(
+        planner, node.op, _contraction(home, geometry, built, output, reads, shifts, planner.machine.words)
+    )
     note = f"{made.note}; sums + {built.note}" if built.note != "sums" else made.note
     cost = _cost(geometry, made)
     claimed = tuple(operand.home for operand in operands)
@@ -250,14 +252,24 @@ def _calls(
 
 
 def _contraction(
-    home: Home, geometry: Geometry, built: Build, output: Output, reads: tuple[Read, ...], shifts: tuple[int, ...]
+    home: Home,
+    geometry: Geometry,
+    built: Build,
+    output: Output,
+    reads: tuple[Read, ...],
+    shifts: tuple[int, ...],
+    words: bool,
 ) -> Contraction:
-    """The kernel of one group, without the blocks of its channels."""
+    """The kernel of one group, without the blocks of its channels. ``words``: weights that fit in bytes are stored so,
+    whatever the dot product multiplies.
+    """
     channels, per = geometry.weights.shape[0] // geometry.groups, _per(home.format, geometry.weights)
+    bytes_ = int(geometry.weights.min()) >= -128 and int(geometry.weights.max()) <= 127
+    widened = words and per == 2 and bytes_
     return _flat(
         Contraction(
             geometry.images, geometry.rows, geometry.columns, channels, per, geometry.taps, geometry.run, shifts,
-            home.format, geometry.source, output, reads, built.formula, built.start is not None,
+            home.format, geometry.source, output, reads, built.formula, built.start is not None, widened=widened,
         )
     )  # fmt: skip
 
@@ -280,7 +292,7 @@ def _function(planner: Planning, op: str, kernel: Contraction) -> _Function:
     """The function of a contraction: on tile registers where these are faster, else by dot products of vectors."""
     machine, output = planner.machine, kernel.output
     kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
-    packs = machine.packs and output.format.bits == 8 and not output.format.signed and output.pixels.channel == 1
+    packs = machine.narrows and narrow(output, machine)
     on_tiles = tiled(kernel, packs, machine)
     if on_tiles is not None:
         note = f"{machine.name} {on_tiles.note}, tiles of {_blocks(on_tiles.kernel)}"

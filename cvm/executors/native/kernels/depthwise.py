@@ -23,7 +23,7 @@ from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import ROWS, Block, Depthwise, Output, Pixels, Segment
 from cvm.executors.native.emit.contraction import each_block, parameters, starting, tile_start
 from cvm.executors.native.emit.epilogue import TOGETHER, Epilogue, joined
-from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import joined_lanes, repeated, unpacked
 from cvm.executors.native.kernels.formulas import Build
@@ -68,7 +68,9 @@ def segments(channels: int, machine: Machine, columns: int = 1) -> tuple[Segment
     while done < channels:
         left, lane = channels - done, min((machine.width, *machine.narrower))
         fitting = [n for n in (machine.width, *machine.narrower) if 4 * n <= left]
-        if fitting:
+        if machine.words and left <= 2 * lane:
+            block, count = Block(lane, 2, left, True), 1
+        elif fitting:
             block, count = Block(fitting[0], 4, 4 * fitting[0], True), left // (4 * fitting[0])
         elif left <= 2 * lane < 2 * machine.width <= columns * lane:
             block, count = Block(lane, 2, left, True), 1
@@ -112,12 +114,13 @@ def plan_depthwise(
         output, reads, built.formula, built.start is not None,
         segments(channels, machine, alike), None, repeats,
     )  # fmt: skip
-    kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine))
+    pairs = machine.words and not kernel.loops
+    kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine), per=2 if pairs else 4)
     function = planner.kernel(kernel, "depthwise")
     homes = tuple(operand.home for operand in operands)
     planner.claim(Computes(root, kernel, homes, (target,), planner.next_call, home))
     moved = -a.padding[0] * strides[2] - a.padding[1] * strides[3]
-    packed = planner.constants.add(packed_taps(digits, kernel.segments))
+    packed = planner.constants.add(packed_taps(digits, kernel))
     others = arguments(planner, built.start, operands, kernel.segments, slice(0, channels))
     given = [home.at(moved), packed, *others, target.at()]
     note = f"{machine.name} depthwise, {len(digits)} part{'s' if len(digits) > 1 else ''}, strips of {_strips(kernel)}"
@@ -186,7 +189,8 @@ class _Emitter:
         """Write the given rows of all images, for one block of channels."""
         code, kernel = self.code, self.kernel
         channel = code.add(code.mul(number, self.segment.channels), self.segment.start)
-        weights = code.at(self.pointers[1], code.mul(channel, kernel.window[1] * kernel.parts * kernel.groups * ROWS))
+        size = kernel.window[1] * kernel.parts * kernel.groups * ROWS * (1 if kernel.per == 4 else 2)
+        weights = code.at(self.pointers[1], code.mul(channel, size))
         size = kernel.strip(self.segment.tile)
 
         def image(index: Scalar) -> None:
@@ -213,6 +217,10 @@ class _Emitter:
         every = epilogue.addresses(image, y, x, self.target)
         if kernel.loops:
             epilogue.pixels([self._looped(source, channel, weights)], [[base for _, _, base in every]])
+            return
+        if kernel.per == 2:
+            sums_at = self._by_vector(source, channel, weights)
+            epilogue.line(sums_at, self.tiles, [(base, pixels.column * size) for pixels, size, base in every])
             return
         room = None if self.machine.registers >= MANY else code.alloca(vector(32, lane), 4 * self.tiles)
         sums: dict[int, list[V]] = {}
@@ -241,6 +249,75 @@ class _Emitter:
                 done.clear()
         if room is not None:
             epilogue.line(room, self.tiles, [(base, tile * pixels.column * size) for pixels, size, base in every])
+
+    def _by_vector(self, source: V, channel: Scalar, weights: V) -> V:
+        """The sums of a strip in memory, computed for one vector of channels after the other.
+
+        Then all weights of a vector and the sums that a column adds to lie in registers.
+        """
+        code, kernel, block = self.code, self.kernel, self.segment.block
+        kind, size = vector(32, block.lane), 4 * block.lane
+        room = code.alloca(kind, block.vectors * self.tiles)
+        columns = (self.tiles - 1) * kernel.step + (kernel.window[1] - 1) * kernel.dilation + 1
+        each = 2 * ROWS * block.lane
+
+        def one(number: Scalar) -> None:
+            start = code.at(self.pointers[-1], code.mul(code.add(channel, code.mul(number, block.lane)), 4))
+            begun = code.load(kind, start) if kernel.starts else typed(kind, 0)
+            at, own = code.at(source, code.mul(number, block.lane)), code.at(weights, code.mul(number, each))
+            taps = self._taps(own, block.vectors * each)
+            target = code.at(room, code.mul(number, size))
+            sums: dict[int, V] = {}
+            for column in range(columns):
+                uses = self._uses(column)
+                pairs = self._pairs(code.at(at, column * kernel.source.column)) if uses else []
+                for output, tap in uses:
+                    total = sums.pop(output, begun)
+                    for products in taps[tap]:
+                        for pair, factor in zip(pairs, products, strict=True):
+                            total = self.machine.dot2(code, total, pair, factor)
+                    if tap == kernel.window[1] - 1:
+                        code.store(total, code.at(target, output * block.vectors * size), size)
+                    else:
+                        sums[output] = total
+
+        code.each(0, -(-block.valid // block.lane), one)
+        return room
+
+    def _taps(self, weights: V, size: int) -> list[list[list[V]]]:
+        """The weights of one vector of channels: for each column of the window and each part, those of every pair of
+        rows. ``size`` is the number of bytes of all vectors of a group of rows.
+        """
+        code, kernel, lane = self.code, self.kernel, self.segment.block.lane
+        groups = [divmod(pair, ROWS // 2) for pair in range(-(-kernel.window[0] // 2))]
+        found = []
+        for tap in range(kernel.window[1]):
+            before = [(tap * kernel.parts + part) * kernel.groups for part in range(kernel.parts)]
+            offsets = [[(first + group) * size + pair * 4 * lane for group, pair in groups] for first in before]
+            found.append([[code.load(vector(32, lane), code.at(weights, at)) for at in part] for part in offsets])
+        return found
+
+    def _pairs(self, at: V) -> list[V]:
+        """The rows of a window at one column, two at a time: pairs of 16-bit integers, one for each channel."""
+        code, kernel, lane = self.code, self.kernel, self.segment.block.lane
+        found = []
+        for first in range(0, kernel.window[0], 2):
+            numbers = range(first, min(first + 2, kernel.window[0]))
+            rows = [self._quad(code.at(at, kernel.row(number) * kernel.taps[0])) for number in numbers]
+            if len(rows) == 2:
+                rows = [unpacked(code, rows[0], rows[1], 16, 0)]
+            shorts = code.cast("zext", code.shuffle(rows[0], rows[0], range(2 * lane)), 16)
+            if len(numbers) == 1:
+                shorts = code.cast("zext", code.shuffle(shorts, shorts, range(lane)), 32)
+            found.append(code.bitcast(shorts, vector(32, lane)))
+        return found
+
+    def _quad(self, at: V) -> V:
+        """The bytes of four channels, with zeros behind them."""
+        code, lane = self.code, self.segment.block.lane
+        word = code.load("i32", at)
+        whole = code.value(vector(32, lane), f"insertelement <{lane} x i32> zeroinitializer, {word}, i64 0")
+        return code.bitcast(whole, vector(8, 4 * lane))
 
     def _looped(self, source: V, channel: Scalar, weights: V) -> list[V]:
         """The sums of one tile, by a loop over the columns of its windows."""

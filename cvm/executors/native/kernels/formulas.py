@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.descriptions.expressions import TABLE, Formula, FormulaStep, Requantization, Static
-from cvm.executors.native.descriptions.formats import INT32, INT64, Format
+from cvm.executors.native.descriptions.formats import INT32, INT64, SHORT, Format
+from cvm.executors.native.emit.digits import digit_parameters
 from cvm.executors.native.emit.fused import fused_parameters
 from cvm.executors.native.emit.requantize import Terms, biased, half, terms
 from cvm.executors.native.exact import Exact, exact
@@ -255,17 +256,31 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
         magnitudes = [builder.sums.magnitude]
         chosen = terms(magnitudes, multipliers, begun, shift, rounding, *bounds, level=level)
         builder.start = None
-        if builder.planner.machine.fuses and rounding == "half_up":
-            chosen = _fused(builder, builder.sums, multipliers[0], begun, shift, bounds) or chosen
+        for possible, found in ((builder.planner.machine.fuses, _fused), (level, _in_digits)):
+            if possible and rounding == "half_up":
+                chosen = found(builder, builder.sums, multipliers[0], begun, shift, bounds) or chosen
     if builder.sums is not None and not plain:
         chosen = _folded(builder, node, chosen, magnitudes)
-    wide = INT32 if chosen.rule.arithmetic == "narrow" else INT64
-    shift_format = INT64 if chosen.rule.arithmetic == "wide" else INT32
     xs = [builder.value(name) for name in node.inputs[:count]]
-    ms = [builder.array(m, _stored(builder, m, wide)) for m in chosen.multipliers]
+    return builder.step("requantize", (*xs, *_parameters(builder, chosen)), (chosen.rule,))
+
+
+def _parameters(builder: _Builder, chosen: Terms) -> list[Reference]:
+    """The parameters of a requantization as values of the formula."""
+    rule = chosen.rule
+    if rule.arithmetic == "digits":
+        half = exact(1 << rule.bits - 1)
+        upper = exact(chosen.multipliers[0]) + half >> rule.bits
+        lower = exact(chosen.multipliers[0]) - (upper << rule.bits)
+        whole = exact(chosen.offset) >> rule.bits
+        digits = upper, lower, whole, exact(chosen.offset) - (whole << rule.bits), exact(chosen.shift)
+        return [builder.array(digit.int64(), INT32) for digit in digits]
+    wide = INT32 if rule.arithmetic == "narrow" else INT64
+    high = rule.arithmetic in ("high", "scaled") and rule.short and builder.planner.machine.one_shift
+    factors = INT32 if high else wide
+    ms = [builder.array(m, _stored(builder, m, factors)) for m in chosen.multipliers]
     added = builder.array(chosen.offset, _stored(builder, chosen.offset, wide))
-    parameters = (*ms, added, builder.array(chosen.shift, shift_format))
-    return builder.step("requantize", (*xs, *parameters), (chosen.rule,))
+    return [*ms, added, builder.array(chosen.shift, INT64 if rule.arithmetic == "wide" else INT32)]
 
 
 def _stored(builder: _Builder, parameter: Array, wide: Format) -> Format:
@@ -294,6 +309,23 @@ def _fused(
     wide, addend = (array.reshape(shape) for array in found[:2])
     rule = Requantization("fused", 1, "half_up", *bounds, bits=found[2])
     return Terms(rule, (wide,), addend, np.zeros(1, np.int64))
+
+
+def _in_digits(
+    builder: _Builder, sums: Sums, multiplier: Array, begun: Exact, shift: Array, bounds: tuple[int, int]
+) -> Terms | None:
+    """A requantize with a multiplier of two digits, or None if there is none."""
+    m, s = exact(multiplier), exact(shift)
+    shape = np.broadcast_shapes(begun.shape, s.shape, m.shape)
+    ends = (_by_channel(array, len(shape)) for array in (sums.least, sums.most))
+    arrays = (array.broadcast(shape).reshape(-1) for array in (m, begun + half(s), s, *ends))
+    m, moved, s, least, most = arrays
+    found = digit_parameters(m, moved, s, (least, most), bounds)
+    if found is None:
+        return None
+    rule = Requantization("digits", 1, "half_up", *bounds, bits=found.bits)
+    digits = found.multiplier.reshape(shape), found.offset.reshape(shape)
+    return Terms(rule, (digits[0],), digits[1], np.array([found.shift], np.int64))
 
 
 def _offset_with_start(
@@ -338,13 +370,15 @@ def _folded(builder: _Builder, node: Node, chosen: Terms, magnitudes: Sequence[i
     elif node is not root:
         return chosen
     format_ = builder.planner.result(root.outputs[0].name).format
-    if format_.bits != 8 or format_.signed or lo > hi:
+    bytes_ = format_.bits == 8 and not format_.signed
+    if lo > hi or not (bytes_ or (format_ == SHORT and builder.planner.machine.words)):
         return chosen
     moved = biased(chosen, magnitudes, format_.bias)
     if moved is None:
         return chosen
     # The bounds of the requantize may lie far outside the proven interval of the result, and outside its format.
-    builder.clamp = (max(lo + format_.bias, 0), min(hi + format_.bias, 255))
+    least, most = format_.hull
+    builder.clamp = (max(lo, least) + format_.bias, min(hi, most) + format_.bias)
     return moved
 
 

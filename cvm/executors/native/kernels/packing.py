@@ -14,7 +14,7 @@ from cvm.executors.native.descriptions.sums import ROWS, interleaved
 from cvm.executors.native.emit.machine import Machine
 
 if TYPE_CHECKING:
-    from cvm.executors.native.descriptions.sums import Contraction, Segment
+    from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
 
 __all__ = ["packed_channels", "packed_taps", "packed_weights", "parts", "passes"]
 
@@ -69,7 +69,7 @@ def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
     """The bytes of all digits, each (channels, taps, run), in the order
     [block][vectors together][pass][tap][step][vector][lane][element].
     """
-    dtype = {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
+    dtype = np.int8 if kernel.widened else {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
     _, taps, run = digits[0].shape
     bits = 8 * np.dtype(dtype).itemsize - 1
     for digit in digits:
@@ -106,22 +106,23 @@ def packed_channels(values: npt.NDArray[np.generic], segments: Sequence[Segment]
     return b"".join(pieces)
 
 
-def packed_taps(parts: Sequence[Integers], segments: Sequence[Segment]) -> bytes:
+def packed_taps(parts: Sequence[Integers], kernel: Depthwise) -> bytes:
     """The bytes of the weights of every part, each (channels, KH, KW), in the order
-    [block][column][part][group of rows][vector][lane][row].
+    [block][column][part][group of rows][vector][rows of a dot product][lane][row].
     """
+    dtype, per = np.int8 if kernel.per == 4 else np.int16, kernel.per
     _, KH, KW = parts[0].shape
     groups = -(-KH // ROWS)
     pieces = []
-    for segment in segments:
+    for segment in kernel.segments:
         size, block = segment.channels, segment.block
-        whole = np.zeros((segment.count * size, len(parts), groups * ROWS, KW), np.int8)
+        whole = np.zeros((segment.count * size, len(parts), groups * ROWS, KW), dtype)
         for number, part in enumerate(parts):
             given = part[segment.start : segment.start + whole.shape[0]]
             whole[: given.shape[0], number, :KH] = given
         ordered = whole.reshape(segment.count, size, len(parts), groups, ROWS, KW)[:, _order(segment)]
-        split = ordered.reshape(segment.count, block.vectors, block.lane, len(parts), groups, ROWS, KW)
-        pieces.append(np.ascontiguousarray(split.transpose(0, 6, 3, 4, 1, 2, 5)).tobytes())
+        split = ordered.reshape(segment.count, block.vectors, block.lane, len(parts), groups, ROWS // per, per, KW)
+        pieces.append(np.ascontiguousarray(split.transpose(0, 7, 3, 4, 1, 5, 2, 6)).tobytes())
     return b"".join(pieces)
 
 

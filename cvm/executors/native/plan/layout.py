@@ -8,14 +8,14 @@ they are computed, although a transpose stands before them. All other values are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cvm.executors.native.plan.groups import POINTWISE
 from cvm.program import Program
 from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["borders", "orders"]
+__all__ = ["borders", "orders", "words"]
 
 CHANNELS_LAST = (0, 2, 3, 1)
 _MAPS = frozenset({"conv2d", "max_pool2d", "upsampling"})
@@ -111,3 +111,19 @@ def borders(verified: VerifiedProgram) -> dict[str, tuple[int, int]]:
             before = found.get(name, (0, 0))
             found[name] = (max(before[0], rows), max(before[1], columns))
     return found
+
+
+def words(program: Program, contracts: Callable[[Node], bool], depthwise: Callable[[Node], bool]) -> frozenset[str]:
+    """The values that convolutions and products of matrices read, and besides them only ops by element.
+
+    A depthwise convolution multiplies each element a few times only, so bytes are better for it.
+    """
+    computed = {node.outputs[0].name for node in program.nodes if node.op in POINTWISE or contracts(node)}
+    wanted: set[str] = set()
+    others: set[str] = set()
+    for node in program.nodes:
+        if contracts(node) and not depthwise(node):
+            wanted.add(node.inputs[0])
+        elif node.op not in POINTWISE:
+            others.update(node.inputs)
+    return frozenset(computed & wanted - others)

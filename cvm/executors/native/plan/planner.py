@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.descriptions.expressions import Formula, FormulaStep
-from cvm.executors.native.descriptions.formats import INT32, INT64, Format
+from cvm.executors.native.descriptions.formats import INT32, INT64, SHORT, Format
 from cvm.executors.native.descriptions.loops import Exchange, Loop, Nest
 from cvm.executors.native.emit.exchange import exchange
 from cvm.executors.native.emit.machine import Machine
@@ -28,7 +28,7 @@ from cvm.executors.native.plan import arena
 from cvm.executors.native.plan.claims import Claim, Copies, Fills, Holds, Views
 from cvm.executors.native.plan.groups import Groups, contracts, group
 from cvm.executors.native.plan.homes import Buffer, Constants, Home
-from cvm.executors.native.plan.layout import borders, orders
+from cvm.executors.native.plan.layout import borders, orders, words
 from cvm.executors.native.plan.protocol import MadeClaim, OpPlan
 from cvm.executors.native.plan.residence import Residence, state_format
 from cvm.executors.native.plan.steps import KernelCall, Plan
@@ -89,6 +89,7 @@ class Planner:
             kept |= {item.update for item in self.program.state}
         self.groups: Groups = group(self.program, kept, self.contracts)
         self._parts = self._destinations()
+        self._words = words(self.program, self.contracts, self._by_channel) if machine.words else frozenset()
         for index, value in enumerate(fed):
             buffer = Buffer("array", index=index)
             format_ = state_format(value) if resident and index >= len(self.program.inputs) else INT32
@@ -182,6 +183,10 @@ class Planner:
         """Whether a node is planned as a contraction."""
         return node.outputs[0].name not in self.plain and contracts(node, self.call_of(node), self._arrays_by_name)
 
+    def _by_channel(self, node: Node) -> bool:
+        """Whether a contraction reads one channel for each of its own."""
+        return node.op == "conv2d" and self.call_of(node).attributes.groups > 1
+
     def home(self, name: str) -> Home:
         """The home of a value. A constant gets its home at the first call."""
         if name not in self.homes:
@@ -198,9 +203,10 @@ class Planner:
             part = self._parts.get(name)
             if part is None:
                 border = self.border(name)
-                self.homes[name] = self.fresh(
-                    self.shape(name), Format.of(*self.hull(name)), self._orders.get(name), border
-                )
+                format_ = Format.of(*self.hull(name))
+                if format_.bits == 8 and name in self._words:
+                    format_ = SHORT
+                self.homes[name] = self.fresh(self.shape(name), format_, self._orders.get(name), border)
             else:
                 whole, axis, start = part
                 view = self.result(whole).view.sliced(axis, start, 1, self.shape(name)[axis])
