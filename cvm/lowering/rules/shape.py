@@ -277,7 +277,7 @@ def _bordered(lowering: Lowering, value: Value, padding: list[tuple[int, int]], 
 )
 def gather(lowering: Lowering) -> list[Result]:
     """The items at given indices along an axis. A computed index is clipped to the indices that exist."""
-    operand, indices = lowering.operand("input"), lowering.operand("indices")
+    operand, indices = lowering.stored("input"), lowering.operand("indices")
     axis = lowering.integer("axis")
     if isinstance(indices, Known):
         at = _positions(lowering, indices, operand.shape[axis])
