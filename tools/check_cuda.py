@@ -368,7 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _options(given)
     try:
-        device = Driver(options.device, ptx.assembled, ptx.kept)
+        device = Driver(options.device, ptx.assembled)
         ptx.nearest(device.capability)
     except CvmError as error:
         print(f"no device: {error.message}", file=sys.stderr)
