@@ -341,33 +341,29 @@ def _completed(
     }
     if output is not None and output.suffix == _ONNX and model_format(model) == "onnx":
         shapes, ranges = input_shapes(wishes[0]), input_ranges(wishes[1])
-        content, made = quantized_onnx(
-            model,
-            made,
-            **how,
-            input_shapes=shapes,
-            input_ranges=ranges,
-            states=input_states(wishes[2]),
-            outputs=wishes[3],
-        )
+        whole, made = quantized_onnx(
+            model, made, **how, input_shapes=shapes, input_ranges=ranges,
+            states=input_states(wishes[2]), outputs=wishes[3],
+        )  # fmt: skip
+        content: tuple[bytes, ...] = (whole,)
     else:
         made, content = _content(made, output, how)
     document |= _of_program(made, content, feeds, data, output)
     return show(document, lambda console: render(console, document), as_json)
 
 
-def _content(made: Quantized, output: Path | None, how: Mapping[str, Any]) -> tuple[Quantized, bytes]:
-    """The program; if a model of ONNX is written, the program of that model. And the bytes to write."""
+def _content(made: Quantized, output: Path | None, how: Mapping[str, Any]) -> tuple[Quantized, tuple[bytes, ...]]:
+    """The program; if a model of ONNX is written, the program of that model. And the bytes to write, in pieces."""
     from cvm.quantizing import graph_onnx
 
     if output is None or output.suffix != _ONNX:
-        return made, made.program.to_bytes()
+        return made, made.program.pieces()
     content, again = graph_onnx(made, **how)
-    return again, content
+    return again, (content,)
 
 
 def _of_program(
-    made: Quantized, content: bytes, feeds: Mapping[str, Array], data: _Data, output: Path | None
+    made: Quantized, content: tuple[bytes, ...], feeds: Mapping[str, Array], data: _Data, output: Path | None
 ) -> dict[str, Any]:
     """The program, its distance from the model, and the file to which it, or the ``content``, was written."""
     from cvm.program.verifier import verify
@@ -388,8 +384,8 @@ def _of_program(
     if made.halves:
         document["halves_to_even"] = list(made.halves)
     if output is not None:
-        write_file(output, content)
-        document["file"] = {"path": str(output), "bytes": len(content)}
+        write_file(output, *content)
+        document["file"] = {"path": str(output), "bytes": sum(map(len, content))}
     return document
 
 
