@@ -69,7 +69,8 @@ def digit_parameters(
     if found is None:
         return None
     M, C = where(still, 0, found[0]), where(still, constant << whole + bits, found[1])
-    if max(map(abs, _hull(M * x0 + C, M * x1 + C))) + (ROOM << whole + bits - 1) >= 1 << 31 + bits:
+    largest = max(*map(abs, _hull(M * x0 + C, M * x1 + C)), M.magnitude, C.magnitude)
+    if largest + (ROOM << whole + bits - 1) >= 1 << 31 + bits:
         return None
     return Digits(M.int64()[:, 0], C.int64()[:, 0], bits, whole)
 
