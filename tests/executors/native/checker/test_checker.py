@@ -42,7 +42,7 @@ def planned(verified: VerifiedProgram, machine: Machine, everything: bool = Fals
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("aim", AIMS)
-@pytest.mark.parametrize("machine", (*MACHINES, WASM), ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", [*MACHINES, WASM], ids=lambda machine: machine.name)
 def test_every_plan_is_proven(aim: str, machine: Machine) -> None:
     """For all machines, those of other processors included: planning needs none of their instructions."""
     for seed in range(5):
@@ -351,7 +351,7 @@ def plant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-@pytest.mark.parametrize("machine", (*available(), WASM), ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", [*available(), WASM], ids=lambda machine: machine.name)
 def test_a_defect_of_the_planner_is_never_proven(name: str, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     if name in FUSED and not machine.fuses:
         pytest.skip("only sums that are requantized in multiply-adds of 52 bits rest on it")
