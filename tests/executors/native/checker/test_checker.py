@@ -116,6 +116,7 @@ def _shifted(found: Any) -> Any:
 
 
 PLANNED_FILL = planner.Planner.fill
+PLANNED_NEST = planner.Planner.nest
 
 
 def _rows_above(home: Home) -> bool:
@@ -475,3 +476,44 @@ def test_sums_that_leave_64_bits_are_not_proven(c: int) -> None:
     rule = Requantization("high", 1, "half_up", -128, 127)
     with pytest.raises(Unproven, match="a sum does not fit in its lane"):
         _require_same(rule, (2**20, c, 40), (2**20, c, 8), (-1000, 1000, 0), 0, 0, (-128, 127))
+
+
+def _gathered() -> VerifiedProgram:
+    """A slice along an axis that a transpose has made the innermost one."""
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 32, 10, 4), -32768, 32767)
+    (transposed,) = builder.add("transpose", [x], {"axes": (3, 2, 0, 1)})
+    (y,) = builder.add("take", [transposed, builder.constant(np.array([18]))], {"axis": 3})
+    return verify(builder.build([Output("y", y)]))
+
+
+@pytest.mark.parametrize("machine", [*MACHINES, WASM], ids=lambda machine: machine.name)
+def test_a_gather_reads_no_copy_of_its_first_slice(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loops of a gather visit one slice of the tensor that it reads from; a copy would hold this slice alone."""
+    verified = _gathered()
+    assert unproven(verified, planned(verified, machine), machine) == {}
+
+    def nest(self: Any, reads: Any, *others: Any) -> None:
+        copies = [self._copied(home) if home.buffer.kind == "array" else home for home in reads]
+        PLANNED_NEST(self, copies, *others)
+
+    def copied(self: Any, home: Home) -> Home:
+        fresh = self.fresh(home.view.shape, home.format)
+        monkeypatch.setattr(planner.Planner, "nest", PLANNED_NEST)
+        self.copy(home, fresh, "reordered")
+        return fresh
+
+    monkeypatch.setattr(planner.Planner, "_copied", copied, raising=False)
+    monkeypatch.setattr(planner.Planner, "nest", nest)
+    found = unproven(verified, planned(verified, machine), machine)
+    assert found == {"take": "the kernel does not read transpose"}
+
+
+def test_a_gather_from_an_exchanged_axis_is_computed_by_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CVM_CACHE", "")
+    verified = _gathered()
+    feed = {"x": np.random.default_rng(1).integers(-32768, 32768, (1, 32, 10, 4)).astype(np.int32)}
+    native = NativeExecutor(verified, 1, available()[0])
+    expected = NumpyExecutor(verified).run(feed, {}, "all").values
+    np.testing.assert_array_equal(native.run(feed, {}, "all").values["take"], expected["take"])
+    assert "machine code is not used" not in native.explain()[0]
