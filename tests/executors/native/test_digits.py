@@ -102,6 +102,7 @@ def test_usual_multipliers_have_two_digits(taps: int, least: int) -> None:
         {"shift": 32, "bounds": (-600, 600)},
         {"multiplier": 2**30 + 12345, "ends": (-(2**24), 2**24)},
         {"multiplier": 2**34, "offset": -(2**34) * 2**17, "ends": (2**17, 2**17 + 100)},
+        {"multiplier": 2**61, "shift": 1, "ends": (0, 0)},
     ],
 )
 def test_what_does_not_fit_is_refused(change: dict[str, object]) -> None:

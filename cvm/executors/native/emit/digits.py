@@ -88,7 +88,7 @@ def _searched(
     ideal = m << (-s + scale).larger(0) >> (s - scale).larger(0)
     x0, x1 = bounds
     goal = results << scale
-    chosen, added = ideal.int64().copy(), np.zeros(ideal.shape, np.int64)
+    chosen, added = np.zeros(ideal.shape, np.int64), np.zeros(ideal.shape, np.int64)
     left = np.arange(ideal.shape[0])
     for adjustment in ADJUSTMENTS:
         tried, at = (ideal[left] + adjustment).larger(0), first[left]
