@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cvm.frontends.nnef import BitOrder
     from cvm.graph import QuantizedGraph
     from cvm.quantization.calibration import Method
-    from cvm.quantizing import Goal, Quantized
+    from cvm.quantizing import Goal, Loaded, Quantized
 
 __all__ = ["compile", "load", "quantize", "quantize_program", "run_op", "verify"]
 
@@ -137,10 +137,23 @@ def _of_onnx(
 ) -> Program:
     from cvm.frontends import onnx
 
+    extents = {name: tuple(shape) for name, shape in shapes.items()}
+    return _of_loaded(path, lambda: onnx.load(path, extents, ranges, states=states, outputs=outputs), optimize, op_set)
+
+
+def _of_tflite(
+    path: str | PathLike[str], optimize: bool, op_set: int, compat: Literal["correct", "tflite-reference"]
+) -> Program:
+    from cvm.frontends import tflite
+
+    return _of_loaded(path, lambda: tflite.load(path, compat=compat), optimize, op_set)
+
+
+def _of_loaded(path: str | PathLike[str], load: Callable[[], Loaded], optimize: bool, op_set: int) -> Program:
+    """The program of a model that ``load`` reads. Refusals are in the terms of its file."""
     try:
         with timed("reading"):
-            extents = {name: tuple(shape) for name, shape in shapes.items()}
-            loaded = onnx.load(path, extents, ranges, states=states, outputs=outputs)
+            loaded = load()
     except CvmError as error:
         raise _offered(error, path) from None
     try:
@@ -162,22 +175,6 @@ def _offered(error: CvmError, path: str | PathLike[str]) -> CvmError:
             return error
         error.message += f"; or let cvm choose the quantisers that are missing, from data: `{command}`"
     return error
-
-
-def _of_tflite(
-    path: str | PathLike[str], optimize: bool, op_set: int, compat: Literal["correct", "tflite-reference"]
-) -> Program:
-    from cvm.frontends import tflite
-
-    try:
-        with timed("reading"):
-            loaded = tflite.load(path, compat=compat)
-    except CvmError as error:
-        raise _offered(error, path) from None
-    try:
-        return program_of(loaded.graph, optimize, op_set)
-    except CvmError as error:
-        raise _offered(loaded.explained(error).at(file=os.fspath(path)), path) from None
 
 
 def load(path: str | PathLike[str], expect_digest: str | None = None) -> Program:

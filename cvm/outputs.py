@@ -16,10 +16,11 @@ import numpy.typing as npt
 from cvm.errors import Invalid, Location
 from cvm.executors.batching import Entry, address
 
-__all__ = ["Attached", "receiving"]
+__all__ = ["Attached", "Fresh", "receiving"]
 
 Int32Array = npt.NDArray[np.int32]
 INT32 = np.dtype(np.int32)
+empty = np.empty  # looking it up takes as long as a test of an array
 
 
 def receiving(out: object, shapes: Mapping[str, tuple[int, ...]], inputs: Mapping[str, Any]) -> dict[str, Int32Array]:
@@ -58,6 +59,38 @@ def _fitting(name: str, array: Any, shape: tuple[int, ...]) -> Int32Array:
         what = "cannot be written" if array.flags.c_contiguous else "is not C-contiguous"
         raise Invalid("out.layout", f"its array {what}: numpy.empty({list(shape)}, numpy.int32) makes one", where)
     return array
+
+
+class Fresh:
+    """Runs whose outputs get new arrays, for inputs that need no conversion."""
+
+    def __init__(self, entry: Entry, outputs: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
+        """``outputs`` are the names and the shapes of outputs by the names of their values, in the order of results."""
+        self._run, self._given, self._count = entry.run, entry.given, len(entry.given)
+        self._none = [0] * len(entry.left)
+        places = {value: self._count + place for place, value in enumerate(entry.left)}
+        self._made = [(name, shape, places[value]) for value, (name, shape) in outputs.items()]
+
+    def outputs(self, inputs: Mapping[str, Any]) -> dict[str, Int32Array] | None:
+        """The outputs by name; None if an array is not as the program declares it, or has an element beyond its
+        interval.
+        """
+        if len(inputs) != self._count:
+            return None
+        addresses = []
+        for name, shape in self._given:
+            array = inputs.get(name)
+            if type(array) is not np.ndarray or array.dtype is not INT32 or array.shape != shape:
+                return None
+            if not array.flags.c_contiguous:
+                return None
+            addresses.append(address(array))
+        addresses += self._none
+        made = {}
+        for name, shape, place in self._made:
+            made[name] = array = empty(shape, INT32)
+            addresses[place] = address(array)
+        return made if self._run(addresses) else None
 
 
 def _nothing() -> None:

@@ -29,7 +29,7 @@ from cvm.executors.batching import Batching
 from cvm.executors.held import Bound, Held, hold
 from cvm.formats import diagnosed, refuse_folder
 from cvm.inputs import Feed, Intake, Layout, OutOfRange, ambiguous, arrange, stacked
-from cvm.outputs import Attached, receiving
+from cvm.outputs import Attached, Fresh, receiving
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -225,6 +225,7 @@ class Session:
         self._single: Executor | None = None
         self._held: Held | None = None
         self._attached: dict[int, Attached] = {}
+        self._fresh: Fresh | None = None
         self._batching = self._executor if isinstance(self._executor, Batching) and not self._parts.state else None
 
     def _start(self, executor: str | None, known: Callable[[], object] = lambda: None) -> bool:
@@ -402,17 +403,17 @@ class Session:
         arrays have a cycle axis, before the tensor's axes and after the batch's. Without a batch axis, a run begins
         with the state that the last run left, and leaves its own; with one, every sample begins with the initial
         state, and the session's state does not change. ``witness`` observes every single run, with all tensors if it
-        asks for them. ``receipt`` puts a receipt of the call into the result; "trace" lets it commit to every tensor of
-        every run.
+        asks for them. ``receipt`` adds a receipt of the call; "trace" lets it commit to every tensor of every run.
 
-        ``out`` has an array for each output, by its name: int32, C-contiguous, writable, with the shape that the result
-        has, and with memory that no other array of the call shares. The codes are written there, and the result holds
-        these arrays. They are checked before the run; if the run then refuses its inputs, they may hold anything.
-        Repeated calls with the same arrays cost the least. Raises `Invalid`.
+        ``out`` has an array for each output, by its name, that receives the codes: int32, C-contiguous, writable, with
+        the shape that the result has, and with memory that no other array of the call shares. Repeated calls with the
+        same arrays cost the least. If a run refuses its inputs, the arrays may hold anything. Raises `Invalid`.
         """
         if receipt:
             return self._with_receipt(inputs, capture, cycles, witness, receipt, codes, out_of_range, out)
         if capture is None and not cycles and witness is None and (codes or not self._ambiguous):
+            if out is None and self._fresh and type(inputs) is dict and (made := self._fresh.outputs(inputs)):
+                return Result(made, self._quantizers)
             if out is not None and type(out) is type(inputs) is dict:
                 attached = self._attached.get(id(next(iter(out.values()), None)))
                 if attached and (addresses := attached.addresses(inputs, out)):
@@ -479,6 +480,11 @@ class Session:
         return True
 
     def _run_plain(self, inputs: Mapping[str, Int32Array]) -> Result:
+        """Run on plain inputs; the next call may be shorter (`Fresh`)."""
+        entry = self._batching and self._batching.entry()
+        outputs = {output.value: (output.name, self._shapes[output.value]) for output in self._parts.outputs}
+        if entry and len(outputs) == len(self._parts.outputs):
+            self._fresh = Fresh(entry, outputs)
         try:
             held = self._kept()
             result = self._executor.run(inputs, {}) if held is None else held.run(inputs)

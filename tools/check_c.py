@@ -28,10 +28,11 @@ import numpy.typing as npt
 
 from cvm.cli.models import open_program
 from cvm.errors import CvmError
-from cvm.program import Output, ProgramBuilder, decode, verify
+from cvm.program import decode, verify
 from cvm.program.verifier import VerifiedProgram
 from cvm.vectors.check import files
 from cvm.vectors.format import OpCase, ProgramCase
+from cvm.vectors.own import program_of_op
 from tools.c_driver import SANITIZED, Member, build_all
 from tools.c_targets import TARGETS, Target
 from tools.feeds import feeds
@@ -64,19 +65,8 @@ def of_op(case: OpCase, constant: bool) -> Subject:
 
     Raises `CvmError` if the verifier refuses it.
     """
-    builder, feed, names = ProgramBuilder(), {}, []
-    for number, tensor in enumerate(case.inputs):
-        array = tensor.array()
-        if tensor.dtype == "int64":
-            names.append(builder.parameter(array))
-        elif constant:
-            names.append(builder.constant(array))
-        else:
-            names.append(builder.input(f"x{number}", array.shape, int(array.min()), int(array.max())))
-            feed[names[-1]] = array
-    results = builder.add(case.op, names, case.attributes)
-    program = builder.build([Output(result, result) for result in results])
-    right = {result: tensor.array() for result, tensor in zip(results, case.outputs, strict=True)}
+    program, feed = program_of_op(case, constant)
+    right = {output.value: tensor.array() for output, tensor in zip(program.outputs, case.outputs, strict=True)}
     return Subject(f"{case.op} {case.id}", verify(decode(program.to_bytes())), [feed], [{**feed, **right}], 1, (False,))
 
 

@@ -17,14 +17,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from cvm.audit.chain.interface import interface
 from cvm.audit.chain.judges import FAMILIES
 from cvm.audit.dispute import Evidence, decode_proof, encode_proof
 from cvm.audit.dispute.records import read_op_record
-from cvm.audit.dispute.targets import auxiliary_count
+from tools.dispute_costs import drawn_steps, evidence_of, language_program, narrow_program, wide_program
 
 __all__ = ["ContractJudge", "Verdict", "proofs_of"]
 
@@ -92,14 +91,9 @@ class ContractJudge:
 
 def proofs_of(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[str, bytes]]:
     """Proofs of steps of every target of every op, with the op's name."""
-    random = Random(seed)
-    for op, node in enumerate(true.program.program.nodes):
-        for target in range(auxiliary_count(node.op) + len(node.outputs)):
-            size = true.tensor(op, target).size
-            for element in {0, size - 1, *(random.randrange(size) for _ in range(elements))}:
-                partials = true.partials(op, target, element)
-                for step in {0, min(1, len(partials) - 1), len(partials) // 2, len(partials) - 1}:
-                    yield node.op, encode_proof(true.prove(op, target, element, step, partials))
+    for op, target, element, step, partials in drawn_steps(true, elements, seed):
+        proof = true.prove(op, target, element, step, partials)
+        yield true.program.program.nodes[op].op, encode_proof(proof)
 
 
 def table(name: str, proofs: Iterable[tuple[str, bytes]], judge: ContractJudge) -> Iterator[str]:
@@ -135,7 +129,6 @@ def _vectors(folder: Path) -> Iterator[tuple[str, bytes]]:
 def main() -> int:
     from cvm.cli.models import open_program
     from cvm.program import verify
-    from tools.dispute_costs import evidence_of, language_program, narrow_program, wide_program
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL")

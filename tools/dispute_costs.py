@@ -216,6 +216,14 @@ def evidence_of(verified: VerifiedProgram, seed: int = 0) -> Evidence:
 
 def costs(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[int, int, Cost]]:
     """The costs of steps of every op, with the numbers of the op and of its target."""
+    for op, target, element, step, partials in drawn_steps(true, elements, seed):
+        yield op, target, cost(true, op, target, element, step, partials)
+
+
+def drawn_steps(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[int, int, int, int, list[int]]]:
+    """Four steps of the first, the last and of drawn elements of every target of every op: the numbers of op, target,
+    element and step, and the partials of the element.
+    """
     random = Random(seed)
     for op, node in enumerate(true.program.program.nodes):
         for target in range(auxiliary_count(node.op) + len(node.outputs)):
@@ -223,7 +231,7 @@ def costs(true: Evidence, elements: int, seed: int = 0) -> Iterator[tuple[int, i
             for element in {0, size - 1, *(random.randrange(size) for _ in range(elements))}:
                 partials = true.partials(op, target, element)
                 for step in {0, min(1, len(partials) - 1), len(partials) // 2, len(partials) - 1}:
-                    yield op, target, cost(true, op, target, element, step, partials)
+                    yield op, target, element, step, partials
 
 
 def cost(true: Evidence, op: int, target: int, element: int, step: int, partials: list[int]) -> Cost:

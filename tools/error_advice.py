@@ -127,7 +127,10 @@ ADVICE = {
     "compare.engine": "Name one of the engines; settings stand after a colon ([compare.md](compare.md)).",
     "compare.extra": "Install the extra `engines`, or only the package that the message names.",
     "compare.failed": "Try the model in the engine itself: the message ends with what the engine says.",
-    "compare.format": "Give a quantised model of ONNX or TFLite, in a format that the engine reads.",
+    "compare.format": (
+        "Give a quantised model of ONNX or TFLite, in a format that the engine reads. Programs are compared between "
+        "executors: `cvm check`, `cvm reduce --executors`."
+    ),
     "compare.isa": "Install qemu-user, or choose an instruction set that the message names.",
     "compare.state": "Give the model without its state, or with its state as an input and an output.",
     "compare.tensors": "Give a quantised model: one of floats has no exact codes. `cvm quantize` makes one.",
@@ -244,7 +247,6 @@ ADVICE = {
     "reduce.command": "Give a command that this account can run; its first word is a program.",
     "reduce.cycles": "Give `--cycles`, and arrays with an axis of cycles before the axes of the tensor.",
     "reduce.data": _BUG,
-    "reduce.engine": "Give a model of ONNX and an engine that reads it, or compare executors or ask a command.",
     "reduce.extra": "`pip install 'cvm[onnx]'`.",
     "reduce.format": "Compile the model, and reduce the program: `cvm compile MODEL -o model.cvm`.",
     "reduce.passes": "Give the data with which it fails, or draw other codes: `--random N --seed S`.",

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.blocks import finite
 from cvm.calibration.roles import Uses, moved_operands
 from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData, verify
 
@@ -44,7 +45,7 @@ def _holds_floats(graph: QuantizedGraph, tensor: GraphTensor) -> bool:
     data = tensor.data
     if tensor.quantizer is not None or data is None or data.quantizer is not None or data.values.dtype.kind != "f":
         return False
-    if tensor.dtype != "scalar" or not np.isfinite(data.values).all():
+    if tensor.dtype != "scalar" or not finite(data.values):
         return False
     labels = [item.label.lower() for item in graph.tensors.values() if item.label is not None]
     return tensor.label is None or labels.count(tensor.label.lower()) == 1

@@ -31,6 +31,7 @@ from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.calibration import (
     Histogram,
     Levels,
+    Method,
     affine,
     choose,
     decimal_above,
@@ -224,10 +225,17 @@ class Calibrator:
             quantizer = affine(low, high, bits, signed=settings.signed, rounded=rounded, nonzero=group.nonzero)
         self._enter(group.tensors, "activation", quantizer, _hull(found), clipped)
 
-    def _items(self, name: str) -> Floats:
+    def _numbers(self, name: str) -> npt.NDArray[Any]:
+        """The real numbers of a stored tensor: floats as they are stored, without a copy."""
         tensor = self._graph.tensors[name]
-        assert tensor.data is not None
-        return stored(tensor.data, tensor).astype(np.float64)
+        data = tensor.data
+        assert data is not None
+        if tensor.dtype == "scalar" and data.quantizer is None and data.values.dtype.kind == "f":
+            return data.values
+        return stored(data, tensor)
+
+    def _items(self, name: str) -> Floats:
+        return self._numbers(name).astype(np.float64)
 
     def _filter(self, weights: Filter) -> None:
         settings, name = self._settings, weights.tensors[0]
@@ -243,23 +251,23 @@ class Calibrator:
     def _measured(self, weights: Filter, bits: int) -> Entry:
         """The quantiser of a filter, its extremes, and the share of its numbers that is clipped."""
         settings = self._settings
-        items = [self._items(name) for name in weights.tensors]
+        items = [self._numbers(name) for name in weights.tensors]
         axis = weights.axis if settings.per_channel and items[0].shape[weights.axis or 0] > 1 else None
-        parts = [np.concatenate([part.ravel() for part in items])] if axis is None else np.moveaxis(items[0], axis, 0)
-        histograms = [_histogram(part, weights.tensors[0]) for part in parts]
         levels = replace(settings.filter_levels, bits=bits)
         method = settings.filter_method or settings.range_method
-        ranges = [choose(histogram, levels, method, percentile=settings.percentile) for histogram in histograms]
-        magnitudes = [max(-low, high) for low, high in ranges]
+        found = _extremes_of(items, axis) if method == "minmax" else None
+        if found is None:
+            channels = [items] if axis is None else ([part] for part in np.moveaxis(items[0], axis, 0))
+            found = [_magnitude(part, levels, method, settings.percentile, weights.tensors[0]) for part in channels]
+        magnitudes = [magnitude for magnitude, _, _ in found]
         quantizer: Quantizer
         if settings.form == "logarithmic":
             quantizer = powers(magnitudes[0], bits)
         else:
             signed = settings.signed or axis is not None
             quantizer = symmetric(magnitudes, bits, signed=signed, axis=axis)
-        outside = [h.share_outside(-m, m) * h.count for h, m in zip(histograms, magnitudes, strict=True)]
-        clipped = sum(outside) / sum(histogram.count for histogram in histograms)
-        return quantizer, _extremes(histograms), clipped
+        clipped = sum(outside for _, _, outside in found) / sum(item.size for item in items)
+        return quantizer, _hull([extremes for _, extremes, _ in found]), clipped
 
     def _bias(self, bias: Bias) -> None:
         """Give a bias the scale of the accumulator, doubled until its codes fit."""
@@ -300,6 +308,34 @@ class Calibrator:
         extremes = _extremes([_histogram(items, names[0])])
         quantizer = affine(*extremes, _PARAMETER_BITS, signed=self._settings.signed, nonzero=parameter.nonzero)
         self._enter(names, "parameter", quantizer, extremes, 0.0)
+
+
+_Measured: TypeAlias = tuple[float, Range, float]
+"""The magnitude that the quantiser of a filter, or of one of its channels, reaches; the extremes of its numbers; and
+how many of them are clipped."""
+
+
+def _extremes_of(parts: list[npt.NDArray[Any]], axis: int | None) -> list[_Measured] | None:
+    """What is measured of a filter whose ranges are its extremes; None if an item is NaN or infinite."""
+    if axis is None:
+        lows, highs = [float(min(part.min() for part in parts))], [float(max(part.max() for part in parts))]
+    else:
+        others = tuple(other for other in range(parts[0].ndim) if other != axis)
+        lows, highs = (np.asarray(end, np.float64).tolist() for end in (parts[0].min(others), parts[0].max(others)))
+    if not np.isfinite([*lows, *highs]).all():
+        return None
+    return [(max(-low, high), (low, high), 0.0) for low, high in zip(lows, highs, strict=True)]
+
+
+def _magnitude(
+    parts: list[npt.NDArray[Any]], levels: Levels, method: Method, percentile: float, name: str
+) -> _Measured:
+    """What is measured of a filter, or of one of its channels, that is given in parts."""
+    histogram = reduce(add, (_histogram(part, name) for part in parts))
+    low, high = choose(histogram, levels, method, percentile=percentile)
+    magnitude = max(-low, high)
+    outside = histogram.share_outside(-magnitude, magnitude) * histogram.count
+    return magnitude, (histogram.min, histogram.max), outside
 
 
 def _fitting(scale: Fraction, magnitude: Fraction, most: int) -> Fraction:

@@ -417,7 +417,7 @@ def _render_step(console: Console, document: dict[str, Any]) -> None:
     steps = f" of {document['steps']}" if "steps" in document else ""
     before = "the beginning" if document["before"] is None else document["before"]
     say(console, f"step      {document['step']}{steps}: from {before} to {document['after']}")
-    say(console, f"opened    {document['leaves']} leaves, {document['bytes']} bytes")
+    say(console, f"opened    {counted(document['leaves'], 'leaf', 'leaves')}, {document['bytes']} bytes")
     if "file" in document:
         say(console, f"wrote     {document['file']['path']}")
 

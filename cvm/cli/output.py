@@ -55,9 +55,9 @@ def printable(text: str) -> str:
     )
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things in words: "1 run", "3 runs"."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def counted(number: int, what: str, several: str | None = None) -> str:
+    """A number of things in words: "1 run", "3 runs". ``several`` is the plural where it is not ``what`` with an s."""
+    return f"{number} {what}" if number == 1 else f"{number} {several or what + 's'}"
 
 
 def print_document(document: Mapping[str, Any]) -> None:

@@ -28,7 +28,7 @@ from cvm.cli.options import (
     input_shapes,
     input_states,
 )
-from cvm.cli.output import narrated, say, show, table, working, write_file
+from cvm.cli.output import counted, narrated, say, show, table, working, write_file
 from cvm.errors import Invalid
 from cvm.formats import model_format
 
@@ -606,8 +606,8 @@ def _render_program(console: Console, document: dict[str, Any]) -> None:
     table(console, ("output", "SQNR dB>"), ((item["output"], _ratio(item["sqnr_db"])) for item in document["outputs"]))
     say(console)
     kinds = Counter(item["role"] for item in document["tensors"])
-    listed = ", ".join(f"{count} {role}{'s' * (count != 1)}" for role, count in kinds.items()) or "none"
-    say(console, f"quantisers added: {listed}")
+    listed = [counted(count, role, "biases" if role == "bias" else None) for role, count in kinds.items()]
+    say(console, f"quantisers added: {', '.join(listed) or 'none'}")
     if "tried" in document:
         _render_choices(console, document)
     widened = document.get("widened", [])

@@ -182,9 +182,9 @@ def _render(console: Console, found: dict[str, Any]) -> None:
     say(console, f"fails: {found['outcome']}")
     say(
         console,
-        f"from {counted(before['operations'], 'operation')} and {before['elements']} elements "
-        f"to {counted(after['operations'], 'operation')} and {after['elements']} elements "
-        f"in {found['tries']} tries: {', '.join(found['operations'])}",
+        f"from {counted(before['operations'], 'operation')} and {counted(before['elements'], 'element')} "
+        f"to {counted(after['operations'], 'operation')} and {counted(after['elements'], 'element')} "
+        f"in {counted(found['tries'], 'try', 'tries')}: {', '.join(found['operations'])}",
     )
     if not found["complete"]:
         say(console, "the search ended at its bound: more --seconds or --tries may find a smaller one")

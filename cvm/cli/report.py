@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from cvm.cli.options import (
     input_states,
 )
 from cvm.cli.output import meaning, progress, say, show, table, working, write_file
-from cvm.errors import Unsupported
+from cvm.errors import CvmError, Unsupported
 from cvm.formats import model_format
 
 if TYPE_CHECKING:
@@ -166,16 +167,14 @@ class _Wishes:
 def _opened(program: Path, model: Path | None, wishes: _Wishes) -> tuple[VerifiedProgram, QuantizedGraph, bool]:
     """The program, the graph of its model, and whether the program has just been compiled from that graph."""
     import cvm
-    from cvm.cli.models import is_program, open_graph, open_program
+    from cvm.cli.models import is_program, open_program
     from cvm.program.verifier import verify
 
     stored = is_program(program)
     if model is None and stored:
         raise Usage("say which model the program was compiled from: --model MODEL")
     with working("reading"):
-        graph = open_graph(
-            model or program, wishes.quant, wishes.bit_order, wishes.shapes, wishes.ranges, wishes.states
-        )
+        graph = _graph(model or program, wishes)
         if stored or wishes.plain:
             verified = open_program(program, bit_order=wishes.bit_order)
         else:
@@ -190,6 +189,18 @@ def _opened(program: Path, model: Path | None, wishes: _Wishes) -> tuple[Verifie
                 )
             )
     return verified, graph, not stored and model in (None, program)
+
+
+def _graph(model: Path, wishes: _Wishes) -> QuantizedGraph:
+    from cvm.cli.models import open_graph
+
+    try:
+        return open_graph(model, wishes.quant, wishes.bit_order, wishes.shapes, wishes.ranges, wishes.states)
+    except CvmError as error:
+        if error.code in ("onnx.float", "tflite.float"):
+            command = f"cvm quantize {shlex.quote(str(model))} -i DATA -o quantised.onnx"
+            error.message += f"; a report needs a model that has its quantisers, and `{command}` writes one"
+        raise
 
 
 def _compared(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 __all__ = [
     "doubling_high_multiply",
     "fixed_point",
+    "fused_multiply_add",
     "nearest_even",
     "rounding_divide",
     "rounding_shift",
@@ -70,3 +71,20 @@ def rounding_divide(x: Array, by: Array | int) -> Array:
 def nearest_even(x: Array) -> Array:
     """A float to the nearest integer, ties to even: ``lrintf`` in the usual mode."""
     return np.rint(x).astype(np.int64)
+
+
+def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
+    """``a * b + c`` of float32 numbers, rounded once to float32: the instruction ``vfmadd``.
+
+    float64 holds the product exactly. Its sum with ``c`` is rounded to odd: an inexact sum takes the neighbour whose
+    last bit is 1. So the second rounding, to float32, is that of the exact sum (Boldo and Melquiond, Emulation of FMA
+    and correctly rounded sums: proved algorithms using rounding to odd, 2008).
+    """
+    product, addend = np.float64(a) * np.float64(b), np.float64(c)
+    total = product + addend
+    back = total - product
+    lost = (product - (total - back)) + (addend - back)
+    even = (np.ascontiguousarray(total).view(np.int64).reshape(total.shape) & 1) == 0
+    beside = np.nextafter(total, np.where(lost > 0, np.inf, -np.inf))
+    found: Array = np.where((lost != 0) & even, beside, total).astype(np.float32)
+    return found

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cvm.comparison.additions import fixed_addition, float_addition, shifted_addition
+from cvm.comparison.floats import average_of_reals, binary_of_reals, four_neighbours, product_of_codes
 from cvm.comparison.functions import (
     average,
     float_softmax,
@@ -19,7 +20,9 @@ from cvm.comparison.functions import (
     table_softmax,
     tied,
 )
+from cvm.comparison.levels import average_with_padding, pair, shifted_sum, single
 from cvm.comparison.numbers import Model, Numbers, Stages
+from cvm.comparison.products import blocks_of_products, columns_of_products
 from cvm.comparison.regions import Region
 from cvm.comparison.sums import bfloat16_sum, float_sum, of_sum, saturating
 
@@ -67,11 +70,62 @@ _SUM += (
 
 _SUM += tuple(
     Model(
+        f"float32 products{words}, channels first, then the kernel",
+        "ONNX Runtime: ConvTranspose<float> (cpu/nn/conv_transpose.cc) by MlasGemm and Col2im",
+        partial(columns_of_products, fused=fused),
+    )
+    for fused, words in ((True, " by fused multiply-adds"), (False, ""))
+)
+
+_SUM += tuple(
+    Model(
         f"bfloat16 operands, {words}",
         "OpenVINO with bfloat16 inference",
         partial(bfloat16_sum, whole=whole),
     )
     for whole, words in ((False, "float32 result"), (True, "bfloat16 result"))
+)
+
+_SUM += (
+    Model(
+        "data quantised to 8 bits once more, by blocks of 32",
+        "ONNX Runtime: MatMulNBits with accuracy level 4 (contrib_ops/cpu/quantization/matmul_nbits.cc, mlas/lib/"
+        "qnbitgemm.cpp); OpenVINO: FullyConnected with DYNAMIC_QUANTIZATION_GROUP_SIZE",
+        blocks_of_products,
+    ),
+    Model(
+        "zero point of the data left out",
+        "OpenVINO, where scales are 1e-14 or less: observed",
+        partial(shifted_sum, flushed=False),
+    ),
+    Model(
+        "product of scales flushed to zero, the bias alone",
+        "OpenVINO: subnormal numbers are zero (property CPU_DENORMALS_OPTIMIZATION)",
+        partial(shifted_sum, flushed=True),
+    ),
+)
+
+_FAKE = "OpenVINO: FakeQuantize (plugins/intel_cpu/src/nodes/fake_quantize.cpp)"
+_SINGLE = tuple(
+    Model(f"quantiser on the operand's codes by a fused multiply-add{words}", _FAKE, partial(single, zero=zero))
+    for zero, words in (("kept", ""), ("left out", ", zero point left out"))
+)
+_PAIR = tuple(
+    Model(f"{words}{more}", f"{_FAKE} behind Add, Subtract or Multiply", partial(pair, form=form, zeros=zeros))
+    for zeros, more in (
+        (("kept", "kept"), ""),
+        (("left out", "left out"), ", zero points left out"),
+        (("left out", "unsigned"), ", zero points left out, the second operand unsigned"),
+    )
+    for form, words in (
+        ("codes", "codes in steps of one operand, quantiser by a fused multiply-add"),
+        ("reals", "float32 operands, quantiser by a product and a sum"),
+    )
+)
+_PADDED = Model(
+    "average with the code 0 as padding",
+    "OpenVINO: AvgPoolTransformation (common/low_precision_transformations/src/avg_pool.cpp)",
+    average_with_padding,
 )
 
 _ADD = (
@@ -96,8 +150,36 @@ _LINEAR = (
     Model("float32 scale by a reciprocal, half to even", "oneDNN", of_linear("reciprocal")),
 )
 
+_REALS = tuple(
+    Model(
+        f"float32 operands, result by {by}{'' if late else ', zero point before rounding'}",
+        "DequantizeLinear, Sub, Mul or Div, QuantizeLinear in float32",
+        partial(binary_of_reals, by=by, late=late),
+    )
+    for by in ("division", "reciprocal")
+    for late in (True, False)
+)
+_PRODUCT = Model(
+    "product of codes times a float32 ratio, zero point before rounding",
+    "ONNX Runtime: MlasQLinearMul (mlas/lib/qlmul.cpp)",
+    product_of_codes,
+)
+
 _MEAN = Model("multiplier divided by the count, two roundings", "TFLite: reference_integer_ops::Mean", mean)
 _AVERAGE = (Model("average of codes, ties away from zero", "TFLite: reference_integer_ops::AveragePool", average),)
+_WINDOW = Model(
+    "float32 average of the window, row by row",
+    "ONNX Runtime: QLinearAveragePool (contrib_ops/cpu/quantization/qlinear_pool.cc), AveragePool in float32",
+    average_of_reals,
+)
+_RESIZE = tuple(
+    Model(
+        f"float32 sum of four neighbours{words}",
+        "ONNX Runtime: UpsampleBilinear (core/providers/cpu/tensor/upsample.h)",
+        partial(four_neighbours, halves=halves),
+    )
+    for halves, words in ((False, ""), (True, ", coordinates of centres"))
+)
 
 _SOFTMAX = (
     Model(
@@ -129,12 +211,16 @@ _ALWAYS = (
 
 MODELS: Mapping[str, Sequence[Model]] = {
     "sum": _SUM,
-    "add": _ADD,
-    "avg_pool": (*_AVERAGE, *_LINEAR),
+    "add": (*_ADD, *_PAIR),
+    "avg_pool": (*_AVERAGE, *_LINEAR, _WINDOW, _PADDED),
     "mean_reduce": (_MEAN, *_AVERAGE, *_LINEAR),
     "softmax": _SOFTMAX,
-    "mul": _LINEAR,
-    "copy": _LINEAR,
+    "mul": (*_LINEAR, *_REALS, _PRODUCT, *_PAIR),
+    "sub": (*_REALS, *_PAIR),
+    "div": _REALS,
+    "resize": _RESIZE,
+    "copy": (*_LINEAR, *_SINGLE),
+    "leaky_relu": _SINGLE,
     "concat": _LINEAR,
 }
 

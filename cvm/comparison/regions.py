@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.comparison.interpolations import interpolations
 from cvm.comparison.model import Model, in_graph
 from cvm.comparison.severed import seen, severed
 from cvm.frontends.common.places import Place
@@ -85,7 +86,7 @@ class Regions:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.graph: QuantizedGraph = severed(model.graph, model.places)
-        self._makers = makers(self.graph.operations)
+        self.makers = makers(self.graph.operations)
         self._computed = computed_from_inputs(self.graph)
         self._reference = Reference(self.graph)
         self.regions: dict[str, Region] = {}
@@ -109,7 +110,8 @@ class Regions:
 
     @staticmethod
     def _wanted(region: Region) -> set[str]:
-        return {region.result, *region.reads} | ({region.bias} if region.bias else set())
+        names = {region.result, *region.reads, *(item.tensor for item in region.operands if item is not None)}
+        return names | ({region.bias} if region.bias else set())
 
     def recomputed(self, region: Region, operands: Mapping[str, Array]) -> Array:
         """The result of a region's operation for other operands, in float64."""
@@ -126,7 +128,7 @@ class Regions:
         """An array in the shape of a region's result, carried through the moves to the tensor of its place."""
         path, name = [], region.place.tensor
         while name != region.result:
-            operation = self._makers[name]
+            operation = self.makers[name]
             path.append(operation)
             name = self._source(operation)
         for operation in reversed(path):
@@ -145,7 +147,7 @@ class Regions:
             return None
         lo, hi = place.quantizer.lo, place.quantizer.hi
         while True:
-            operation = self._makers.get(name)
+            operation = self.makers.get(name)
             if operation is None:
                 return None
             if operation.name in _CLIPS:
@@ -158,26 +160,28 @@ class Regions:
                 name = self._source(operation)
             else:
                 break
-            if name not in self._makers:
-                return None
+            if name not in self.makers:
+                coded = self._coded(name)  # an activation or a quantiser alone, behind the engine's own tensor
+                codes = None if coded is None else (coded,)
+                return codes and Region(place, "copy", operation, codes, None, name, scale, zero, lo, hi)
         return self._described(place, name, scale, zero, lo, hi)
 
     def _quantised(self, place: Place) -> tuple[str, Fraction | None, int]:
         """The real tensor that is rounded to the codes of a place, with the scale and the zero point."""
         name = place.tensor
-        while self.graph.tensors[name].quantizer is None and name in self._makers:
-            if self._makers[name].name not in ("reshape", "transpose"):
+        while self.graph.tensors[name].quantizer is None and name in self.makers:
+            if self.makers[name].name not in ("reshape", "transpose"):
                 break
-            name = self._source(self._makers[name])  # a quantiser for the whole tensor rounds alike before a move
+            name = self._source(self.makers[name])  # a quantiser for the whole tensor rounds alike before a move
         quantizer = self.graph.tensors[name].quantizer
         if isinstance(quantizer, LinearQuantizer) and quantizer.per_tensor and quantizer.scale[0] != 1:
             return name, quantizer.scale[0], -int(quantizer.offset[0] / quantizer.scale[0])
         # ONNX: codes are real / scale + zero point.
         name, zero, scale = place.tensor, 0, None
-        operation = self._makers.get(name)
+        operation = self.makers.get(name)
         if operation is not None and operation.name == "add" and isinstance(operation.inputs["y"], Fraction):
             zero, name = int(operation.inputs["y"]), str(operation.inputs["x"])
-            operation = self._makers.get(name)
+            operation = self.makers.get(name)
         if operation is not None and operation.name == "div" and isinstance(operation.inputs["y"], Fraction):
             scale, name = operation.inputs["y"], str(operation.inputs["x"])
         return name, scale, zero
@@ -193,7 +197,7 @@ class Regions:
         return str(operation.inputs["x"]), least, most
 
     def _described(self, place: Place, name: str, scale: Fraction, zero: int, lo: int, hi: int) -> Region | None:
-        operation = self._makers[name]
+        operation = self.makers[name]
         inputs = operation.inputs
         result, bias = name, None
         keys: tuple[str, ...]
@@ -208,6 +212,10 @@ class Regions:
             product = self._biased_product(operation)
             if product is not None:
                 return self._described_sum(place, product, name, scale, zero, lo, hi)
+            resize = interpolations(self.graph, self.makers, name)
+            if resize is not None:
+                source = self._coded(resize[0].source)
+                return Region(place, "resize", operation, (source,), None, name, scale, zero, lo, hi)
             keys = ("x", "y")
         else:
             keys = tuple(key for key in ("x", "input") if key in inputs)
@@ -227,7 +235,7 @@ class Regions:
         for one, other in (("x", "y"), ("y", "x")):
             left, right = operation.inputs[one], operation.inputs[other]
             if isinstance(left, str) and isinstance(right, str) and right not in self._computed:
-                maker = self._makers.get(left)
+                maker = self.makers.get(left)
                 if maker is not None and maker.name in ("matmul", "linear"):
                     return maker, right
         return None
@@ -276,7 +284,7 @@ class Regions:
                     return None
                 zero = -int(quantizer.offset[0] / quantizer.scale[0])
                 return Coded(start, np.array(float(quantizer.scale[0])), zero, quantizer.lo)
-            operation = self._makers.get(name)
+            operation = self.makers.get(name)
             if operation is None:
                 return None
             if operation.name == "mul" and isinstance(operation.inputs["y"], Fraction):
@@ -288,7 +296,7 @@ class Regions:
     def _dequantised(self, start: str, operation: GraphOperation) -> Coded | None:
         """ONNX: (code - zero point) * scale."""
         scale, source = operation.inputs["y"], operation.inputs["x"]
-        below = self._makers.get(source) if isinstance(source, str) else None
+        below = self.makers.get(source) if isinstance(source, str) else None
         if below is None or below.name != "sub" or not isinstance(below.inputs["y"], Fraction):
             return None
         assert isinstance(scale, Fraction)

@@ -90,7 +90,7 @@ def checked(setting: Setting, kind: str) -> None:
         message = f"the engine {setting.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
         raise Unsupported("compare.extra", message)
     if kind not in engine.formats:
-        message = f"{setting.engine} reads models of {' and '.join(engine.formats)}, and this is one of {kind}"
+        message = f"{setting.engine} reads models of {' and '.join(engine.formats)}, and this is a model of {kind}"
         raise Unsupported("compare.format", message)
 
 

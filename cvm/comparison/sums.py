@@ -121,7 +121,7 @@ def saturating(numbers: Numbers) -> Stages:
     """Sums of neighbouring products saturate at 16 bits; then the result and its bias in float32."""
     region = numbers.region
     data, weights = region.operands
-    if data is None or weights is None or weights.zero != 0:
+    if data is None or weights is None or weights.zero != 0 or region.operation.name == "deconv":
         return []
     lowest = 128 if data.lowest < 0 else 0
     unsigned = numbers.codes(data) + data.zero + lowest

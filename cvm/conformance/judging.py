@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.comparison import Setting, Shown, compared, explained
+from cvm.comparison.engines import EXTRA
 from cvm.comparison.running import checked, taken
 from cvm.conformance.cases import Case
 from cvm.conformance.onnx_cases import onnx_cases
 from cvm.conformance.running import Prepared, answers, prepared
 from cvm.conformance.tflite_cases import tflite_cases
-from cvm.errors import Invalid
+from cvm.errors import Invalid, Unsupported
 
 __all__ = ["VERDICTS", "cases_for", "statement"]
 
@@ -39,6 +41,7 @@ def cases_for(setting: Setting, ops: Sequence[str] = ()) -> list[Case]:
     formats = setting.runner.formats
     for kind in formats:
         checked(setting, kind)
+        _require_writer(kind)
     every = [case for kind, made in _CASES.items() if kind in formats for case in made()]
     wanted = {op.lower() for op in ops}
     names = sorted({case.op for case in every})
@@ -50,6 +53,15 @@ def cases_for(setting: Setting, ops: Sequence[str] = ()) -> list[Case]:
 
 
 _CASES = {"onnx": onnx_cases, "tflite": tflite_cases}
+_WRITERS = {"onnx": ("onnx",), "tflite": ("tflite", "flatbuffers")}
+"""The packages that write the cases of a format."""
+
+
+def _require_writer(kind: str) -> None:
+    missing = [name for name in _WRITERS[kind] if find_spec(name) is None]
+    if missing:
+        message = f"the cases in {kind} are written with a package that is not installed, {missing[0]}"
+        raise Unsupported("compare.extra", f"{message}: pip install 'cvm[{EXTRA}]'")
 
 
 def statement(settings: Sequence[Setting], ops: Sequence[str] = ()) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from cvm.conformance.cases import Array, Layer
-from cvm.frontends.tflite.writing import Graph, Operator, Tensor, written
 
 __all__ = ["tflite_model"]
 
 
 def tflite_model(layer: Layer, options: str) -> tuple[bytes, dict[str, Array]]:
     """The file of a layer, and the codes of its inputs. ``options`` is the class of the operator's options."""
+    from cvm.frontends.tflite.writing import Graph, Operator, Tensor, written
+
     tensors, inputs, given = [], [], {}
     for number, item in enumerate(layer.inputs):
         zeros = [item.zero] * len(item.scales)

@@ -93,7 +93,7 @@ DEVICES = MappingProxyType[str, "Callable[[VerifiedProgram, int], Executor]"]({"
 
 def devices() -> tuple[tuple[str, ...], str]:
     """The devices that `DEVICES` can use, each in words, and the reason if there are none."""
-    from cvm.executors.cuda.device.driver import found
+    from cvm.executors.cuda.device.bindings import found
 
     try:
         return tuple(one.words for one in found()), ""

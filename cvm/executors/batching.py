@@ -28,11 +28,14 @@ class Entry:
     run: Callable[[list[int]], bool]
 
 
+_addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer  # looking them up takes as long as calling them
+
+
 def address(array: npt.NDArray[Any]) -> int:
     """The address of the first element. Arrays that Python may write tell it in a third of the time of others."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
-    except TypeError:  # the array is read-only
+        return _addressof(_from_buffer(array))  # type: ignore[arg-type]  # NumPy says so from Python 3.12 on
+    except (BufferError, TypeError, ValueError):  # the array is read-only
         return int(array.ctypes.data)
 
 

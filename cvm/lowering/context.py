@@ -36,7 +36,7 @@ from cvm.lowering.proofs.table import Operand as FormOperand
 from cvm.lowering.proofs.table import lattice, tabulate
 from cvm.program.model import OP_SET, Exactness
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
-from cvm.quantization.exact import quantize, quantize_rationals
+from cvm.quantization.exact import narrowest, quantize, quantize_rationals
 from cvm.quantization.rationals import Rationals
 
 __all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "rule"]
@@ -295,7 +295,8 @@ def _contents(data: TensorData, quantizer: Quantizer | None, shape: Shape) -> Kn
     if isinstance(quantizer, LogarithmicQuantizer):
         return known_powers(_stored(data, shape).rationals(), quantizer)
     if data.quantizer is None:
-        return known_codes(quantize(data.values.reshape(shape), quantizer), quantizer)
+        codes = quantize(data.values.reshape(shape), quantizer, dtype=narrowest(quantizer))
+        return known_codes(codes, quantizer)
     if data.quantizer == quantizer:
         return known_codes(_codes(data.values.reshape(shape)), quantizer)
     return known_codes(quantize_rationals(_stored(data, shape).rationals(), quantizer), quantizer)

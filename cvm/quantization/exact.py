@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -15,16 +16,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.blocks import blocks, finite
 from cvm.errors import Invalid, Location
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["code", "dequantize", "nearest_float", "quantize", "quantize_rationals", "round_fraction"]
+__all__ = ["code", "dequantize", "narrowest", "nearest_float", "quantize", "quantize_rationals", "round_fraction"]
 
-_MARGIN = 2.0**-10
-"""Items within this distance of a rounding threshold, in codes, are decided exactly. The float64 estimate of an item
-within the code range is wrong by less than 2^-20 codes as long as |offset| / scale and the codes are below 2^31."""
-_SAFE = 2**31
+_MARGINS = ((2**17, 2.0**-28), (2**31, 2.0**-10))
+"""Items within a distance of a rounding threshold, in codes, are decided exactly: if |offset| / scale and the codes are
+below the first number of a pair, the second is that distance. Let m be the first number. The float64 of the offset is
+wrong by less than m * 2^-53 codes; the difference, the scale, the quotient and its sum with 1/2 are wrong by less than
+m * 2^-52 each. So the estimate of an item within the code range is wrong by less than m * 2^-49 codes."""
+_SAFE = _MARGINS[-1][0]
 _LEAST_SCALE, _MOST_SCALE = Fraction(1, 2**900), Fraction(2**900)
 """For scales between these, float64 neither overflows nor loses bits to subnormal numbers."""
 _ROOT_OF_HALF = (math.isqrt(2 ** (2 * 53 - 1)) + 1) / 2**53
@@ -66,46 +70,120 @@ def _power_code(x: Fraction, quantizer: LogarithmicQuantizer) -> int:
     return index if x > 0 else -index
 
 
-def quantize(values: npt.NDArray[Any], quantizer: Quantizer, location: Location | None = None) -> npt.NDArray[np.int64]:
+def quantize(
+    values: npt.NDArray[Any],
+    quantizer: Quantizer,
+    location: Location | None = None,
+    dtype: npt.DTypeLike = np.int64,
+) -> npt.NDArray[Any]:
     """The exact codes of an array of real numbers (any float, integer or boolean dtype), which are rounded once.
 
-    Raises `Invalid` (``quantization.nan``) if an item is not a real number, and (``quantization.axis``) if a
-    per-channel quantiser does not fit the array.
+    The codes are of ``dtype``, which must hold all codes of the quantiser; beside them and the numbers, a bounded
+    amount of memory is taken. Raises `Invalid` (``quantization.nan``) if an item is not a real number, and
+    (``quantization.axis``) if a per-channel quantiser does not fit the array.
     """
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
+    if values.dtype.kind == "f" and not finite(values):
         raise Invalid("quantization.nan", "an item is NaN or infinite: not a real number", location)
     if isinstance(quantizer, LogarithmicQuantizer):
-        return _quantize_powers(values, quantizer)
-    if quantizer.axis is None:
-        return _quantize_uniform(values, quantizer, 0)
+        return _quantize_powers(values, quantizer).astype(dtype, copy=False)
     axis = quantizer.axis
-    if axis >= values.ndim or values.shape[axis] != len(quantizer.scale):
+    if axis is not None and (axis >= values.ndim or values.shape[axis] != len(quantizer.scale)):
         raise Invalid(
             "quantization.axis",
             f"a quantiser of {len(quantizer.scale)} channels along axis {axis} does not fit the shape {values.shape}",
             location,
         )
-    parts = np.split(values, len(quantizer.scale), axis)
-    return np.concatenate([_quantize_uniform(part, quantizer, i) for i, part in enumerate(parts)], axis)
+    codes = np.empty(values.shape, dtype)
+    estimates = _Estimates.of(quantizer, values.ndim)
+    for block in blocks(values.shape):
+        channels = slice(None) if axis is None else block[axis]
+        codes[block] = _quantize_block(values[block], quantizer, estimates, channels)
+    return codes
 
 
-def _quantize_uniform(values: npt.NDArray[Any], quantizer: LinearQuantizer, index: int) -> npt.NDArray[np.int64]:
-    scale, offset = quantizer.scale[index], quantizer.offset[index]
-    lo, hi = quantizer.lo, quantizer.hi
-    safe = _LEAST_SCALE < scale < _MOST_SCALE
-    if max(abs(lo), abs(hi)) >= _SAFE or abs(offset) >= _SAFE * scale or not safe:
-        codes = np.array([code(_fraction(x), quantizer, index) for x in values.ravel()], dtype=np.int64)
-        return codes.reshape(values.shape)
-    bounded = np.clip(values.astype(np.float64), float(offset + (lo - 2) * scale), float(offset + (hi + 2) * scale))
-    steps = (bounded - float(offset)) / float(scale)
+def narrowest(quantizer: LinearQuantizer) -> type[np.signedinteger[Any]]:
+    """The narrowest signed type that holds all codes of a quantiser."""
+    most = max(abs(quantizer.lo), abs(quantizer.hi) + 1)
+    return next(width for width in (np.int8, np.int16, np.int32, np.int64) if most <= -int(np.iinfo(width).min))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Estimates:
+    """A quantiser in float64, as arrays that broadcast to its tensor.
+
+    Codes between ``least`` and ``most`` are estimated by (x - offset) / scale, and decided exactly within ``margin`` of
+    a threshold.
+    """
+
+    least: npt.NDArray[np.float64]
+    most: npt.NDArray[np.float64]
+    offset: npt.NDArray[np.float64]
+    scale: npt.NDArray[np.float64]
+    margin: float
+
+    @staticmethod
+    def of(quantizer: LinearQuantizer, rank: int) -> _Estimates | None:
+        """The estimates for tensors of a rank; None if the quantiser is beyond what float64 decides."""
+        pairs = list(zip(quantizer.scale, quantizer.offset, strict=True))
+        if not all(_LEAST_SCALE < scale < _MOST_SCALE for scale in quantizer.scale):
+            return None
+        steps = max(-(-abs(offset) // scale) for scale, offset in pairs)
+        reach = max(abs(quantizer.lo), abs(quantizer.hi), steps) + 3  # items are clipped two codes beyond the ends
+        margin = next((margin for most, margin in _MARGINS if reach < most), None)
+        if margin is None:
+            return None
+        shape = [len(pairs) if axis == quantizer.axis else 1 for axis in range(rank)]
+        least = [float(offset + (quantizer.lo - 2) * scale) for scale, offset in pairs]
+        most = [float(offset + (quantizer.hi + 2) * scale) for scale, offset in pairs]
+        offsets, scales = ([float(item) for item in items] for items in (quantizer.offset, quantizer.scale))
+        arrays = [np.array(items).reshape(shape) for items in (least, most, offsets, scales)]
+        return _Estimates(arrays[0], arrays[1], arrays[2], arrays[3], margin)
+
+    def part(self, axis: int | None, channels: slice) -> _Estimates:
+        """The estimates of some channels."""
+        if axis is None:
+            return self
+        at = (slice(None),) * axis + (channels,)
+        return _Estimates(self.least[at], self.most[at], self.offset[at], self.scale[at], self.margin)
+
+
+def _quantize_block(
+    values: npt.NDArray[Any], quantizer: LinearQuantizer, estimates: _Estimates | None, channels: slice
+) -> npt.NDArray[np.int64]:
+    """The codes of an array that has the channels with the indices ``channels`` along the axis of the quantiser."""
+    first = channels.start or 0
+    if estimates is None:
+        every = np.ones(values.shape, np.bool_)
+        return _decided(values, np.zeros(values.shape, np.int64), every, quantizer, first)
+    found = estimates.part(quantizer.axis, channels)
+    steps = np.clip(values.astype(np.float64), found.least, found.most)
+    steps -= found.offset
+    steps /= found.scale
     # The thresholds of truncation are the integers; those of the other two roundings lie half-way between them.
     estimate = steps if quantizer.rounding == "toward_zero" else steps + 0.5
-    nearest = np.rint(estimate)
-    close = np.abs(estimate - nearest) < _MARGIN
+    close = np.abs(estimate - np.rint(estimate)) < found.margin
     rounded = np.trunc(estimate) if quantizer.rounding == "toward_zero" else np.floor(estimate)
-    codes = np.clip(rounded, lo, hi).astype(np.int64)
-    distinct, inverse = np.unique(values[close], return_inverse=True)
-    codes[close] = np.array([code(_fraction(x), quantizer, index) for x in distinct], np.int64)[inverse]
+    codes = np.clip(rounded, quantizer.lo, quantizer.hi).astype(np.int64)
+    return _decided(values, codes, close, quantizer, first) if close.any() else codes
+
+
+def _decided(
+    values: npt.NDArray[Any],
+    codes: npt.NDArray[np.int64],
+    where: npt.NDArray[np.bool_],
+    quantizer: LinearQuantizer,
+    first: int,
+) -> npt.NDArray[np.int64]:
+    """The codes, with those decided exactly that ``where`` selects; ``first`` is the index of the first channel."""
+    known: dict[tuple[Any, int], int] = {}
+    places = np.nonzero(where)
+    found = []
+    channels = [0] * len(places[0]) if quantizer.axis is None else (places[quantizer.axis] + first).tolist()
+    for item, channel in zip(values[where].tolist(), channels, strict=True):
+        if (item, channel) not in known:
+            known[item, channel] = code(Fraction(item), quantizer, channel)
+        found.append(known[item, channel])
+    codes[where] = found
     return codes
 
 

@@ -30,6 +30,7 @@ class GraphForm(Remembering):
     """The graphs that are made from one graph. Raises `Unsupported` (``reduce.state``) for one with state."""
 
     suffix = ""
+    format = "nnef"
 
     def __init__(self, graph: QuantizedGraph) -> None:
         if any(operation.name == "update" for operation in graph.operations):

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from cvm.arrays import npz_bytes
-from cvm.comparison.engines import ENGINES, EXTRA, Setting
+from cvm.comparison.engines import Setting
+from cvm.comparison.running import checked
 from cvm.errors import Invalid, Unsupported
 from cvm.reduction.network import Array, Network
-from cvm.reduction.onnx_form import OnnxForm
 from cvm.reduction.opening import AnyForm
 
 __all__ = ["Comparison", "Judge", "stacked"]
@@ -41,28 +41,14 @@ class Comparison:
 
     def require(self, form: AnyForm) -> None:
         """Raise `Unsupported` for an engine that is missing or does not fit, `Invalid` for an unknown executor."""
-        from importlib.util import find_spec
-
         from cvm.executors import EXECUTORS
 
         unknown = next((name for name in self.executors if name not in EXECUTORS), None)
         if unknown is not None:
             message = f"there is no executor {unknown!r}; there are {', '.join(EXECUTORS)}"
             raise Invalid("executors.unknown", message)
-        if self.engine is None:
-            return
-        if not isinstance(form, OnnxForm):
-            raise Unsupported("reduce.engine", "an engine is given models of ONNX, and this is none")
-        if self.engine.command:
-            return
-        engine = ENGINES[self.engine.engine]
-        if "onnx" not in engine.formats:
-            raise Unsupported("reduce.engine", f"{self.engine.engine} does not read models of ONNX")
-        if find_spec(engine.module) is None:
-            message = (
-                f"the engine {self.engine.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
-            )
-            raise Unsupported("compare.extra", message)
+        if self.engine is not None:
+            checked(self.engine, form.format)
 
 
 def stacked(network: Network) -> dict[str, Array]:

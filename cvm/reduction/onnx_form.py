@@ -40,6 +40,7 @@ class OnnxForm(Remembering):
     """
 
     suffix = ".onnx"
+    format = "onnx"
 
     def __init__(self, path: Path) -> None:
         try:

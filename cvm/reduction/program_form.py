@@ -28,6 +28,7 @@ class ProgramForm(Remembering):
     """The programs that are made from one program."""
 
     suffix = ".cvm"
+    format = "cvm"
 
     def __init__(self, program: Program) -> None:
         super().__init__()

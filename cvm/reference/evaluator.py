@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import cvm.reference.operations  # noqa: F401  (fills the table)
+from cvm.blocks import finite
 from cvm.errors import CvmError, Invalid, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData, names_in
 from cvm.quantization import LinearQuantizer
@@ -20,6 +21,8 @@ from cvm.reference.layout import Feed, Layout, arranged
 from cvm.reference.registry import OPERATIONS, Array
 from cvm.reference.threads import one_thread
 from cvm.reference.values import (
+    Compact,
+    Values,
     clipped,
     converted,
     external,
@@ -66,14 +69,18 @@ class Reference:
         self.graph = graph
         self._round = pseudo_quantized if pseudo_quantize else clipped if clip else None
         self._steps = _plan(graph)
-        self._fixed: dict[str, Array] = {}
+        self._fixed: Values = {}
         contents: dict[str, Array] = {}
-        self._keeps_narrow = _float_items(graph) * 8 > _WIDE_BYTES
+        self._keeps_narrow = _real_items(graph) * 8 > _WIDE_BYTES
         for tensor in graph.tensors.values():
             if tensor.kind in ("variable", "constant"):
                 if tensor.data is None:
                     message = f"the {tensor.kind} has no data: the model comes without its tensor files"
                     raise Invalid("reference.data", message, tensor.location).at(tensor=tensor.name)
+                compact = self._compact(tensor, tensor.data) if self._keeps_narrow else None
+                if compact is not None:
+                    self._fixed[tensor.name] = compact
+                    continue
                 real = self._stored(tensor, tensor.data)
                 real.flags.writeable = False
                 self._fixed[tensor.name] = self._quantized(real, tensor)
@@ -136,7 +143,7 @@ class Reference:
         """
         assert not self._initial
         _, every = self._arranged(inputs, cycles=False)
-        batch = [dict(self._fixed) | self._fed(feed) for (feed,) in every[samples]]
+        batch: list[Values] = [{**self._fixed, **self._fed(feed)} for (feed,) in every[samples]]
         with np.errstate(all="ignore"), one_thread():
             for step in self._steps:
                 results = [self._computed(step, values) for values in batch]
@@ -183,8 +190,8 @@ class Reference:
         self, feed: Feed, contents: Mapping[str, Array], names: list[str]
     ) -> tuple[dict[str, Array], dict[str, Array]]:
         """The named tensors of one cycle, and the contents of the updated variables after it."""
-        values = dict(self._fixed)
-        values |= {tensor.name: self._read(tensor, contents) for tensor in self._stateful} | self._fed(feed)
+        state = {tensor.name: self._read(tensor, contents) for tensor in self._stateful}
+        values: Values = {**self._fixed, **state, **self._fed(feed)}
         written = dict(contents)
         results = {name: _widened(values[name]) for name in names if name in values}
         wanted = frozenset(names)
@@ -193,7 +200,7 @@ class Reference:
                 for name, array in zip(step.operation.outputs, self._computed(step, values), strict=True):
                     values[name] = self._quantized(array, self.graph.tensors[name])
                     if name in wanted:
-                        results[name] = values[name]
+                        results[name] = _widened(values[name])
                 if _updates(step.operation):
                     value = _widened(operand(step.operation.inputs["value"], values))
                     variable = self.graph.tensors[_updated(step.operation)]
@@ -207,12 +214,12 @@ class Reference:
         tensors = self.graph.tensors
         return {name: self._quantized(external(found, tensors[name]), tensors[name]) for name, found in feed.items()}
 
-    def _computed(self, step: _PlannedOperation, values: dict[str, Array]) -> list[Array]:
+    def _computed(self, step: _PlannedOperation, values: Values) -> list[Array]:
         """The results of one operation, before they are rounded."""
         operation = step.operation
-        inputs = {name: _widened(operand(value, values)) for name, value in operation.inputs.items()}
+        given = {name: operand(value, values) for name, value in operation.inputs.items()}
         try:
-            found = step.function(**inputs, **step.attributes)
+            found = _in_parts(step, given)
             arrays = found if isinstance(found, tuple) else (found,)
             results = []
             for name, array in zip(operation.outputs, arrays, strict=True):
@@ -226,14 +233,22 @@ class Reference:
             where = operation.location
             raise error.at(file=where.file, line=where.line, column=where.column, op=operation.name) from None
 
+    def _compact(self, tensor: GraphTensor, data: TensorData) -> Compact | None:
+        """A real constant in as few bytes as it is stored in, or rounded to; None where it takes float64."""
+        if tensor.kind != "constant" or tensor.dtype != "scalar" or data.quantizer is not None:
+            return None
+        quantizer = tensor.quantizer if self._round is not None else None
+        if quantizer is None:
+            return Compact(data.values)
+        if self._round is pseudo_quantized and isinstance(quantizer, LinearQuantizer) and finite(data.values):
+            return Compact.rounded(data.values, quantizer)
+        return None
+
     def _stored(self, tensor: GraphTensor, data: TensorData) -> Array:
-        """The contents of a variable or constant; floats that are rounded at once are not copied as float64 first, and
-        neither are those of constants that are kept narrow.
-        """
-        if tensor.kind == "constant" and tensor.dtype == "scalar" and _is_float(data):
-            rounded = self._round is pseudo_quantized and isinstance(tensor.quantizer, LinearQuantizer)
-            if rounded or (self._keeps_narrow and tensor.quantizer is None):
-                return data.values.view()
+        """The contents of a variable or constant; floats that are rounded at once are not copied as float64 first."""
+        rounded = self._round is pseudo_quantized and isinstance(tensor.quantizer, LinearQuantizer)
+        if rounded and tensor.kind == "constant" and tensor.dtype == "scalar" and _is_float(data):
+            return data.values.view()
         return stored(data, tensor).view()
 
     def _read(self, tensor: GraphTensor, contents: Mapping[str, Array]) -> Array:
@@ -271,17 +286,43 @@ def _is_float(data: TensorData) -> bool:
     return data.quantizer is None and data.values.dtype.kind == "f"
 
 
-def _float_items(graph: QuantizedGraph) -> int:
-    """The number of floats in the constants of a graph."""
-    constants = [tensor.data for tensor in graph.tensors.values() if tensor.kind == "constant"]
-    return sum(data.values.size for data in constants if data is not None and _is_float(data))
+def _real_items(graph: QuantizedGraph) -> int:
+    """The number of items of the real constants of a graph."""
+    constants = [item for item in graph.tensors.values() if item.kind == "constant" and item.dtype == "scalar"]
+    return sum(item.data.values.size for item in constants if item.data is not None)
 
 
 def _widened(value: Any) -> Any:
-    """An operand, or the operands of an array of operands, with floats in float64."""
+    """An operand, or the operands of an array of operands, with real numbers in float64."""
     if isinstance(value, tuple):
         return tuple(map(_widened, value))
-    return value.astype(np.float64) if value.dtype.kind == "f" and value.dtype != np.float64 else value
+    return value.real() if isinstance(value, Compact) else value
+
+
+_LARGE = 2**22
+"""The items of a matrix that is converted to float64 in parts."""
+_COLUMNS = 64
+"""The parts begin at multiples of this many columns of the product, which keeps the order in which BLAS adds."""
+
+
+def _in_parts(step: _PlannedOperation, given: Mapping[str, Any]) -> Array | tuple[Array, ...]:
+    """The results of an operation. A product with one large stored matrix is computed some columns at a time, so that
+    only a part of the matrix is in memory as float64.
+    """
+    large = given.get("B")
+    if step.operation.name != "matmul" or not isinstance(large, Compact) or not _is_large(large):
+        return step.function(**{name: _widened(value) for name, value in given.items()}, **step.attributes)
+    axis = 0 if step.attributes.get("transposeB") else 1
+    columns = max(_COLUMNS, _LARGE // large.shape[1 - axis] // _COLUMNS * _COLUMNS)
+    left, parts = _widened(given["A"]), []
+    for start in range(0, large.shape[axis], columns):
+        right = large.part(axis, slice(start, start + columns)).real()
+        parts.append(step.function(A=left, B=right, **step.attributes))
+    return np.concatenate(parts, axis=-1)
+
+
+def _is_large(value: Compact) -> bool:
+    return len(value.shape) == 2 and value.shape[0] * value.shape[1] > _LARGE
 
 
 def _updates(operation: GraphOperation) -> bool:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
 from cvm.graph import Attribute, GraphTensor, Operand, TensorData
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import dequantize, nearest_float
 from cvm.reference.operations.elementwise import round_half_up
-from cvm.reference.operations.quantization import logarithmically_quantized, quantized
+from cvm.reference.operations.quantization import logarithmically_quantized, number_of_steps, steps_of
 from cvm.reference.registry import Array, along
 
-__all__ = ["clipped", "converted", "external", "plain", "pseudo_quantized", "stored"]
+__all__ = ["Compact", "Values", "clipped", "converted", "external", "plain", "pseudo_quantized", "stored"]
 
 _BLOCK = 2**16
 """Items that are rounded at a time."""
@@ -42,7 +45,7 @@ def literal(value: Fraction | bool) -> Array:
     return np.array(value if isinstance(value, bool) else nearest_float(value))
 
 
-def operand(value: Operand, values: dict[str, Array]) -> Any:
+def operand(value: Operand, values: Values) -> Any:
     """The array of an operand, or the arrays of an array of operands."""
     match value:
         case str():
@@ -128,16 +131,31 @@ def _parameters(quantizer: LinearQuantizer, rank: int) -> tuple[Array, Array]:
 
 def _linearly_quantized(x: Array, quantizer: LinearQuantizer) -> Array:
     """As `pseudo_quantized`, block by block: large tensors are rounded in the processor's cache."""
+
+    def rounded(part: Array, at: _Parameters) -> Array:
+        return _number(_code(part, at, quantizer), at, quantizer)
+
+    return _by_rows(x, quantizer, rounded, np.float64)
+
+
+_Parameters: TypeAlias = tuple[Array, Array, Array]
+"""The offset, the scale and the number of the greatest code, as arrays that broadcast to some rows of a tensor."""
+
+
+def _by_rows(
+    x: Array, quantizer: LinearQuantizer, function: Callable[[Array, _Parameters], Array], dtype: npt.DTypeLike
+) -> Array:
+    """A function of the items and of the quantiser, for a few rows at a time."""
     offset, scale = _parameters(quantizer, x.ndim)
-    if not x.ndim or len(offset) not in (1, len(x)):
-        return _rounded(x, offset, scale, _greatest(quantizer, x.ndim), quantizer)
     greatest = _greatest(quantizer, x.ndim)
-    result = np.empty(np.broadcast_shapes(x.shape, offset.shape))
+    if not x.ndim or len(offset) not in (1, len(x)):
+        return function(x, (offset, scale, greatest)).astype(dtype, copy=False)
+    result = np.empty(np.broadcast_shapes(x.shape, offset.shape), dtype)
     rows = max(1, _BLOCK * len(x) // max(x.size, 1))
     for start in range(0, len(x), rows):
         block = slice(start, start + rows)
         parts = [part[block] if len(part) > 1 else part for part in (offset, scale, greatest)]
-        result[block] = _rounded(x[block], parts[0], parts[1], parts[2], quantizer)
+        result[block] = function(x[block], (parts[0], parts[1], parts[2]))
     return result
 
 
@@ -147,10 +165,11 @@ def _greatest(quantizer: LinearQuantizer, rank: int) -> Array:
     return along([nearest_float(offset + scale * quantizer.hi) for offset, scale in pairs], quantizer.axis or 0, rank)
 
 
-def _rounded(x: Array, offset: Array, scale: Array, greatest: Array, quantizer: LinearQuantizer) -> Array:
-    lo, hi = quantizer.lo, quantizer.hi
-    if lo == 0 and quantizer.rounding == "half_up":
-        return quantized(x, offset, greatest, r=hi)
+def _code(x: Array, parameters: _Parameters, quantizer: LinearQuantizer) -> Array:
+    """The codes of numbers, in float64."""
+    offset, scale, greatest = parameters
+    if _begins_at_zero(quantizer):
+        return steps_of(x, offset, greatest, r=quantizer.hi)
     steps: Array = (x - offset) / scale
     match quantizer.rounding:
         case "half_up":
@@ -159,5 +178,66 @@ def _rounded(x: Array, offset: Array, scale: Array, greatest: Array, quantizer: 
             codes = np.rint(steps)
         case "toward_zero":
             codes = np.trunc(steps)
-    real: Array = offset + scale * np.clip(codes, lo, hi)
+    return np.clip(codes, quantizer.lo, quantizer.hi)
+
+
+def _number(codes: Array, parameters: _Parameters, quantizer: LinearQuantizer) -> Array:
+    """The numbers of codes that are given in float64."""
+    offset, scale, greatest = parameters
+    if _begins_at_zero(quantizer):
+        return number_of_steps(codes, offset, greatest, r=quantizer.hi)
+    real: Array = offset + scale * codes
     return real
+
+
+def _begins_at_zero(quantizer: LinearQuantizer) -> bool:
+    """Whether the formula of `linear_quantize` applies."""
+    return quantizer.lo == 0 and quantizer.rounding == "half_up"
+
+
+_NARROW = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.int64)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Compact:
+    """Real numbers in the few bytes in which they are stored: as they are, or as codes that a quantiser rounded to."""
+
+    items: Array
+    quantizer: LinearQuantizer | None = None
+
+    @staticmethod
+    def rounded(x: Array, quantizer: LinearQuantizer) -> Compact:
+        """The finite numbers ``x``, rounded as `pseudo_quantized` rounds them."""
+        ends = quantizer.lo, quantizer.hi
+        dtype = next(t for t in _NARROW if np.iinfo(t).min <= ends[0] and ends[1] <= np.iinfo(t).max)
+        with np.errstate(all="ignore"):
+            codes = _by_rows(x, quantizer, lambda part, at: _code(part, at, quantizer), dtype)
+        return Compact(codes, quantizer)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return self.items.shape
+
+    def part(self, axis: int, along: slice) -> Compact:
+        """The numbers at some indices of an axis."""
+        items, quantizer = self.items[(slice(None),) * axis + (along,)], self.quantizer
+        if quantizer is not None and quantizer.axis == axis:
+            scale, offset = quantizer.scale[along], quantizer.offset[along]
+            quantizer = replace(quantizer, scale=scale, offset=offset, axis=axis if len(scale) > 1 else None)
+        return Compact(items, quantizer)
+
+    def real(self) -> Array:
+        """The numbers in float64."""
+        quantizer = self.quantizer
+        if quantizer is None:
+            return self.items.astype(np.float64)
+
+        def number(codes: Array, at: _Parameters) -> Array:
+            return _number(codes.astype(np.float64), at, quantizer)
+
+        return _by_rows(self.items, quantizer, number, np.float64)
+
+
+Values: TypeAlias = dict[str, Array | Compact]
+"""The tensors that are known at a time, by name."""

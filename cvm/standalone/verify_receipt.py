@@ -777,7 +777,7 @@ def single(options):
     r = receipt(contents(options.receipt))
     claim, inputs = r["claim"], None
     print(f"receipt   {receipt_id(claim).hex()}")
-    print(f"the host said, and nobody vouches for it: {', '.join(r['host'].values())}")
+    print(f"the host said, and nobody vouches for it: {', '.join(filter(None, r['host'].values())) or 'nothing'}")
     logs = [log(contents(path)) for path in options.trace_file]
     require(options.program, "CANNOT_RECOMPUTE", "structure", "no program is given")
     p = read_program(contents(options.program))

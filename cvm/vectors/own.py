@@ -6,13 +6,13 @@ from collections.abc import Callable
 from itertools import groupby
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed
-from cvm.executors import Executor, create, initial_state
+from cvm.executors import Executor, Int32Array, create, initial_state
 from cvm.ops import Range, get
-from cvm.program import Output, ProgramBuilder, VerifiedProgram, decode, verify
+from cvm.program import Output, Program, ProgramBuilder, VerifiedProgram, decode, verify
 from cvm.vectors.answer import UNSUPPORTED, Answer
 from cvm.vectors.format import Bounds, OpCase, ProgramCase, VectorTensor, VerdictCase
 
-__all__ = ["ExecutorRunner", "accepted", "runs_of"]
+__all__ = ["ExecutorRunner", "accepted", "program_of_op", "runs_of"]
 
 _VERDICTS: dict[type[CvmError], str] = {Invalid: "invalid", LimitExceeded: "limit", Malformed: "malformed"}
 
@@ -55,21 +55,9 @@ class ExecutorRunner:
         return Answer("value", outputs=outputs)
 
     def _applied(self, case: OpCase, constant: bool) -> tuple[VectorTensor, ...]:
-        builder, feeds, names = ProgramBuilder(), {}, []
-        for index, tensor in enumerate(case.inputs):
-            array = tensor.array()
-            if tensor.dtype == "int64":
-                names.append(builder.parameter(array))
-            elif constant:
-                names.append(builder.constant(array))
-            else:
-                name = builder.input(f"x{index}", array.shape, int(array.min()), int(array.max()))
-                feeds[name] = array
-                names.append(name)
-        results = builder.add(case.op, names, case.attributes)
-        executor = self._make(verify(builder.build([Output(result, result) for result in results])))
-        values = executor.run(feeds, {}).values
-        return tuple(VectorTensor.of(values[result]) for result in results)
+        program, feeds = program_of_op(case, constant)
+        values = self._make(verify(program)).run(feeds, {}).values
+        return tuple(VectorTensor.of(values[output.value]) for output in program.outputs)
 
     def _program(self, case: ProgramCase) -> Answer:
         verified = verify(decode(case.program))
@@ -94,6 +82,24 @@ def accepted(verified: VerifiedProgram) -> Answer:
         gas=tuple(get(node.op).gas(call) for node, call in zip(program.nodes, verified.calls, strict=True)),
         ranges={name: runs_of(verified.ranges[name]) for name in names},
     )
+
+
+def program_of_op(case: OpCase, constant: bool) -> tuple[Program, dict[str, Int32Array]]:
+    """The program of one op, and its inputs: the operands are constants, or inputs with the least intervals that hold
+    them. Raises the errors of the builder.
+    """
+    builder, feeds, names = ProgramBuilder(), {}, []
+    for index, tensor in enumerate(case.inputs):
+        array = tensor.array()
+        if tensor.dtype == "int64":
+            names.append(builder.parameter(array))
+        elif constant:
+            names.append(builder.constant(array))
+        else:
+            names.append(builder.input(f"x{index}", array.shape, int(array.min()), int(array.max())))
+            feeds[names[-1]] = array
+    results = builder.add(case.op, names, case.attributes)
+    return builder.build([Output(result, result) for result in results]), feeds
 
 
 def runs_of(bounds: Range) -> Bounds:

@@ -50,6 +50,15 @@ def test_compile_says_what_to_type_and_that_gives_a_program(cvm, model):
     assert cvm("check", "model.cvm", "-i", "x.npy").code == 0
 
 
+def test_a_report_on_a_float_model_says_how_to_get_one(cvm, model):
+    assert cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "model.cvm").code == 0
+    refused = cvm("report", "model.cvm", "--model", "float.onnx", "-i", "x.npy")
+    assert refused.code == 3
+    assert "`cvm quantize float.onnx -i DATA -o quantised.onnx`" in refused.err.replace("\n", " ")
+    assert cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "quantised.onnx").code == 0
+    assert cvm("report", "quantised.onnx", "-i", "x.npy").code == 0
+
+
 def test_the_document_names_what_was_added_and_what_it_costs(cvm, model):
     document = cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "model.cvm", "--json").document
     assert set(document) == {

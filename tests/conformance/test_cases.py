@@ -15,7 +15,7 @@ from cvm.comparison import setting
 from cvm.conformance import Case, cases_for, markdown, statement
 from cvm.conformance.cases import RANGES, Layer, Tensor
 from cvm.conformance.running import prepared
-from cvm.errors import Invalid
+from cvm.errors import Invalid, Unsupported
 
 EXACT = setting("command:none")
 SAMPLED = (
@@ -209,3 +209,10 @@ def test_real_engines_run_cases(name: str, op: str) -> None:
     (engine,) = statement([setting(name)], [op])["engines"]
     assert engine["package"]
     assert engine["counts"]["exact"] + engine["counts"]["within one"] > 0
+
+
+def test_a_missing_package_is_named_with_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    with pytest.raises(Unsupported, match=r"flatbuffers: pip install 'cvm\[engines\]'") as refused:
+        cases_for(EXACT)
+    assert refused.value.code == "compare.extra"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cvm.errors import Invalid
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
-from cvm.quantization.exact import dequantize, quantize, quantize_rationals, round_fraction
+from cvm.quantization.exact import code, dequantize, narrowest, quantize, quantize_rationals, round_fraction
 from cvm.quantization.rationals import Rationals
 
 FLOATS = st.floats(-(10**6), 10**6, allow_nan=False, width=32)
@@ -177,3 +177,25 @@ def test_a_vector_is_quantised_per_channel():
     assert quantize(np.array([2.0, 2.0]), quantizer).tolist() == [2, 4]
     # Beside a threshold, where the exact decision replaces the estimate.
     assert quantize(np.array([2.5, 2.25]), quantizer).tolist() == [3, 5]
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, 2])
+@pytest.mark.parametrize("rounding", ["half_up", "half_even", "toward_zero"])
+@pytest.mark.parametrize("bits", [8, 16, 24])
+def test_blocks_of_a_tensor_get_the_codes_of_single_numbers(bits, rounding, axis, monkeypatch):
+    """Also at thresholds and at the floats beside them, in a narrow type, with several blocks per channel."""
+    monkeypatch.setattr("cvm.blocks.blocks.__defaults__", (16,))
+    random = np.random.default_rng(bits)
+    shape, channels = (3, 5, 7), 1 if axis is None else (3, 5, 7)[axis]
+    scales = tuple(Fraction(int(random.integers(1, 10**6)), 10**8) for _ in range(channels))
+    offsets = tuple(-int(random.integers(-9, 9)) * scale for scale in scales)
+    half = 2 ** (bits - 1)
+    quantizer = LinearQuantizer(scales, offsets, -half, half - 1, axis, rounding=rounding)
+    index = np.zeros(shape, int) if axis is None else np.indices(shape)[axis]
+    steps = (random.integers(-2 * half, 2 * half, shape) // 2 + random.integers(0, 2, shape) / 2).astype(np.float64)
+    scale, offset = (np.array(items, float)[index] for items in (scales, offsets))
+    values = np.nextafter(steps * scale + offset, random.choice([-np.inf, 0.0, np.inf], shape))
+    found = quantize(values, quantizer, dtype=narrowest(quantizer))
+    assert found.dtype == {8: np.int8, 16: np.int16, 24: np.int32}[bits]
+    exact = [code(Fraction(x), quantizer, int(i)) for x, i in zip(values.ravel(), index.ravel(), strict=True)]
+    assert found.ravel().tolist() == exact

@@ -229,7 +229,7 @@ def test_what_cannot_be_compared(tmp_path: Path, comparison: Comparison, code: s
 
 def test_engines_read_onnx_alone(cvm: Cvm, files: Path) -> None:
     outcome = cvm("reduce", "negated.cvm", "-o", "small.cvm", "--random", 1, "--engine", "onnxruntime", "--json")
-    assert (outcome.code, outcome.document["error"]["code"]) == (3, "reduce.engine")
+    assert (outcome.code, outcome.document["error"]["code"]) == (3, "compare.format")
 
 
 def test_models_of_tflite_are_refused_with_advice(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
 from cvm.quantization.exact import dequantize, quantize
 from cvm.reference import Reference, evaluator, statistics
 from cvm.reference.registry import Array
-from cvm.reference.values import pseudo_quantized
+from cvm.reference.values import Compact, pseudo_quantized
 from tests.reference.graphs import computed, external, graph, operation, reals, variable
 
 UNIT = LinearQuantizer.linear(Fraction(0), Fraction(1), 1)
@@ -372,8 +372,40 @@ def test_constants_that_are_kept_narrow_give_the_same_numbers(monkeypatch: pytes
     wide = Reference(model).run(feed, "all")
     monkeypatch.setattr(evaluator, "_WIDE_BYTES", 0)
     narrow = Reference(model)
-    assert narrow._fixed["w"].dtype == np.float32
+    held = narrow._fixed["w"]
+    assert isinstance(held, Compact)
+    assert held.items.dtype == np.float32
     found = narrow.run(feed, "all")
     for name, array in wide.items():
         assert found[name].dtype == array.dtype == np.float64
+        np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("lo", [0, -128])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_large_matrix_of_codes_gives_the_same_numbers_in_parts(
+    lo: int, axis: int | None, swapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codes of one byte instead of float64, and a product that is computed some columns at a time."""
+    random = np.random.default_rng(3)
+    values = random.normal(0, 1, (200, 300)).astype(np.float32)
+    channels = 1 if axis is None else values.shape[axis]
+    scale = tuple(Fraction(int(n), 10**5) for n in random.integers(900, 2500, channels))
+    rounding = LinearQuantizer(scale, tuple(-(lo + 128) * s for s in scale), lo, lo + 255, axis)
+    weights = GraphTensor("w", values.shape, "constant", quantizer=rounding, data=TensorData(values))
+    transposes = {"transposeA": False, "transposeB": swapped}
+    extents = values.shape[::-1] if swapped else values.shape
+    tensors = [external("x", (3, extents[0])), weights, computed("y", (3, extents[1]))]
+    model = graph("x", "y", tensors, operation("matmul", "y", transposes, A="x", B="w"))
+    feed = {"x": random.normal(0, 1, (3, extents[0]))}
+    wide = Reference(model, pseudo_quantize=True).run(feed, "all")
+    monkeypatch.setattr(evaluator, "_WIDE_BYTES", 0)
+    monkeypatch.setattr(evaluator, "_LARGE", 2**14)
+    narrow = Reference(model, pseudo_quantize=True)
+    held = narrow._fixed["w"]
+    assert isinstance(held, Compact)
+    assert held.items.dtype == (np.int8 if lo else np.uint8)
+    found = narrow.run(feed, "all")
+    for name, array in wide.items():
         np.testing.assert_array_equal(found[name], array)

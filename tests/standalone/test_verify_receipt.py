@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cvm.arrays import npz_bytes
-from cvm.audit import encode_receipt, encode_trace, sign, write_trace
+from cvm.audit import Host, encode_receipt, encode_trace, sign, write_trace
 from cvm.demo import IMAGES, MODEL
 from cvm.inputs import Intake, arrange
 from cvm.ops import REGISTRY
@@ -66,6 +66,18 @@ def test_a_network_is_re_executed(tmp_path):
         images = data["image"][:2]
     arguments = written(tmp_path, Subject(verify(cvm.compile(MODEL)), {"image": images}))
     assert run(*arguments, "--outputs", tmp_path / "out.npz") == (0, "REPRODUCED at level trace: 2 runs")
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [(Host(), "nothing"), (Host(executor="numpy", version="cvm 1"), "numpy, cvm 1")],
+)
+def test_what_the_host_says_has_no_empty_words(tmp_path, host, words):
+    item = subject(SUBJECTS[0])
+    arguments = written(tmp_path, item)
+    arguments[0].write_bytes(encode_receipt(replace(item.receipt(), host=host)))
+    _, lines = output(*arguments)
+    assert f"the host said, and nobody vouches for it: {words}" in lines
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

@@ -202,7 +202,15 @@ def _high_product(bits: int, with_sign: bool) -> Pure:
     return high
 
 
+def _packed(a: Array, b: Array, below: Array) -> Array:
+    """cvt.pack.sat.u8.s32.b32: two integers, clipped to bytes, below the lower half of a word."""
+    high, low = (np.clip(x, 0, 255).astype(np.uint32) for x in (a, b))
+    found: Array = (unsigned(below, 32).astype(np.uint32) << np.uint32(16) | high << np.uint32(8) | low).view(np.int32)
+    return found
+
+
 _NAMED: dict[str, Pure] = {
+    'asm "cvt.pack.sat.u8.s32.b32 $0, $1, $2, $3;" "=r,r,r,r"': _packed,
     **{f"llvm.nvvm.idp4a.{x}.{y}": _dot_of_bytes(x + y) for x in "su" for y in "su"},
     **{f"llvm.nvvm.idp2a.{x}.{y}": _dot_of_halves(x + y) for x in "su" for y in "su"},
     "llvm.nvvm.prmt": _permuted,

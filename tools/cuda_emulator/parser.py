@@ -282,9 +282,14 @@ class _Reader:
 
     def _call(self, cursor: Cursor, op: str, result: str | None) -> Instruction:
         type_ = cursor.type()
-        if cursor.next[:1] != "@":
+        if cursor.accept("asm"):
+            word = f"asm {cursor.take()}"
+            cursor.expect(",")
+            word += f" {cursor.take()}"
+        elif cursor.next[:1] == "@":
+            word = unquoted(cursor.take())[1:]
+        else:
             raise unknown("this call", cursor.line)
-        word = unquoted(cursor.take())[1:]
         cursor.expect("(")
         operands = []
         while cursor.next != ")":

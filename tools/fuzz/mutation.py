@@ -9,7 +9,15 @@ from typing import Any
 
 import msgpack
 
-__all__ = ["changed_tree", "enlarged_tree", "mutate_bytes", "mutate_text", "packed_tree", "with_long_list"]
+__all__ = [
+    "changed_file",
+    "changed_tree",
+    "enlarged_tree",
+    "mutate_bytes",
+    "mutate_text",
+    "packed_tree",
+    "with_long_list",
+]
 
 _TOKEN = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*|[0-9][0-9.eE]*|'[^'\n]*'|\s+|->|[<>=!&|]{1,2}|.", re.DOTALL)
 _WORDS = (
@@ -153,6 +161,16 @@ def with_long_list(random_: random.Random, data: bytes) -> bytes:
     count = random_.choice((1000, 100_000, 1_000_000))
     item = random_.choice((b"\x90", b"\x80", b"\0", b"\x91", b"\xa0", b"\xcf" + b"\xff" * 8))
     return data[:14] + b"\xdd" + count.to_bytes(4, "big") + item * count
+
+
+def changed_file(random_: random.Random, data: bytes) -> bytes:
+    """A msgpack file with damaged bytes, or written again after some of its parts were changed."""
+    if random_.random() < 0.3:
+        return mutate_bytes(random_, data, random_.choice((1, 1, 2, 4)))
+    tree = msgpack.unpackb(data, strict_map_key=False)
+    for _ in range(random_.choice((1, 1, 2, 3))):
+        tree = changed_tree(random_, tree)
+    return packed_tree(tree)
 
 
 def packed_tree(tree: Any) -> bytes:

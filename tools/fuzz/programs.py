@@ -12,13 +12,11 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-import msgpack
-
 from cvm.program import decode, encode, verify
 from cvm.vectors.format import ProgramCase
 from cvm.vectors.format import decode as decode_vectors
 from tools.fuzz.harness import Fuzzer, main
-from tools.fuzz.mutation import changed_tree, mutate_bytes, packed_tree
+from tools.fuzz.mutation import changed_file
 
 __all__ = ["FUZZER"]
 
@@ -35,13 +33,7 @@ def _programs() -> tuple[bytes, ...]:
 
 def make(random_: random.Random) -> bytes:
     """A program with damaged bytes, or written again after one part was changed."""
-    data = random_.choice(_programs())
-    if random_.random() < 0.3:
-        return mutate_bytes(random_, data, random_.choice((1, 1, 2, 4)))
-    tree = msgpack.unpackb(data, strict_map_key=False)
-    for _ in range(random_.choice((1, 1, 2, 3))):
-        tree = changed_tree(random_, tree)
-    return packed_tree(tree)
+    return changed_file(random_, random_.choice(_programs()))
 
 
 def examine(case: bytes) -> str:

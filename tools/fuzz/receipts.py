@@ -16,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import msgpack
 import numpy as np
 import numpy.typing as npt
 
@@ -35,7 +34,7 @@ from cvm.session import Session
 from cvm.vectors.format import ProgramCase, VectorTensor
 from cvm.vectors.format import decode as decode_vectors
 from tools.fuzz.harness import Fuzzer, main
-from tools.fuzz.mutation import changed_tree, mutate_bytes, packed_tree
+from tools.fuzz.mutation import changed_file
 
 __all__ = ["FUZZER"]
 
@@ -80,13 +79,7 @@ def _traces() -> dict[bytes, tuple[Trace, ...]]:
 
 def make(random_: random.Random) -> bytes:
     """A receipt or a trace with damaged bytes, or written again after one part was changed."""
-    data = random_.choice(_files())
-    if random_.random() < 0.3:
-        return mutate_bytes(random_, data, random_.choice((1, 1, 2, 4)))
-    tree = msgpack.unpackb(data, strict_map_key=False)
-    for _ in range(random_.choice((1, 1, 2, 3))):
-        tree = changed_tree(random_, tree)
-    return packed_tree(tree)
+    return changed_file(random_, random_.choice(_files()))
 
 
 def examine(case: bytes) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from cvm.errors import Invalid, LimitExceeded, Location
+from cvm.errors import CvmError, Invalid, LimitExceeded, Location, Unsupported
 from cvm.executors.base import (
     Capture,
     Executor,
@@ -41,12 +42,22 @@ KEPT = 4
 GROUP = 64
 """The most samples of one run. Kernels fill a GPU with fewer; two runs share the device, so that one copies while the
 other one computes."""
-_LOCK = threading.RLock()
-"""Held by whoever uses a device."""
+PINNED = 2**30
+"""The most bytes of the host that the copies of one run occupy, if it has more than one sample."""
+_LOCKS: weakref.WeakKeyDictionary[Device, threading.RLock] = weakref.WeakKeyDictionary()
+"""For each device, the lock that is held by whoever uses it."""
+_LOCK = threading.Lock()
+"""Held while a lock is entered."""
 Give: TypeAlias = "Callable[[Memory, int, int], None]"
 """Puts ``count`` samples, from the sample ``first`` on, into a memory: (memory, first, count)."""
 Take: TypeAlias = "Callable[[Memory, int, int], None]"
 """Takes the results of these samples out of it."""
+
+
+def _lock_of(device: Device) -> threading.RLock:
+    """The lock of a device: executors that share it work by turns, those of two devices do not wait for each other."""
+    with _LOCK:
+        return _LOCKS.setdefault(device, threading.RLock())
 
 
 class CudaExecutor:
@@ -76,6 +87,9 @@ class CudaExecutor:
         self._updates = {item.value.name: item.update for item in verified.program.state}
         self._networks: dict[tuple[frozenset[str], frozenset[str]], Network] = {}
         self._idle: list[tuple[Network, Memory]] = []
+        self._busy: list[Network] = []
+        """The networks that runs of other threads use, once for each run."""
+        self._lock = _lock_of(device)
         self.refusals: list[str] = []
         self._numpy: Executor | None = None
         with self._used(frozenset()):
@@ -84,17 +98,18 @@ class CudaExecutor:
     @property
     def device_bytes(self) -> int:
         """The bytes of device memory that networks and the memory of waiting runs hold."""
-        with _LOCK:
+        with self._lock:
             waiting = sum(memory.bytes for _, memory in self._idle)
             return waiting + sum(network.bytes for network in self._networks.values())
 
     def close(self) -> None:
-        """Give back all device memory. A further run takes it again."""
-        with _LOCK:
-            self._trim(0)
-            for network in self._networks.values():
-                network.close()
-            self._networks.clear()
+        """Give back all device memory but that of runs of other threads, which give it back when they have ended.
+
+        A further run takes memory again.
+        """
+        with self._lock:
+            while self._networks:
+                self._forget(self._networks.popitem()[1])
 
     # Networks and their memory --------------------------------------------------------------------------------------
 
@@ -107,9 +122,11 @@ class CudaExecutor:
 
         None if no network can be trusted.
         """
-        with _LOCK:
+        with self._lock:
             network = self._network(self._always(returned(self._verified.program, capture)), shown)
             memory = network and self._memory(network, 1)
+            if network is not None:
+                self._busy.append(network)
         try:
             yield (network, memory) if network and memory else None
         finally:
@@ -134,7 +151,13 @@ class CudaExecutor:
     def _made(self, wanted: frozenset[str], shown: frozenset[str]) -> Network:
         """Make a network. Its kernels are tried on the device; those of a kind that fails become plain."""
         while True:
-            network = Network(self._verified, self.device, wanted, shown, self._plain, self._apart)
+            try:
+                network = Network(self._verified, self.device, wanted, shown, self._plain, self._apart)
+            except Unsupported as error:
+                if self._trial is None or error.code != "cuda.code":
+                    raise
+                self._plain |= self._trial.refused(error, self._plain)
+                continue
             try:
                 failed = frozenset() if self._trial is None else self._trial.failed(network, self._plain)
                 if self._trial is not None and not failed:
@@ -148,10 +171,12 @@ class CudaExecutor:
             self._plain |= failed
 
     def _forget(self, network: Network) -> None:
+        """Give back a network, or leave that to the run that uses it."""
         for item in [item for item in self._idle if item[0] is network]:
             self._idle.remove(item)
             item[1].close()
-        network.close()
+        if network not in self._busy:
+            network.close()
 
     def _memory(self, network: Network, samples: int) -> Memory:
         """Memory for so many samples. Waiting memory gives way if the device has too little."""
@@ -168,9 +193,16 @@ class CudaExecutor:
             return Memory(network, samples)
 
     def _give_back(self, network: Network, memory: Memory) -> None:
-        with _LOCK:
-            self._idle.append((network, memory))
-            self._trim(KEPT)
+        """Keep memory for a further run, or close it if its network was forgotten while it ran."""
+        with self._lock:
+            self._busy.remove(network)
+            if network in self._networks.values():
+                self._idle.append((network, memory))
+                self._trim(KEPT)
+                return
+            memory.close()
+            if network not in self._busy:
+                network.close()
 
     def _trim(self, count: int) -> None:
         """Let at most ``count`` memories wait."""
@@ -203,7 +235,7 @@ class CudaExecutor:
             if used is None:
                 return self._numpy_executor().run(inputs, state, capture, watch)
             network, memory = used
-            with _LOCK:
+            with self._lock:
                 for name in network.given:
                     memory.put(name, 0, fed[name][None])
                 memory.start()
@@ -220,7 +252,7 @@ class CudaExecutor:
         roots = None if self._hashing is None else self._hashing.of(memory)
         for first, end in windows(program):
             names = [value.name for node in program.nodes[first:end] for value in node.outputs]
-            watch(Shown(names, memory, _LOCK, roots))
+            watch(Shown(names, memory, self._lock, roots))
 
     # Batches --------------------------------------------------------------------------------------------------------
 
@@ -288,7 +320,7 @@ class CudaExecutor:
         """
         if self._verified.program.state:
             return False
-        with _LOCK:
+        with self._lock:
             network = self._network(returned(self._verified.program, capture), frozenset())
             if network is None:
                 return False
@@ -309,14 +341,20 @@ class CudaExecutor:
                     self._idle.append((network, _ended(running, take)))
             finally:
                 for memory, _, _ in running:  # there are none unless something was raised
-                    memory.wait()
+                    with contextlib.suppress(CvmError):
+                        memory.wait()
                     memory.close()
                 self._trim(KEPT)
         return True
 
     def _group(self, network: Network, samples: int) -> int:
-        """The samples of a run: half of them, as many as `GROUP`, or as many as fit in half of the memory twice."""
+        """The samples of a run: half of them, as many as `GROUP`, or as many as fit in half of the memory twice.
+
+        Their copies take at most `PINNED` bytes of the host, since pinned memory is taken from everybody.
+        """
         size = max(1, min(GROUP, -(-samples // 2)))
+        while size > 1 and size * network.copied_bytes > PINNED:
+            size //= 2
         while size > 1 and 4 * size * network.sample_bytes > self.device.available:
             size //= 2
         return size

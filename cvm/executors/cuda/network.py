@@ -54,7 +54,7 @@ class Network:
         apart: bool = False,
     ) -> None:
         self.wanted, self.device = wanted, device
-        self.plan, self.kernels = proven(verified, CUDA, wanted | shown, lambda made: kernels_of(made, plain))
+        self.plan, self.kernels = proven(verified, CUDA, wanted | shown, lambda made: partial(kernels_of, made, plain))
         self.shapes = {name: verified.shapes[name] for name in self.plan.arrays}
         self.sizes: dict[Part, int] = {buffer: buffer.size for buffer in self.plan.offsets} if apart else {}
         if not apart:
@@ -75,6 +75,11 @@ class Network:
     def sample_bytes(self) -> int:
         """The bytes that a sample needs on the device."""
         return sum(map(rounded, self.sizes.values()))
+
+    @property
+    def copied_bytes(self) -> int:
+        """The bytes of the host from which and to which a run copies a sample."""
+        return sum(rounded(self.sizes[name]) for name in (*self.given, *self.wanted))
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,23 @@ if TYPE_CHECKING:
 __all__ = ["opened", "used"]
 
 
-@cache
+_OPENING = threading.RLock()
+"""Held while a GPU is opened, so that two threads do not open it twice."""
+
+
 def used(index: int) -> tuple[Driver, Trial, Hashing | None]:
     """The GPU with this number, which all sessions of this process share, with its trial and its hashes of leaves.
 
     The last is None if the GPU's digests are not those of `hashlib`. Raises the errors of `Driver`, and `Unsupported`
     (``cuda.capability``) if the GPU is too old.
     """
-    device = Driver(index, ptx.assembled)
+    with _OPENING:
+        return _used(index)
+
+
+@cache
+def _used(index: int) -> tuple[Driver, Trial, Hashing | None]:
+    device = Driver(index, ptx.assembled, ptx.kept)
     ptx.nearest(device.capability)
     hashing = Hashing(device)
     return device, Trial(device), hashing if hashing.right else None

@@ -2,20 +2,26 @@
 
 The programs are those of the native executor's trial, one for each class of kernels, on extreme values. If a class
 fails, the descriptions of its program are written in their plain form from then on. If the plain form fails too, the
-network is not run on the device at all. Then the network itself runs once on test data, and the values that it returns
-are compared. What has passed is noted in the cache of compiled code, for this device and this version of the code.
+network is not run on the device at all. Then the network itself runs on test data, and the values that it returns are
+compared. Each time single samples come first, then a batch of them, since many samples have kernels of their own
+(`cvm.executors.cuda.launch.CROWD`). What has passed is noted in the cache of compiled code, for this device and this
+version of the code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from cvm.errors import CvmError
+from cvm.errors import CvmError, Unsupported
 from cvm.executors.base import Int32Array, initial_state, returned
 from cvm.executors.cuda.device.protocol import Device
 from cvm.executors.cuda.emit import registry
+from cvm.executors.cuda.launch import CROWD
 from cvm.executors.cuda.network import Memory, Network
 from cvm.executors.native.emit.machine import CUDA
+from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.classes import kinds_of
 from cvm.executors.native.runtime.distrust import Distrusted, Failed
@@ -25,6 +31,7 @@ from cvm.program.verifier import VerifiedProgram
 __all__ = ["Trial"]
 
 PASSED = b"passed"
+Feed = Mapping[str, Int32Array]
 
 
 class Trial:
@@ -67,12 +74,19 @@ class Trial:
         if (one.name, plain) in self._passed or cache.read(name) == PASSED:
             return frozenset()
         verified = one.program()
-        network = Network(verified, self._device, returned(verified.program, frozenset()), plain=plain)
+        wanted = returned(verified.program, frozenset())
         try:
-            right = _right(verified, network)
-            kinds = {type(kernel) for kernel in network.plan.functions.values()} & registry.FAST.keys()
-        finally:
-            network.close()
+            network = Network(verified, self._device, wanted, plain=plain)
+        except Unsupported as error:
+            if error.code != "cuda.code":
+                raise
+            right, made = False, plan(verified, CUDA, wanted)
+        else:
+            try:
+                right, made = _right(verified, network), network.plan
+            finally:
+                network.close()
+        kinds = {type(kernel) for kernel in made.functions.values()} & registry.FAST.keys()
         if not right:
             if not kinds - plain:
                 raise Failed(f"{self._device.name} FAILED its trial ({one.name}), in plain kernels too")
@@ -81,13 +95,27 @@ class Trial:
         cache.write(name, PASSED)
         return frozenset()
 
+    def refused(self, error: Unsupported, plain: frozenset[type]) -> frozenset[type]:
+        """The kinds of kernels to write in plain form after the driver has refused the code of a network.
+
+        Raises `Failed` if all kinds are in ``plain``.
+        """
+        left = frozenset(registry.FAST.keys() - plain)
+        if not left:
+            raise Failed(f"{self._device.name} takes no code, of plain kernels either: {error.message}") from error
+        self._slow |= dict.fromkeys(left, error.message)
+        return left
+
     def _name(self, what: str, plain: frozenset[type]) -> str:
         """The name of the note that something has passed on this device."""
         kinds = sorted(kind.__name__ for kind in plain)
         return cache.key(CUDA, ("cuda trial", self._device.name, what, *kinds))
 
     def rehearse(self, verified: VerifiedProgram, network: Network, plain: frozenset[type]) -> None:
-        """Run a network once on test data. Raises `Distrusted` if it gives other values than the NumPy executor."""
+        """Run a network on test data. Raises `Distrusted` if it gives other values than the NumPy executor.
+
+        One sample is compared with the NumPy executor, a batch with single samples on the device.
+        """
         program = verified.program
         name = self._name("\n".join((program.digest, *sorted(network.wanted))), plain)
         if cache.read(name) == PASSED:
@@ -95,40 +123,84 @@ class Trial:
         from cvm.executors.numpy import NumpyExecutor
 
         random = np.random.default_rng(list(bytes.fromhex(program.digest)))
-        inputs = {
-            item.value.name: random.integers(item.value.lo, item.value.hi + 1, item.value.shape).astype(np.int32)
-            for item in program.inputs
-        }
         state = initial_state(program)
-        made = NumpyExecutor(verified).run(inputs, state, network.wanted & _computed(verified))
-        expected = {**made.values, **inputs, **state}
-        found = _run(network, {**inputs, **state})
-        for value in sorted(network.wanted & expected.keys()):
-            if not np.array_equal(found[value], expected[value]):
-                raise Distrusted(f"{value} came out otherwise when the kernels were tried on {self._device.name}")
+        room = 4 * CROWD * network.sample_bytes <= self._device.available
+        feeds = [
+            {
+                item.value.name: random.integers(item.value.lo, item.value.hi + 1, item.value.shape).astype(np.int32)
+                for item in program.inputs
+            }
+            for _ in range(CROWD if room and not state else 1)
+        ]
+        made = NumpyExecutor(verified).run(feeds[0], state, network.wanted & _computed(verified))
+        expected = {**made.values, **feeds[0], **state}
+        fed = [{**feed, **state} for feed in feeds]
+        found = _singly(network, fed)
+        self._compare(found[0], {value: expected[value] for value in network.wanted & expected.keys()}, "")
+        if len(fed) > 1:
+            for sample, values in enumerate(_together(network, fed)):
+                self._compare(values, found[sample], " in a batch")
         cache.write(name, PASSED)
+
+    def _compare(self, found: Feed, expected: Feed, where: str) -> None:
+        """Raise `Distrusted` if values are not the expected ones."""
+        for value in sorted(expected):
+            if not np.array_equal(found[value], expected[value]):
+                message = f"{value} came out otherwise{where} when the kernels were tried on {self._device.name}"
+                raise Distrusted(message)
 
 
 def _computed(verified: VerifiedProgram) -> frozenset[str]:
     return frozenset(value.name for node in verified.program.nodes for value in node.outputs)
 
 
-def _run(network: Network, feed: dict[str, Int32Array]) -> dict[str, Int32Array]:
-    """The values that a network returns for one feed."""
+def _singly(network: Network, feeds: Sequence[Feed]) -> list[dict[str, Int32Array]]:
+    """The values that a network returns for feeds, one after the other."""
     memory = Memory(network)
     try:
-        for name in network.given:
-            memory.put(name, 0, feed[name][None])
-        memory.start()
-        memory.wait()
-        return {name: memory.result(name, 1)[0] for name in network.wanted}
+        return [_run(network, memory, [feed])[0] for feed in feeds]
     finally:
         memory.close()
 
 
-def _right(verified: VerifiedProgram, network: Network) -> bool:
-    """Whether a network gives the NumPy executor's outputs for extreme inputs."""
+def _together(network: Network, feeds: Sequence[Feed]) -> list[dict[str, Int32Array]]:
+    """The values that a network returns for a batch of feeds."""
+    memory = Memory(network, len(feeds))
     try:
-        return agrees(verified, lambda feed: _run(network, dict(feed)))
+        return _run(network, memory, feeds)
+    finally:
+        memory.close()
+
+
+def _run(network: Network, memory: Memory, feeds: Sequence[Feed]) -> list[dict[str, Int32Array]]:
+    for sample, feed in enumerate(feeds):
+        for name in network.given:
+            memory.put(name, sample, feed[name][None])
+    memory.start()
+    memory.wait()
+    found = {name: memory.result(name, len(feeds)) for name in network.wanted}
+    return [{name: found[name][sample] for name in found} for sample in range(len(feeds))]
+
+
+def _right(verified: VerifiedProgram, network: Network) -> bool:
+    """Whether a network gives the NumPy executor's outputs for extreme inputs, singly and in a batch."""
+    fed: list[Feed] = []
+    found: list[dict[str, Int32Array]] = []
+
+    def run(feed: Feed) -> Feed:
+        fed.append(feed)
+        found.extend(_singly(network, [feed]))
+        return found[-1]
+
+    try:
+        if not agrees(verified, run):
+            return False
+        order = [sample % len(fed) for sample in range(CROWD)]
+        batch = _together(network, [fed[number] for number in order])
     except CvmError as error:  # the device has failed, and nothing can be run on it any more
         raise Distrusted(f"a trial failed: {error.message}") from error
+    return all(
+        np.array_equal(values[name], array)
+        for values, number in zip(batch, order, strict=True)
+        for name, array in found[number].items()
+    )

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from cvm.errors import Invalid, Unsupported
 from cvm.executors.base import returned
@@ -77,7 +78,7 @@ def exported(verified: VerifiedProgram, triple: str, machine: str = "generic", n
         return compiled_for(triple, chosen, "\n".join(parts), "pic"), memory
 
     try:
-        plan, (code, memory) = proven(verified, chosen, wanted, compiled)
+        plan, (code, memory) = proven(verified, chosen, wanted, lambda made: partial(compiled, made))
     except Distrusted as error:
         raise Unsupported("export.object", f"no code can be made of this program: {error}") from error
     except RuntimeError as error:

@@ -78,20 +78,19 @@ class Cursor:
 
     def unsigned(self) -> int:
         """A number in LEB128."""
-        value, shift = 0, 0
-        while True:
-            byte = self.byte()
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
+        return self._leb128()[0]
 
     def signed(self) -> int:
         """A number in signed LEB128."""
-        value, shift = 0, 0
+        value, bits = self._leb128()
+        return value - (1 << bits) if value >> bits - 1 else value
+
+    def _leb128(self) -> tuple[int, int]:
+        """A number in LEB128, and how many bits its bytes hold."""
+        value, bits = 0, 0
         while True:
             byte = self.byte()
-            value |= (byte & 127) << shift
-            shift += 7
+            value |= (byte & 127) << bits
+            bits += 7
             if byte < 128:
-                return value - (1 << shift) if byte & 64 else value
+                return value, bits

@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -103,7 +104,7 @@ def module(verified: VerifiedProgram, traced: bool = False) -> Module:
             room = needed
 
     try:
-        plan, (code, memory) = proven(verified, WASM, wanted, compiled)
+        plan, (code, memory) = proven(verified, WASM, wanted, lambda made: partial(compiled, made))
         parts = linked(code, memory.data)
     except (Distrusted, Unlinkable) as error:
         raise Unsupported("export.wasm", f"no module can be made of this program: {error}") from error

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cvm.errors import CvmError, Unsupported
-from cvm.frontends.common.files import read_regular
+from cvm.frontends.common.files import Buffer, regular
 from cvm.frontends.common.places import Place
 from cvm.frontends.onnx.embedding import embedded
 from cvm.frontends.onnx.inputs import Settings
@@ -68,7 +68,7 @@ _DEFAULT = Settings()
 
 
 def loads(
-    data: bytes,
+    data: Buffer,
     settings: Settings = _DEFAULT,
     folder: str | None = None,
     limits: Limits = DEFAULT,
@@ -107,11 +107,11 @@ def load(
     """
     file = os.fspath(path)
     try:
-        data = read_regular(file, limits.archive_bytes + 1, "onnx")
+        data = regular(file, limits.archive_bytes + 1, "onnx")
         require("onnx_bytes", len(data), limits.archive_bytes, "bytes of a model of ONNX")
         settings = Settings(shapes or {}, ranges or {}, overflow, floats, states or {}, tuple(outputs))
         model = read_model(data, os.path.dirname(file) or ".", limits)
-        del data  # large, and the model holds its contents
+        del data  # the model holds its contents
         return _translated(model, settings, limits)
     except CvmError as error:
         raise error.at(file=file) from None

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Unsupported
 from cvm.frontends.common.data_types import is_float
+from cvm.frontends.common.operands import Operands
 from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.onnx.model import OnnxNode, Refused, Shape, Tensor, exact, invalid, refusal
 from cvm.frontends.onnx.tensors import data_type_of
@@ -53,7 +54,7 @@ class Made(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class OnnxCall:
+class OnnxCall(Operands[Operand]):
     """A node with its operands (None for an operand that is left out) and the version of its operator."""
 
     node: OnnxNode
@@ -62,21 +63,6 @@ class OnnxCall:
     _read: set[str] = field(default_factory=set)
 
     # Operands
-
-    def optional(self, index: int) -> Operand | None:
-        """The operand at an index, or None where the node leaves it out."""
-        return self.operands[index] if index < len(self.operands) else None
-
-    def operand(self, index: int = 0) -> Operand:
-        """The operand at an index. Raises `Invalid` where the node leaves it out."""
-        found = self.optional(index)
-        if found is None:
-            raise self.invalid("inputs", f"input {index} is missing")
-        return found
-
-    def every(self) -> list[Operand]:
-        """All operands, at least one. Raises `Invalid` where one is left out."""
-        return [self.operand(index) for index in range(max(len(self.operands), 1))]
 
     def constant(self, index: int, what: str) -> npt.NDArray[Any]:
         """The contents of an operand that must be known when compiling."""
@@ -118,12 +104,6 @@ class OnnxCall:
             shapes = ", ".join(f"{operand.name!r} {list(operand.shape)}" for operand in operands)
             raise self.invalid("shape", f"the shapes do not broadcast: {shapes}")
         return found
-
-    def axis(self, value: int, rank: int, what: str = "axis") -> int:
-        """The index of an axis; a negative one counts from the end. Raises `Invalid` outside of the rank."""
-        if not -rank <= value < rank:
-            raise self.invalid("axis", f"{what} {value} is not in {-rank}..{rank - 1}")
-        return value % rank
 
     def axes(self, values: Sequence[int], rank: int) -> tuple[int, ...]:
         """The indices of distinct axes. Raises `Invalid` where two are equal."""

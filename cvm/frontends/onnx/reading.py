@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Malformed, Unsupported
+from cvm.frontends.common.files import Buffer
 from cvm.frontends.onnx.model import (
     LEARNING,
     STANDARD,
@@ -22,8 +23,8 @@ from cvm.frontends.onnx.model import (
     Tensor,
     Value,
 )
-from cvm.frontends.onnx.tensors import data_type_of, tensor_of
-from cvm.frontends.onnx.wire import require_few_messages
+from cvm.frontends.onnx.tensors import Sources, data_type_of, tensor_of
+from cvm.frontends.onnx.wire import require_few_messages, without_contents
 from cvm.limits import DEFAULT, Limits, require
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ def _library() -> Any:
     return onnx
 
 
-def read_model(data: bytes, folder: str | None = None, limits: Limits = DEFAULT) -> Model:
+def read_model(data: Buffer, folder: str | None = None, limits: Limits = DEFAULT) -> Model:
     """The model in ``data``; external constants are read from files within ``folder`` alone.
+
+    If ``data`` is mapped from a file, its constants stay views of the file.
 
     Raises `Malformed` for bytes that are not a model, `Invalid` for a model that breaks a rule, `Unsupported` for one
     with training information or sparse tensors, and `LimitExceeded`.
@@ -54,8 +57,13 @@ def read_model(data: bytes, folder: str | None = None, limits: Limits = DEFAULT)
 
     proto = library.ModelProto()
     try:
-        proto.ParseFromString(data)
-        return _model(proto, folder, limits, hashlib.sha256(data).hexdigest())
+        contents = None
+        if isinstance(data, bytes):
+            proto.ParseFromString(data)
+        else:
+            skeleton, contents = without_contents(data)
+            proto.ParseFromString(skeleton)
+        return _model(proto, Sources(folder, contents), limits, hashlib.sha256(data).hexdigest())
     except DecodeError as error:
         raise Malformed("onnx.bytes", f"this is no model of ONNX: {error}") from None
     except UnicodeDecodeError:
@@ -64,13 +72,13 @@ def read_model(data: bytes, folder: str | None = None, limits: Limits = DEFAULT)
         raise LimitExceeded("limit.memory", "memory is exhausted") from None
 
 
-def _model(proto: ModelProto, folder: str | None, limits: Limits, digest: str) -> Model:
+def _model(proto: ModelProto, sources: Sources, limits: Limits, digest: str) -> Model:
     if not proto.HasField("graph"):
         raise Malformed("onnx.bytes", "this is no model of ONNX: there is no graph in it")
     if proto.training_info:
         raise Unsupported("onnx.training", "the model has training information; export it for inference")
     graph = proto.graph
-    reader = _Reader(folder, limits)
+    reader = _Reader(sources, limits)
     constants = reader.constants(graph)
     inputs = tuple(_value(item, limits) for item in graph.input if _text(item.name) not in constants)
     maps = _maps(graph)
@@ -163,8 +171,8 @@ _KINDS = {9: "tensors", 10: "graphs", 11: "a sparse tensor", 12: "sparse tensors
 class _Reader:
     """Reads nodes, constants and the bodies of nodes, and holds all of them together to the limits."""
 
-    def __init__(self, folder: str | None, limits: Limits) -> None:
-        self._folder, self._limits = folder, limits
+    def __init__(self, sources: Sources, limits: Limits) -> None:
+        self._sources, self._limits = sources, limits
         self._bytes = self._nodes = 0
 
     def constants(self, graph: GraphProto) -> dict[str, Callable[[], Tensor]]:
@@ -186,7 +194,7 @@ class _Reader:
 
         def tensor() -> Tensor:
             if not read:
-                read.append(tensor_of(item, self._folder, self._limits, f"the constant {name!r}"))
+                read.append(tensor_of(item, self._sources, self._limits, f"the constant {name!r}"))
                 self._bytes += read[0].values.nbytes
                 require("constants", self._bytes, self._limits.constants, "bytes of constants")
             return read[0]
@@ -220,7 +228,7 @@ class _Reader:
         if item.type in _SIMPLE:
             return _SIMPLE[item.type](item)
         if item.type == 4:
-            return tensor_of(item.t, self._folder, self._limits, f"attribute {item.name!r}")
+            return tensor_of(item.t, self._sources, self._limits, f"attribute {item.name!r}")
         if item.type == 5:
             return self._body(item.g)
         if item.type in _KINDS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +11,15 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Malformed, Unsupported
 from cvm.frontends.common.data_types import bounds
-from cvm.frontends.common.files import read_regular
+from cvm.frontends.common.files import Buffer, Files
 from cvm.frontends.onnx.model import Tensor
+from cvm.frontends.onnx.wire import Contents
 from cvm.limits import Limits, elements
 
 if TYPE_CHECKING:
     from onnx import TensorProto
 
-__all__ = ["DATA_TYPES", "data_type_of", "embed", "tensor_of", "unpacked"]
+__all__ = ["DATA_TYPES", "Sources", "data_type_of", "embed", "tensor_of", "unpacked"]
 
 DATA_TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
@@ -42,8 +44,24 @@ def data_type_of(number: int, what: str) -> str:
     raise Unsupported("onnx.data-type", f"{what} is of data type {_OTHERS[number]}, which is not read")
 
 
-def tensor_of(proto: TensorProto, folder: str | None, limits: Limits, what: str) -> Tensor:
-    """The contents of a constant; external data is read from files within ``folder`` alone (None: from no file).
+@dataclass(frozen=True, eq=False, slots=True)
+class Sources:
+    """Where the items of constants are: files within ``folder`` alone (None: in no file), and the bytes of a model that
+    was parsed without its ``contents`` (None: it was parsed whole).
+    """
+
+    folder: str | None
+    contents: Contents | None = None
+    files: Files = field(default_factory=lambda: Files("onnx.external"))
+
+    def raw(self, proto: TensorProto) -> Buffer:
+        """The raw data of a constant."""
+        stored: bytes = proto.raw_data
+        return stored if self.contents is None else self.contents.of(stored)
+
+
+def tensor_of(proto: TensorProto, sources: Sources, limits: Limits, what: str) -> Tensor:
+    """The contents of a constant.
 
     Raises `Malformed` where the number of elements differs from the shape's, `Unsupported` for strings, complex numbers
     and floats of 8 bits, `LimitExceeded` for too many elements.
@@ -56,9 +74,9 @@ def tensor_of(proto: TensorProto, folder: str | None, limits: Limits, what: str)
     if proto.HasField("segment"):
         raise Unsupported("onnx.tensor", f"{what} is a segment of a tensor, which is not read")
     if proto.data_location == _EXTERNAL:
-        raw: bytes | None = _external(proto, folder, _stored_bytes(data_type, count), what)
+        raw: Buffer | None = _external(proto, sources, _stored_bytes(data_type, count), what)
     else:
-        raw = proto.raw_data if proto.HasField("raw_data") else None
+        raw = sources.raw(proto) if proto.HasField("raw_data") else None
     if raw is None:
         return Tensor(_from_fields(proto, data_type, count, what).reshape(shape), data_type)
     if len(raw) != _stored_bytes(data_type, count):
@@ -73,7 +91,7 @@ def _stored_bytes(data_type: str, count: int) -> int:
     return count * (2 if data_type == "bfloat16" else np.dtype(data_type).itemsize)
 
 
-def _from_bytes(raw: bytes, data_type: str, count: int) -> npt.NDArray[Any]:
+def _from_bytes(raw: Buffer, data_type: str, count: int) -> npt.NDArray[Any]:
     if data_type in _BITS:
         return unpacked(np.frombuffer(raw, np.uint8), data_type, count)
     if data_type == "bfloat16":
@@ -134,14 +152,16 @@ def embed(proto: TensorProto, folder: str, limits: Limits, what: str) -> int:
     if proto.data_location != _EXTERNAL:
         return 0
     data_type = data_type_of(proto.data_type, what)
-    raw = _external(proto, folder, _stored_bytes(data_type, elements(tuple(proto.dims), limits, what)), what)
+    size = _stored_bytes(data_type, elements(tuple(proto.dims), limits, what))
+    raw = bytes(_external(proto, Sources(folder), size, what))
     proto.raw_data = raw
     proto.ClearField("external_data")
     proto.ClearField("data_location")
     return len(raw)
 
 
-def _external(proto: TensorProto, folder: str | None, size: int, what: str) -> bytes:
+def _external(proto: TensorProto, sources: Sources, size: int, what: str) -> Buffer:
+    folder = sources.folder
     entries = {str(entry.key): str(entry.value) for entry in proto.external_data}
     location = entries.get("location", "")
     if folder is None:
@@ -156,7 +176,7 @@ def _external(proto: TensorProto, folder: str | None, size: int, what: str) -> b
     offset, length = (_number(entries, key, default, what) for key, default in (("offset", 0), ("length", size)))
     if length != size:
         raise Malformed("onnx.external", f"{what} states {length} bytes of external data, and its shape {size}")
-    found = read_regular(path, size, "onnx.external", offset)
+    found = sources.files.part(path, offset, size)
     if len(found) != size:
         raise Malformed("onnx.external", f"{what}: {location!r} has {len(found)} of {size} bytes from {offset} on")
     return found

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from cvm.blocks import finite
 from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.common.data_types import UNBOUNDED, bounds, is_float, unit
 from cvm.frontends.common.decompositions.movement import Indices
@@ -488,7 +489,7 @@ class OnnxTranslation(OnnxScope):
                     self._node, f"the constant {operand.name!r} has no items: its shape is {list(operand.shape)}"
                 )
             values = operand.values
-            if operand.real and np.isinf(values).any():
+            if operand.real and not finite(values):
                 values = np.nan_to_num(values.astype(np.float64), posinf=_BEYOND, neginf=-_BEYOND)
             self._constant_wish = operand.name if self._settings.floats else ""
             self._names[operand.name] = self.constant(values, operand.shape)
@@ -507,8 +508,10 @@ class OnnxTranslation(OnnxScope):
             if self._node is None:
                 raise Unsupported("onnx.range", message, Location(tensor=operand.name))
             raise refusal(self._node, message, "use smaller integers")
-        extended = self._node is not None and self._node.op in _EXTENDED and not np.isnan(values).any()
-        if operand.real and not extended and not np.isfinite(values).all():
+        extended = (
+            self._node is not None and self._node.op in _EXTENDED and not (values.size and np.isnan(values.min()))
+        )
+        if operand.real and not extended and not finite(values):
             message = f"the constant {operand.name!r} holds a NaN or an infinity, which is no real number"
             if self._node is None:
                 raise Unsupported("onnx.nan", message, Location(tensor=operand.name))

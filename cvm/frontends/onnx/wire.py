@@ -6,12 +6,15 @@ takes. Only fields that hold messages or strings are followed (protocol buffers,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cvm.errors import Malformed
+from cvm.frontends.common.files import Buffer
 from cvm.limits import require
 
-__all__ = ["require_few_messages"]
+__all__ = ["Contents", "require_few_messages", "without_contents"]
 
 _MOST = 4_000_000
 _NESTING = 64
@@ -19,6 +22,9 @@ _NESTING = 64
 _VARINT, _FIXED64, _LENGTH, _START, _END, _FIXED32 = range(6)
 
 _Fields: TypeAlias = "dict[int, Any]"
+
+_RAW_DATA = 9
+"""The field of a tensor that holds its items as they are in memory."""
 
 _TENSOR: _Fields = {6: {}, 8: {}, 12: {}, 13: {1: {}, 2: {}}, 16: {}}
 _TYPE: _Fields = {1: {2: {1: {2: {}, 3: {}}}}, 6: {}}
@@ -54,7 +60,7 @@ def _malformed(at: int, what: str) -> Malformed:
     return Malformed("onnx.bytes", f"byte {at}: {what}: this is no model of ONNX")
 
 
-def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while at < end and shift < 70:
         byte = data[at]
@@ -66,7 +72,7 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise _malformed(at, "a number ends too late" if shift >= 70 else "the bytes end within a number")
 
 
-def require_few_messages(data: bytes) -> None:
+def require_few_messages(data: Buffer) -> None:
     """Raise `Malformed` for bytes that are not messages, `LimitExceeded` for more than 4,000,000 messages."""
     count = 0
     pending = [(0, len(data), _MODEL, 1)]
@@ -93,3 +99,60 @@ def require_few_messages(data: bytes) -> None:
                 raise _malformed(at, f"wire type {kind}")
             if number == 0 or at > end:
                 raise _malformed(min(at, end), "the bytes end within a field" if at > end else "field number 0")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Contents:
+    """The raw data of all tensors in the bytes of a model: the first byte and the number of bytes of each."""
+
+    data: Buffer
+    places: Sequence[tuple[int, int]]
+
+    def of(self, number: bytes) -> Buffer:
+        """The raw data for which the number of it stands in a parsed model."""
+        start, size = self.places[int.from_bytes(number, "little")]
+        return self.data[start : start + size]
+
+
+def without_contents(data: Buffer) -> tuple[bytes, Contents]:
+    """The bytes of the same model in which the raw data of every tensor are replaced by their number in `Contents`.
+
+    ``data`` must have passed `require_few_messages`. A library that parses a model copies the raw data; of this one, it
+    copies 8 bytes for each tensor.
+    """
+    places: list[tuple[int, int]] = []
+    return bytes(_shortened(data, 0, len(data), _MODEL, places)), Contents(data, places)
+
+
+def _shortened(data: Buffer, at: int, end: int, fields: _Fields, places: list[tuple[int, int]]) -> bytearray:
+    """The fields of a message with shorter tensors. Messages are nested at most `_NESTING` deep."""
+    made, copied = bytearray(), at
+    while at < end:
+        tag, at = _varint(data, at, end)
+        number, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            _, at = _varint(data, at, end)
+        elif kind != _LENGTH:
+            at += 8 if kind == _FIXED64 else 4
+        else:
+            length, body = _varint(data, at, end)
+            head, at = at, body + length
+            if fields is _TENSOR and number == _RAW_DATA:
+                inner = bytearray(len(places).to_bytes(8, "little"))
+                places.append((body, length))
+            elif fields.get(number):
+                inner = _shortened(data, body, at, fields[number], places)
+            else:
+                continue
+            made += bytes(data[copied:head]) + _encoded(len(inner)) + inner
+            copied = at
+    return made + bytes(data[copied:end])
+
+
+def _encoded(number: int) -> bytes:
+    """A number as a varint."""
+    made = bytearray()
+    while number > 127:
+        made.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*made, number])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cvm.errors import CvmError, Unsupported
-from cvm.frontends.common.files import read_regular
+from cvm.frontends.common.files import Buffer, regular
 from cvm.frontends.common.places import Place
 from cvm.frontends.tflite.compat import REFERENCE
 from cvm.frontends.tflite.model import TfliteOperator, refusal
@@ -51,7 +51,7 @@ Compat: TypeAlias = Literal["correct", "tflite-reference"]
 """The meaning of quantised operators: "correct" (exact, rounded once) or that of TFLite's reference kernels."""
 
 
-def loads(data: bytes, limits: Limits = DEFAULT, *, floats: bool = False, compat: Compat = "correct") -> Loaded:
+def loads(data: Buffer, limits: Limits = DEFAULT, *, floats: bool = False, compat: Compat = "correct") -> Loaded:
     """The graph of a model, from the bytes of its file; ``floats`` and ``compat`` as for `load`.
 
     Raises `Malformed` for bytes that are not a model, `Invalid` for a model that breaks a rule, `Unsupported` for a
@@ -72,7 +72,7 @@ def load(
     """
     file = os.fspath(path)
     try:
-        data = read_regular(file, limits.archive_bytes + 1, "tflite")
+        data = regular(file, limits.archive_bytes + 1, "tflite")
         require("tflite_bytes", len(data), limits.archive_bytes, "bytes of a model of TFLite")
         return loads(data, limits, floats=floats, compat=compat)
     except CvmError as error:

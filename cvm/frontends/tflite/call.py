@@ -10,6 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Unsupported
+from cvm.frontends.common.operands import Operands
 from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.tflite.model import Shape, TfliteOperator, TfliteTensor, invalid, refusal
 from cvm.frontends.tflite.tensors import FLOATS
@@ -59,7 +60,7 @@ class Made:
 
 
 @dataclass(eq=False, slots=True)
-class TfliteCall:
+class TfliteCall(Operands[Operand]):
     """An operator, its operands (None for an operand that is left out), and the tensors that it computes."""
 
     operator: TfliteOperator
@@ -69,27 +70,12 @@ class TfliteCall:
 
     # Operands
 
-    def optional(self, index: int) -> Operand | None:
-        """The operand at an index, or None where the operator leaves it out."""
-        return self.operands[index] if index < len(self.operands) else None
-
-    def operand(self, index: int = 0) -> Operand:
-        """The operand at an index. Raises `Invalid` where the operator leaves it out."""
-        found = self.optional(index)
-        if found is None:
-            raise self.invalid("inputs", f"input {index} is missing")
-        return found
-
     @property
     def result(self) -> TfliteTensor:
         """The first tensor that the operator computes. Raises `Invalid` where it computes none."""
         if not self.results:
             raise self.invalid("outputs", "it has no result")
         return self.results[0]
-
-    def every(self) -> list[Operand]:
-        """All operands, at least one. Raises `Invalid` where one is left out."""
-        return [self.operand(index) for index in range(max(len(self.operands), 1))]
 
     def constant(self, index: int, what: str) -> npt.NDArray[Any]:
         """The elements of an operand that must be constant. Raises `Unsupported` where it is not."""
@@ -117,12 +103,6 @@ class TfliteCall:
         if operand.rank not in ranks:
             allowed = " or ".join(map(str, ranks))
             raise self.invalid("shape", f"{operand.label} must have {allowed} axes, found {list(operand.shape)}")
-
-    def axis(self, value: int, rank: int) -> int:
-        """The index of an axis; a negative one counts from the end. Raises `Invalid` outside of the rank."""
-        if not -rank <= value < rank:
-            raise self.invalid("axis", f"axis {value} is not in {-rank}..{rank - 1}")
-        return value % rank
 
     def axes(self, values: Sequence[int], rank: int) -> tuple[int, ...]:
         """The indices of axes, sorted, each once."""

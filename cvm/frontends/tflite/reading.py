@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cvm.errors import CvmError, Invalid, Malformed, Unsupported
+from cvm.frontends.common.files import Buffer
 from cvm.frontends.tflite.model import Option, Quantization, Subgraph, TfliteModel, TfliteOperator, TfliteTensor
 from cvm.limits import MAX_RANK, Limits, require
 
@@ -29,7 +30,7 @@ _MOST_ITEMS = 4096
 _CUSTOM = "CUSTOM"
 
 
-def read_model(data: bytes, limits: Limits) -> TfliteModel:
+def read_model(data: Buffer, limits: Limits) -> TfliteModel:
     """The model in the bytes of a file.
 
     Raises `Malformed` for bytes that are not a model, `Invalid` for one that breaks a rule of the format, `Unsupported`

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.blocks import finite
 from cvm.errors import Invalid, Location, Malformed, Unsupported
 from cvm.frontends.common.data_types import bounds
 from cvm.frontends.tflite.model import TfliteTensor
@@ -43,7 +44,7 @@ def contents_of(tensor: TfliteTensor, limits: Limits) -> npt.NDArray[Any]:
     if size != count * dtype.itemsize:
         raise _wrong_size(tensor, size, count * dtype.itemsize)
     items = np.frombuffer(tensor.contents, dtype).reshape(tensor.shape)
-    if tensor.data_type in FLOATS and not np.isfinite(items).all():
+    if tensor.data_type in FLOATS and not finite(items):
         message = f"{tensor.label} holds a NaN or an infinity, which is no real number"
         raise Unsupported("tflite.nan", message, Location(tensor=tensor.name))
     return items.astype(np.dtype(tensor.data_type), copy=False)

@@ -73,13 +73,13 @@ class Elementwise(Recorder):
 
     # Arithmetic (8.9.13)
 
-    add = _of_two("add", "A + b.")
-    sub = _of_two("sub", "A - b.")
-    mul = _of_two("mul", "A * b.")
+    add = _of_two("add", "The sum a + b.")
+    sub = _of_two("sub", "The difference a - b.")
+    mul = _of_two("mul", "The product a * b.")
     div = _of_two("div", "The quotient a / b; for integers truncated toward zero.")
     max = _of_two("max", "The greater of a and b.")
     min = _of_two("min", "The lesser of a and b.")
-    pow = _of_two("pow", "A to the power b.")
+    pow = _of_two("pow", "The power of a with the exponent b.")
 
     # Comparison and logic (8.9.14)
 

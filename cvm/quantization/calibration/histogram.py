@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.blocks import blocks
 from cvm.errors import Invalid
 
 __all__ = ["BINS", "Histogram"]
@@ -23,6 +24,9 @@ BINS = 2**12
 
 _LEAST_EXPONENT = -1074
 """The least exponent of the width of bins, which is that of the least float64."""
+
+_PLAIN = 1000
+"""Powers of two with exponents up to this magnitude are normal float64."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -44,16 +48,14 @@ class Histogram:
     @staticmethod
     def of(items: npt.NDArray[Any]) -> Histogram:
         """The histogram of an array with at least one item. Raises `Invalid` if an item is NaN or infinite."""
-        real = items.astype(np.float64, copy=False).ravel()
-        low, high = float(real.min()), float(real.max())
+        low, high = float(items.min()), float(items.max())
         if not np.isfinite([low, high]).all():
             message = f"found {'NaN' if np.isnan([low, high]).any() else 'an infinity'} where a real number is needed"
             raise Invalid("calibration.real", message)
-        magnitudes = np.abs(real)
         exponent = _exponent(max(-low, high))
-        with np.errstate(under="ignore"):
-            bins = np.ldexp(magnitudes, -exponent).astype(np.int64) + (magnitudes > 0.0)
-        counts = np.bincount(np.where(real < 0.0, -bins, bins) + BINS, minlength=2 * BINS + 1)
+        counts = np.zeros(2 * BINS + 1, np.int64)
+        for block in blocks(items.shape):
+            counts += _counts(items[block].astype(np.float64, copy=False).ravel(), exponent)
         return Histogram(low, high, exponent, counts)
 
     def __add__(self, other: Histogram) -> Histogram:
@@ -104,6 +106,15 @@ class Histogram:
         counts = np.zeros_like(self.counts)
         np.add.at(counts, np.where(bins == 0, 0, merged) + BINS, self.counts[used])
         return counts
+
+
+def _counts(real: Floats, exponent: int) -> Counts:
+    """How often each bin occurs. A product with a power of two is exact, or rounded as `np.ldexp` rounds it."""
+    magnitudes = np.abs(real)
+    with np.errstate(under="ignore"):
+        in_widths = magnitudes * 2.0**-exponent if abs(exponent) <= _PLAIN else np.ldexp(magnitudes, -exponent)
+    bins = in_widths.astype(np.int64) + (magnitudes > 0.0)
+    return np.bincount(np.where(real < 0.0, -bins, bins) + BINS, minlength=2 * BINS + 1)
 
 
 def _exponent(magnitude: float) -> int:

@@ -37,22 +37,41 @@ class Levels:
 
         Points and ranges broadcast.
         """
-        match self.kind:
-            case "affine":
-                steps = 2**self.bits - 1
-                scale = (high - low) / steps
-                first = np.floor(low / scale + 0.5)
-                codes = np.clip(np.floor(points / scale + 0.5), first, first + steps)
-            case "symmetric":
-                most = 2 ** (self.bits - 1) - 1
-                scale = np.maximum(-low, high) / most
-                codes = np.clip(np.floor(points / scale + 0.5), -most, most)
-            case "powers":
-                top = power_exponents(np.maximum(-low, high))
-                exponents = np.clip(power_exponents(points), top - 2**self.bits + 1, top)
-                codes = np.sign(points) * (exponents - (top - 2**self.bits))
-                return np.sign(points) * np.exp2(exponents.astype(np.float64)), codes.astype(np.int64)
+        if self.kind == "powers":
+            top = power_exponents(np.maximum(-low, high))
+            exponents = np.clip(power_exponents(points), top - 2**self.bits + 1, top)
+            indices = np.sign(points) * (exponents - (top - 2**self.bits))
+            return np.sign(points) * np.exp2(exponents.astype(np.float64)), indices.astype(np.int64)
+        codes, scale = self._codes(points, low, high)
         return codes * scale, codes.astype(np.int64)
+
+    def nearest(self, points: Floats, low: Floats | float, high: Floats | float) -> Floats:
+        """The level of each point, as `rounded` gives it."""
+        if self.kind == "powers":
+            return self.rounded(points, low, high)[0]
+        codes, scale = self._codes(points, low, high)
+        codes *= scale
+        return codes
+
+    def step(self, low: Floats | float, high: Floats | float) -> Floats | float:
+        """The distance between two levels of an affine or symmetric quantiser of [low, high]."""
+        affine = self.kind == "affine"
+        width: Floats | float = high - low if affine else np.maximum(-low, high)
+        found: Floats | float = width / (2**self.bits - 1 if affine else 2 ** (self.bits - 1) - 1)
+        return found
+
+    def _codes(self, points: Floats, low: Floats | float, high: Floats | float) -> tuple[Floats, Floats | float]:
+        """The multiples of the scale to which points are rounded, in float64, and the scale."""
+        scale = self.step(low, high)
+        if self.kind == "affine":
+            first: Floats | float = np.floor(low / scale + 0.5)
+            last = first + (2**self.bits - 1)
+        else:
+            last = 2.0 ** (self.bits - 1) - 1
+            first = -last
+        codes: Floats = points / scale
+        codes += 0.5
+        return np.clip(np.floor(codes, out=codes), first, last, out=codes), scale
 
 
 def power_exponents(items: Floats | float) -> Integers:

@@ -7,7 +7,7 @@ import numpy as np
 from cvm.reference.operations.elementwise import round_half_up
 from cvm.reference.registry import Array, aligned, operation
 
-__all__ = ["logarithmically_quantized", "quantized"]
+__all__ = ["logarithmically_quantized", "number_of_steps", "quantized", "steps_of"]
 
 
 def quantized(x: Array, minimum: Array, maximum: Array, r: int) -> Array:
@@ -15,9 +15,19 @@ def quantized(x: Array, minimum: Array, maximum: Array, r: int) -> Array:
 
     Where min = max, the result is min.
     """
+    return number_of_steps(steps_of(x, minimum, maximum, r), minimum, maximum, r)
+
+
+def steps_of(x: Array, minimum: Array, maximum: Array, r: int) -> Array:
+    """The q of `quantized`."""
     span: Array = maximum - minimum
-    q = round_half_up((np.maximum(np.minimum(x, maximum), minimum) - minimum) / np.where(span == 0.0, 1.0, span) * r)
-    return q / r * span + minimum
+    return round_half_up((np.maximum(np.minimum(x, maximum), minimum) - minimum) / np.where(span == 0.0, 1.0, span) * r)
+
+
+def number_of_steps(q: Array, minimum: Array, maximum: Array, r: int) -> Array:
+    """The result of `quantized` for q."""
+    number: Array = q / r * (maximum - minimum) + minimum
+    return number
 
 
 def logarithmically_quantized(x: Array, top: Array, r: int) -> Array:

@@ -2,9 +2,11 @@
 
 Each function has the parameters of the one in ``cuda.bindings.driver`` and checks what a driver may assume: that the
 driver is initialised and a context is current, that addresses and sizes lie in allocations, that handles exist and
-are in the state that the call needs. A wrong use raises AssertionError at once. Copies move bytes; launches are
-recorded in ``launched`` with their parameters, as often as a graph runs. ``failures`` names functions and the error
-that they return.
+are in the state that the call needs, that launches are within the limits of the GPU, that the process is the one that
+has initialised the driver, that no call frees or allocates memory while a stream is captured in a strict mode. A wrong
+use raises AssertionError at once. Memory begins at multiples of 256 bytes and is full of arbitrary bytes. Copies move
+bytes; launches are recorded in ``launched`` with their parameters, as often as a graph runs. ``failures`` names
+functions and the error that they return, ``missing`` those that the driver does not have.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -27,6 +30,7 @@ class CUresult(IntEnum):
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_OUT_OF_MEMORY = 2
     CUDA_ERROR_NO_DEVICE = 100
+    CUDA_ERROR_NO_BINARY_FOR_GPU = 209
     CUDA_ERROR_INVALID_PTX = 218
     CUDA_ERROR_LAUNCH_FAILED = 719
 
@@ -51,6 +55,12 @@ class CUjit_option(IntEnum):  # noqa: N801
     CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6
 
 
+class CUjitInputType(IntEnum):
+    """What the linker takes."""
+
+    CU_JIT_INPUT_PTX = 1
+
+
 class CUstream_flags(IntEnum):  # noqa: N801
     """Kinds of streams."""
 
@@ -62,6 +72,27 @@ class CUstreamCaptureMode(IntEnum):
     """How a stream is captured."""
 
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1
+    CU_STREAM_CAPTURE_MODE_RELAXED = 2
+
+
+SHARED = {(8, 0): 163 * 1024, (8, 6): 99 * 1024, (9, 0): 227 * 1024}
+"""The most bytes of shared memory of a block that may be requested, by compute capability.
+
+Source: CUDA C++ Programming Guide, table of technical specifications per compute capability.
+"""
+CUBIN = b"machine code of "
+"""What machine code of this driver begins with."""
+UNSAFE = frozenset({"cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadDataEx",
+                    "cuModuleUnload"})  # fmt: skip
+"""The calls that may wait for the whole GPU: the driver refuses them while a stream is captured in a strict mode."""
+
+
+def _memory(size: int) -> tuple[int, Any]:
+    """Memory at a multiple of 256 bytes, full of arbitrary bytes: its address, and what keeps it."""
+    made = (ctypes.c_uint8 * (size + 256))()
+    ctypes.memset(made, 0xA5, size + 256)
+    start = ctypes.addressof(made)
+    return start + -start % 256, made
 
 
 @dataclass(frozen=True)
@@ -80,41 +111,58 @@ class _Stream:
     """A stream: the operations of the graph that is being captured (None: none is), and those not waited for."""
 
     captured: list[Callable[[], None]] | None = None
+    strict: bool = False
     pending: int = 0
 
 
 @dataclass
 class FakeDriver:
-    """See the module. ``parameters`` says how many parameters each kernel has, ``memory`` what a device has."""
+    """See the module.
+
+    ``parameters`` says how many parameters each kernel has, ``static`` how many bytes of shared memory it declares
+    itself, ``memory`` what a device has. ``execute``, if it is given, runs a launch: it gets the image of the module.
+    """
 
     parameters: dict[str, int] = field(default_factory=dict)
+    static: dict[str, int] = field(default_factory=dict)
     gpus: int = 1
     memory: int = 2**24
     version: int = 12_080
     capability: tuple[int, int] = (9, 0)
     failures: dict[str, CUresult] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    execute: Callable[[bytes, Launched], None] | None = None
+    refused: bytes = b""
+    """An image that the driver does not load."""
     log: bytes = b""
     """What the driver writes to the error log of code that it refuses."""
     calls: list[str] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
 
     ENUMS: ClassVar[tuple[type[IntEnum], ...]] = (
-        CUresult, CUdevice_attribute, CUfunction_attribute, CUjit_option, CUstream_flags, CUstreamCaptureMode,
+        CUresult, CUdevice_attribute, CUfunction_attribute, CUjit_option, CUjitInputType, CUstream_flags,
+        CUstreamCaptureMode,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
         self._handles = itertools.count(1000)
-        self._ready = False
+        self._ready = 0
+        """The process that has initialised the driver."""
         self.stack: list[int] = []
         self.retained = 0
-        self.allocations: dict[int, Any] = {}
-        self.pinned: dict[int, Any] = {}
+        self.allocations: dict[int, tuple[int, Any]] = {}
+        """The size of each allocation, and what keeps it, by its address."""
+        self.pinned: dict[int, tuple[int, Any]] = {}
         self.streams: dict[int, _Stream] = {}
         self.graphs: dict[int, list[Callable[[], None]]] = {}
         self.executables: dict[int, list[Callable[[], None]]] = {}
         self.modules: dict[int, bytes] = {}
         self.functions: dict[int, tuple[int, str]] = {}
         self.attributes: dict[int, int] = {}
+        self.links: dict[int, list[Any]] = {}
+        """What each linker was given, and what it has made."""
+        self.events: dict[int, bool] = {}
+        """Whether each event was recorded."""
 
     @property
     def left(self) -> dict[str, int]:
@@ -122,7 +170,8 @@ class FakeDriver:
         counts = {
             "contexts": self.retained, "current": len(self.stack), "allocations": len(self.allocations),
             "pinned": len(self.pinned), "streams": len(self.streams), "graphs": len(self.graphs),
-            "executables": len(self.executables), "modules": len(self.modules),
+            "executables": len(self.executables), "modules": len(self.modules), "links": len(self.links),
+            "events": len(self.events),
         }  # fmt: skip
         return {name: count for name, count in counts.items() if count}
 
@@ -143,8 +192,15 @@ class FakeDriver:
             self.calls.append(name)
             free = ("cuInit", "cuDriverGetVersion", "cuDevice", "cuCtxPushCurrent")
             assert self._ready or name == "cuInit", f"{name} before cuInit"
+            assert self._ready in (0, os.getpid()), f"{name} in a process that was forked"
             assert self.stack or name.startswith(free), f"{name} without a current context"
+            strict = any(one.strict for one in self.streams.values() if one.captured is not None)
+            assert not (strict and name in UNSAFE), f"{name} while a stream is captured"
+            if name in self.missing:
+                raise RuntimeError(f'Function "{name}" not found')
             failure = self.failures.get(name)
+            if name == "cuModuleLoadDataEx" and ctypes.string_at(arguments[0]) == self.refused:
+                failure = CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU
             if failure is None:
                 return (CUresult.CUDA_SUCCESS, *found(*arguments))
             if name == "cuStreamEndCapture":  # a capture ends, whatever comes of it
@@ -163,7 +219,7 @@ class FakeDriver:
 
     def cuInit(self, Flags: int) -> tuple[()]:  # noqa: N802
         assert Flags == 0
-        self._ready = True
+        self._ready = os.getpid()
         return ()
 
     def cuGetErrorName(self, error: CUresult) -> tuple[CUresult, bytes]:  # noqa: N802
@@ -212,14 +268,14 @@ class FakeDriver:
     # Memory ---------------------------------------------------------------------------------------------------------
 
     def cuMemGetInfo(self) -> tuple[int, int]:  # noqa: N802
-        used = sum(map(len, self.allocations.values()))
+        used = sum(size for size, _ in self.allocations.values())
         return self.memory - used, self.memory
 
     def cuMemAlloc(self, bytesize: int) -> tuple[int]:  # noqa: N802
         assert bytesize > 0
-        made = (ctypes.c_uint8 * bytesize)()
-        self.allocations[ctypes.addressof(made)] = made
-        return (ctypes.addressof(made),)
+        address, made = _memory(bytesize)
+        self.allocations[address] = bytesize, made
+        return (address,)
 
     def cuMemFree(self, dptr: int) -> tuple[()]:  # noqa: N802
         assert not any(stream.pending for stream in self.streams.values()), "memory is freed while a run uses it"
@@ -227,16 +283,18 @@ class FakeDriver:
         return ()
 
     def cuMemHostAlloc(self, bytesize: int, Flags: int) -> tuple[int]:  # noqa: N802
-        made = (ctypes.c_uint8 * bytesize)()
-        self.pinned[ctypes.addressof(made)] = made
-        return (ctypes.addressof(made),)
+        assert bytesize > 0
+        address, made = _memory(bytesize)
+        self.pinned[address] = bytesize, made
+        return (address,)
 
     def cuMemFreeHost(self, p: int) -> tuple[()]:  # noqa: N802
+        assert not any(stream.pending for stream in self.streams.values()), "memory is freed while a run uses it"
         del self.pinned[p]
         return ()
 
-    def _require(self, address: int, size: int, where: dict[int, Any]) -> None:
-        inside = any(start <= address and address + size <= start + len(made) for start, made in where.items())
+    def _require(self, address: int, size: int, where: dict[int, tuple[int, Any]]) -> None:
+        inside = any(start <= address and address + size <= start + room for start, (room, _) in where.items())
         assert inside, f"{size} bytes at {address} are in no allocation"
 
     def _operation(self, hStream: int, work: Callable[[], None]) -> None:
@@ -287,9 +345,9 @@ class FakeDriver:
         return ()
 
     def cuStreamBeginCapture(self, hStream: int, mode: CUstreamCaptureMode) -> tuple[()]:  # noqa: N802
-        assert mode == CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         assert self.streams[hStream].captured is None
         self.streams[hStream].captured = []
+        self.streams[hStream].strict = mode != CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         return ()
 
     def cuStreamEndCapture(self, hStream: int) -> tuple[int]:  # noqa: N802
@@ -300,6 +358,7 @@ class FakeDriver:
         return (handle,)
 
     def cuGraphInstantiate(self, hGraph: int, flags: int) -> tuple[int]:  # noqa: N802
+        assert flags == 0
         handle = self._handle()
         self.executables[handle] = list(self.graphs[hGraph])
         return (handle,)
@@ -310,6 +369,29 @@ class FakeDriver:
 
     def cuGraphExecDestroy(self, hGraphExec: int) -> tuple[()]:  # noqa: N802
         del self.executables[hGraphExec]
+        return ()
+
+    def cuEventCreate(self, Flags: int) -> tuple[int]:  # noqa: N802
+        assert Flags == 0
+        handle = self._handle()
+        self.events[handle] = False
+        return (handle,)
+
+    def cuEventRecord(self, hEvent: int, hStream: int) -> tuple[()]:  # noqa: N802
+        assert hEvent in self.events
+        assert self.streams[hStream].captured is None
+        self.events[hEvent] = True
+        self.streams[hStream].pending += 1
+        return ()
+
+    def cuEventElapsedTime(self, hStart: int, hEnd: int) -> tuple[float]:  # noqa: N802
+        assert self.events[hStart]
+        assert self.events[hEnd]
+        assert not any(stream.pending for stream in self.streams.values()), "an event has not come yet"
+        return (0.25,)
+
+    def cuEventDestroy(self, hEvent: int) -> tuple[()]:  # noqa: N802
+        del self.events[hEvent]
         return ()
 
     def cuGraphLaunch(self, hGraphExec: int, hStream: int) -> tuple[()]:  # noqa: N802
@@ -335,6 +417,36 @@ class FakeDriver:
         self.modules[handle] = ctypes.string_at(image)
         return (handle,)
 
+    def cuLinkCreate(  # noqa: N802
+        self, numOptions: int, options: list[CUjit_option], optionValues: list[Any]
+    ) -> tuple[int]:
+        assert numOptions == len(options) == len(optionValues)
+        handle = self._handle()
+        self.links[handle] = []
+        return (handle,)
+
+    def cuLinkAddData(  # noqa: N802
+        self, state: int, typename: CUjitInputType, data: int, size: int, name: bytes, numOptions: int,
+        options: list[CUjit_option], optionValues: list[Any],
+    ) -> tuple[()]:  # fmt: skip
+        assert typename == CUjitInputType.CU_JIT_INPUT_PTX
+        assert numOptions == len(options) == len(optionValues)
+        text = ctypes.string_at(data, size)
+        assert text.endswith(b"\0"), "PTX ends with a zero"
+        self.links[state].append(text[:-1])
+        return ()
+
+    def cuLinkComplete(self, state: int) -> tuple[int, int]:  # noqa: N802
+        (text,) = self.links[state]
+        made = ctypes.create_string_buffer(CUBIN + text, len(CUBIN) + len(text))
+        self.links[state].append(made)
+        return ctypes.addressof(made), len(made)
+
+    def cuLinkDestroy(self, state: int) -> tuple[()]:  # noqa: N802
+        for made in self.links.pop(state)[1:]:
+            ctypes.memset(made, 0, len(made))
+        return ()
+
     def cuModuleUnload(self, hmod: int) -> tuple[()]:  # noqa: N802
         assert not any(stream.pending for stream in self.streams.values()), "code is unloaded while it runs"
         del self.modules[hmod]
@@ -348,6 +460,8 @@ class FakeDriver:
 
     def cuFuncSetAttribute(self, hfunc: int, attrib: CUfunction_attribute, value: int) -> tuple[()]:  # noqa: N802
         assert attrib == CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        static = self.static.get(self.functions[hfunc][1], 0)
+        assert 0 <= value <= SHARED[self.capability] - static, "too much shared memory"
         self.attributes[hfunc] = value
         return ()
 
@@ -358,7 +472,11 @@ class FakeDriver:
         module, name = self.functions[f]
         assert module in self.modules
         assert extra == 0
-        assert sharedMemBytes <= max(48 * 1024, self.attributes.get(f, 0)), "too much shared memory"
+        assert sharedMemBytes <= self.attributes.get(f, 48 * 1024 - self.static.get(name, 0)), "too much shared memory"
+        assert 1 <= gridDimX < 2**31, gridDimX
+        assert min(gridDimY, gridDimZ) >= 1, (gridDimY, gridDimZ)
+        assert max(gridDimY, gridDimZ) < 2**16, (gridDimY, gridDimZ)
+        assert 1 <= blockDimX * blockDimY * blockDimZ <= 1024, (blockDimX, blockDimY, blockDimZ)
         count = self.parameters[name]
         pointers = (ctypes.c_void_p * count).from_address(kernelParams) if count else ()
         values = tuple(ctypes.c_uint64.from_address(pointer or 0).value for pointer in pointers)
@@ -368,6 +486,8 @@ class FakeDriver:
         def work() -> None:
             assert module in self.modules, "a graph runs code that was unloaded"
             self.launched.append(one)
+            if self.execute is not None:
+                self.execute(self.modules[module], one)
 
         self._operation(hStream, work)
         return ()

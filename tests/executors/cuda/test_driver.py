@@ -2,18 +2,22 @@
 
 import importlib
 import inspect
+import os
 import re
 import sys
 import types
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Unsupported
-from cvm.executors.cuda.device.driver import Driver, found
+from cvm.executors.cuda.device.bindings import found
+from cvm.executors.cuda.device.driver import Driver
 from cvm.executors.cuda.device.protocol import Prepared
-from tests.executors.cuda.fake_driver import CUresult, FakeDriver, Launched
+from tests.executors.cuda.fake_driver import CUBIN, CUresult, FakeDriver, Launched
 
 LATER = ("cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncSetAttribute",
          "cuStreamCreate", "cuStreamBeginCapture", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel",
@@ -135,6 +139,126 @@ def test_code_that_the_driver_refuses_comes_with_its_log(fake: FakeDriver) -> No
     with pytest.raises(Unsupported, match="line 7; error: Unknown symbol") as raised:
         device().load("text")
     assert raised.value.code == "cuda.code"
+
+
+def test_machine_code_is_made_once_and_kept(fake: FakeDriver) -> None:
+    kept: dict[tuple[str, ...], bytes] = {}
+
+    def keep(words: Sequence[str], make: Callable[[], bytes]) -> bytes:
+        return kept.setdefault(tuple(words), kept.get(tuple(words)) or make())
+
+    for _ in range(2):
+        one = Driver(0, lambda ir, capability: ir.encode(), keep)
+        one.load("text")
+        assert [*fake.modules.values()] == [CUBIN + b"text"]
+        one.close()
+    assert [*kept] == [("cubin", "text", "Fake 0", "(9, 0)", "12.8")]
+    assert fake.calls.count("cuLinkComplete") == 1
+    assert not fake.left
+
+
+@pytest.mark.parametrize("function", ["cuLinkCreate", "cuLinkAddData", "cuLinkComplete"])
+def test_a_driver_that_does_not_link_translates_ptx(fake: FakeDriver, function: str) -> None:
+    fake.failures[function] = CUresult.CUDA_ERROR_INVALID_PTX
+    one = Driver(0, lambda ir, capability: ir.encode(), lambda words, make: make())
+    one.load("text")
+    assert [*fake.modules.values()] == [b"text"]
+    one.close()
+    assert not fake.left
+
+
+def test_kept_machine_code_that_the_driver_refuses_is_replaced_by_ptx(fake: FakeDriver) -> None:
+    fake.refused = b"of another GPU"
+    Driver(0, lambda ir, capability: ir.encode(), lambda words, make: fake.refused).load("text")
+    assert fake.calls.count("cuModuleLoadDataEx") == 2
+    one = Driver(0, lambda ir, capability: fake.refused, lambda words, make: fake.refused)
+    with pytest.raises(Unsupported, match="CUDA_ERROR_NO_BINARY_FOR_GPU") as raised:
+        one.load("text")
+    assert raised.value.code == "cuda.code"
+
+
+def test_a_function_that_the_driver_lacks_is_an_error(fake: FakeDriver) -> None:
+    one = device()
+    fake.missing = frozenset({"cuMemAlloc"})
+    with pytest.raises(Unsupported, match='Function "cuMemAlloc" not found; install a version of cuda-bind') as raised:
+        one.allocate(1)
+    assert raised.value.code == "cuda.package"
+
+
+def test_an_error_that_the_package_does_not_know_is_an_error(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = device()
+
+    def unknown(size: int) -> None:
+        raise ValueError("12345 is not a valid CUresult")
+
+    monkeypatch.setattr(fake, "cuMemAlloc", unknown, raising=False)
+    with pytest.raises(Unsupported, match=r"cuMemAlloc failed .* 12345 is not a valid CUresult") as raised:
+        one.allocate(1)
+    assert raised.value.code == "cuda.call"
+
+
+def test_memory_may_be_freed_while_a_run_is_prepared(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The garbage collector frees memory at any moment."""
+    one = device()
+    spare, address = one.allocate(64), one.allocate(64)
+    launch = fake.cuLaunchKernel
+
+    def collected(*arguments: Any) -> Any:
+        one.free(spare)
+        return launch(*arguments)
+
+    monkeypatch.setattr(fake, "cuLaunchKernel", collected, raising=False)
+    run = one.prepare(one.load("first"), [Prepared("first", (1, 1, 1), 32, 0, (address, address))])
+    run.start()
+    run.wait()
+    assert len(fake.launched) == 1
+    one.close()
+    assert not fake.left
+
+
+def test_shared_memory_is_requested_beside_what_a_kernel_declares_and_never_lowered(fake: FakeDriver) -> None:
+    fake.static["first"] = 40_000
+    one = device()
+    address = one.allocate(64)
+    code = one.load("first")
+    for size in (10_000, 90_000, 10_000):
+        one.prepare(code, [Prepared("first", (1, 1, 1), 32, size, (address, address))])
+    assert [*fake.attributes.values()] == [90_000]
+    one.close()
+
+
+def test_a_run_is_timed_by_the_gpu(fake: FakeDriver) -> None:
+    one = device()
+    address = one.allocate(64)
+    run = one.prepare(one.load("first"), [Prepared("first", (1, 1, 1), 32, 0, (address, address))])
+    assert run.timed() == 0.00025
+    assert len(fake.launched) == 1
+    for function in ("cuEventCreate", "cuEventRecord", "cuEventElapsedTime"):
+        fake.failures = {function: CUresult.CUDA_ERROR_INVALID_VALUE}
+        with pytest.raises(Unsupported, match=function):
+            run.timed()
+    fake.failures = {}
+    run.wait()
+    assert not fake.events
+    one.close()
+    assert not fake.left
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_process_that_was_forked_is_told_so_and_leaves_the_gpu_alone(fake: FakeDriver) -> None:
+    one = device()
+    child = os.fork()
+    if not child:  # whatever happens here, the process must not go on with the tests
+        try:
+            with pytest.raises(Unsupported, match="was forked"):
+                one.allocate(1)
+            one.close()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    one.allocate(1)
 
 
 def test_code_is_made_for_the_device(fake: FakeDriver) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import cvm
 from cvm.audit.record import Observation, Observer
-from cvm.errors import CvmError, Invalid, LimitExceeded
+from cvm.errors import CvmError, Invalid, LimitExceeded, Unsupported
 from cvm.executors import DEVICES, Executor, Int32Array, create
 from cvm.executors.batching import Batching
 from cvm.executors.cuda import executor as executors
@@ -237,6 +238,114 @@ def test_a_network_that_gives_other_values_when_it_is_tried_is_not_used() -> Non
     device = Wrong("pool")
     executor = CudaExecutor(verified, device=device, trial=Trial(device, ()))
     assert any("FAILED" in line or "came out otherwise" in line for line in executor.refusals)
+
+
+class Crowded(SerialDevice):
+    """A device on which kernels do nothing for the sample with the number 5 and those behind it."""
+
+    name = "a device for few"
+
+    def prepare(self, code: Any, launches: Any, *others: Any) -> Any:
+        few = [replace(one, grid=(*one.grid[:2], min(5, one.grid[2]))) for one in launches]
+        return super().prepare(code, few, *others)
+
+
+@pytest.mark.usefixtures("no_cache")
+def test_kernels_are_tried_on_batches_too() -> None:
+    verified = BY_NAME["windows"].program()
+    device = Crowded()
+    tried = CudaExecutor(verified, device=device, trial=Trial(device, classes("windows")))
+    assert tried.refusals == ["a device for few FAILED its trial (windows), in plain kernels too"]
+    rehearsed = CudaExecutor(verified, device=device, trial=Trial(device, ()))
+    assert len(rehearsed.refusals) == 1
+    assert "came out otherwise in a batch" in rehearsed.refusals[0]
+
+
+class Refusing(SerialDevice):
+    """A device whose driver refuses modules with a kernel whose name begins with ``refused``."""
+
+    name = "a refusing device"
+
+    def __init__(self, refused: str) -> None:
+        super().__init__()
+        self.refused = refused
+
+    def load(self, ir: str) -> Any:
+        if f"@{self.refused}" in ir:
+            raise Unsupported("cuda.code", "cuModuleLoadDataEx failed: CUDA_ERROR_INVALID_PTX")
+        return super().load(ir)
+
+
+@pytest.mark.usefixtures("no_cache")
+@pytest.mark.parametrize("tried", [True, False])
+def test_fast_kernels_that_the_driver_refuses_become_plain(tried: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "ops that move elements"
+    verified = BY_NAME[name].program()
+
+    def fast(module: Any, function: str, kernel: Any, alignments: Any) -> Any:
+        return registry.PLAIN[Nest](module, f"fast_{function}", kernel, alignments)
+
+    monkeypatch.setattr(registry, "FAST", {Nest: (fast,)})
+    device = Refusing("fast_")
+    executor = CudaExecutor(verified, device=device, trial=Trial(device, classes(name) if tried else ()))
+    assert not executor.refusals
+    assert any("kind Nest are plain" in line and "CUDA_ERROR_INVALID_PTX" in line for line in executor.explain())
+    (feed,) = feeds(verified, 1)
+    for key, tensor in NumpyExecutor(verified).run(feed, {}).values.items():
+        np.testing.assert_array_equal(executor.run(feed, {}).values[key], tensor)
+
+
+@pytest.mark.usefixtures("no_cache")
+def test_a_driver_that_refuses_plain_kernels_runs_nothing() -> None:
+    verified = BY_NAME["windows"].program()
+    device = Refusing("pool")
+    executor = CudaExecutor(verified, device=device, trial=Trial(device, classes("windows")))
+    assert "takes no code, of plain kernels either" in executor.refusals[0]
+    (feed,) = feeds(verified, 1)
+    for key, tensor in NumpyExecutor(verified).run(feed, {}).values.items():
+        np.testing.assert_array_equal(executor.run(feed, {}).values[key], tensor)
+
+
+def test_a_network_is_not_closed_while_a_run_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code would be unloaded under a run of another thread."""
+    monkeypatch.setattr(executors, "KEPT", 1)
+    verified = BY_NAME[PROGRAM].program()
+    executor = CudaExecutor(verified, device=SerialDevice())
+    (feed,) = feeds(verified, 1)
+    with executor._used("all") as used:
+        assert used is not None
+        network, memory = used
+        executor.run(feed, {})  # another set of values, so another network takes the place of this one
+        executor.close()
+        assert network.close.alive
+        assert memory.close.alive
+        memory.put("x", 0, feed["x"][None])
+        memory.start()
+        memory.wait()
+    assert not network.close.alive
+    assert not memory.close.alive
+    executor.run(feed, {})
+    executor.close()
+    assert executor.device_bytes == 0
+
+
+def test_a_batch_pins_a_bounded_part_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    verified = BY_NAME[PROGRAM].program()
+    executor = CudaExecutor(verified, device=SerialDevice())
+    with executor._used(frozenset()) as used:
+        assert used is not None
+        network = used[0]
+    assert executor._group(network, 100) == 50
+    monkeypatch.setattr(executors, "PINNED", 13 * network.copied_bytes)
+    assert executor._group(network, 100) == 12
+
+
+def test_two_devices_do_not_wait_for_each_other() -> None:
+    verified = BY_NAME[PROGRAM].program()
+    one, other = SerialDevice(), SerialDevice()
+    first, second, third = (CudaExecutor(verified, device=device) for device in (one, one, other))
+    assert first._lock is second._lock
+    assert first._lock is not third._lock
 
 
 def test_what_has_passed_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -15,12 +16,17 @@ import cvm
 from cvm.demo import LANGUAGE_MODEL, MODEL
 from cvm.executors.base import returned
 from cvm.executors.cuda.device.protocol import Device
+from cvm.executors.cuda.emit.fills import together
 from cvm.executors.cuda.emit.registry import PLAIN, kernels_of
 from cvm.executors.cuda.executor import CudaExecutor
 from cvm.executors.cuda.launch import TRIPLE
 from cvm.executors.native.checker import unproven
+from cvm.executors.native.descriptions.expressions import Formula, FormulaStep
+from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.descriptions.loops import Loop, Nest
 from cvm.executors.native.emit.machine import CUDA
 from cvm.executors.native.kernels.registry import plan
+from cvm.executors.native.plan.homes import Buffer
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.trial import CLASSES, _feeds
 from cvm.executors.numpy import NumpyExecutor
@@ -126,6 +132,33 @@ def ptx(ir: str, target: str) -> str:
     module.verify()
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=target, opt=3)
     return str(machine.emit_assembly(module))
+
+
+def test_the_borders_of_a_tensor_are_filled_by_one_launch() -> None:
+    _, made = planned("8-bit convolution")
+    fills = [call for call in made.calls if len(call.arguments) == 1]
+    assert len(fills) == 4
+    for plain, expected in ((frozenset[type](), 1), (frozenset[type](PLAIN), 4)):
+        launches = [
+            one for one in kernels_of(made, plain).launches if set(one.arguments) <= {c.arguments[0] for c in fills}
+        ]
+        assert len(launches) == expected
+        assert [place for one in launches for place in one.arguments] == [call.arguments[0] for call in fills]
+
+
+def test_fills_of_other_buffers_or_numbers_are_launches_of_their_own() -> None:
+    def nest(number: int) -> Nest:
+        step = FormulaStep("immediate", (), (number,))
+        return Nest((Loop(4, (1,)),), (Format(8),), Formula(0, (step,)))
+
+    first, second = (Buffer("arena", index, 64) for index in range(2))
+    functions = {"zero": nest(0), "one": nest(1)}
+    calls = [("zero", first, 0), ("zero", first, 8), ("one", first, 16), ("one", second, 0), ("zero", second, 8)]
+    made = SimpleNamespace(functions=functions, calls=[
+        SimpleNamespace(function=name, arguments=((buffer, offset),)) for name, buffer, offset in calls
+    ])  # fmt: skip
+    assert [len(run) for run in together(made, False)] == [2, 1, 1, 1]
+    assert [len(run) for run in together(made, True)] == [1] * 5
 
 
 def test_every_op_agrees_in_the_emulator() -> None:

@@ -6,8 +6,10 @@ import importlib.util
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +29,10 @@ BY_NAME = {one.name: one for one in CLASSES}
 FEW = {"8-bit convolution", "detections", "ops of op-set 2", "windows"}
 SMALL = f'target triple = "{TRIPLE}"\ndefine ptx_kernel void @nothing() {{\n  ret void\n}}\n'
 """A module with one kernel."""
+REGISTERS = 2**16
+"""The registers of a multiprocessor, of which a warp takes multiples of 8 for each thread."""
+SHARED = {(8, 0): 163 * 1024, (9, 0): 227 * 1024, (10, 0): 227 * 1024}
+"""The most bytes of shared memory of a block. Source: CUDA C++ Programming Guide, technical specifications."""
 SPILLED = 0
 """The most bytes of a thread that the assembler may move from registers to memory."""
 
@@ -43,16 +49,46 @@ def assembler() -> str:
     return path
 
 
-def spilled(text: bytes, capability: tuple[int, int], folder: Path) -> dict[str, int]:
-    """The bytes that each kernel spills, by its name; the assembler must take the text."""
+@dataclass(frozen=True)
+class Used:
+    """What a kernel uses: bytes of a thread moved from registers to memory, registers, bytes of shared memory."""
+
+    spilled: int
+    registers: int
+    shared: int
+
+
+def used(text: bytes, capability: tuple[int, int], folder: Path) -> dict[str, Used]:
+    """What each kernel uses, by its name; the assembler must take the text."""
     file, target = folder / "kernels.ptx", f"sm_{capability[0]}{capability[1]}"
     file.write_bytes(text)
     command = [assembler(), f"-arch={target}", "-v", "-o", str(folder / "kernels.cubin"), str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (folder / "kernels.cubin").stat().st_size
-    said = re.findall(r"Function properties for (\w+)\s+\d+ bytes stack frame, (\d+) bytes spill stores", done.stderr)
-    return {name: int(bytes_) for name, bytes_ in said}
+    found = {}
+    for part in done.stderr.split("Compiling entry function '")[1:]:
+        spills, registers = re.search(r"(\d+) bytes spill stores", part), re.search(r"Used (\d+) registers", part)
+        assert spills is not None
+        assert registers is not None
+        shared = re.search(r"(\d+) bytes smem", part)
+        found[part.split("'")[0]] = Used(int(spills[1]), int(registers[1]), int(shared[1]) if shared else 0)
+    return found
+
+
+def test_the_fields_of_the_assembler_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said = """ptxas info    : Compiling entry function 'one' for 'sm_90'
+ptxas info    : Function properties for one
+    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 36 registers, used 1 barriers, 512 bytes smem, 352 bytes cmem[0]
+ptxas info    : Compiling entry function 'two' for 'sm_90'
+ptxas info    : Function properties for two
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers"""
+    (tmp_path / "kernels.cubin").write_bytes(b"code")
+    monkeypatch.setitem(globals(), "assembler", lambda: "")
+    monkeypatch.setattr(subprocess, "run", lambda *arguments, **named: SimpleNamespace(returncode=0, stderr=said))
+    assert used(b"", (9, 0), tmp_path) == {"one": Used(4, 36, 512), "two": Used(0, 8, 0)}
 
 
 def test_a_gpu_gets_the_nearest_capability_that_llvm_knows() -> None:
@@ -94,7 +130,7 @@ def test_ptx_is_kept_in_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 @pytest.mark.parametrize("capability", TARGETS, ids=str)
 @pytest.mark.parametrize("name", mostly_long(BY_NAME, FEW))
-def test_every_class_of_kernels_assembles_without_spills(
+def test_every_class_of_kernels_assembles_without_spills_and_can_be_launched(
     name: str, capability: tuple[int, int], tmp_path: Path
 ) -> None:
     assembler()
@@ -102,13 +138,18 @@ def test_every_class_of_kernels_assembles_without_spills(
     made = plan(verified, CUDA, returned(verified.program, frozenset()))
     for plain in (frozenset[type](), frozenset[type](PLAIN)):
         kernels = kernels_of(made, plain)
-        found = spilled(ptx.assembled(kernels.ir, capability), capability, tmp_path)
+        found = used(ptx.assembled(kernels.ir, capability), capability, tmp_path)
         launches = [one for launch in kernels.launches for one in (launch, launch.crowded) if one is not None]
         assert found.keys() == {launch.function for launch in launches}
-        assert {kernel: bytes_ for kernel, bytes_ in found.items() if bytes_ > SPILLED} == {}
+        assert {kernel: one.spilled for kernel, one in found.items() if one.spilled > SPILLED} == {}
+        for launch in launches:
+            one = found[launch.function]
+            assert -(-one.registers // 8) * 8 * launch.block <= REGISTERS, launch.function
+            assert one.shared + launch.shared <= SHARED[capability], launch.function
 
 
 @pytest.mark.parametrize("capability", mostly_long(TARGETS, {TARGETS[1]}), ids=str)
 def test_the_hash_of_leaves_assembles_without_spills(capability: tuple[int, int], tmp_path: Path) -> None:
     assembler()
-    assert spilled(ptx.assembled(module_text(), capability), capability, tmp_path) == {"sha256_leaves": 0}
+    (one,) = used(ptx.assembled(module_text(), capability), capability, tmp_path).values()
+    assert one.spilled == 0

@@ -19,19 +19,22 @@ from cvm.executors.cuda.emit.fragments import (
     DEPTH,
     LANES,
     MEMBERS,
+    PIECE,
     ROWS,
     STEPS,
     WORDS,
     a_element,
+    a_row,
     b_element,
     c_element,
     column,
+    shifted,
     word,
 )
 from cvm.executors.cuda.emit.registry import kernels_of
 from cvm.executors.cuda.emit.staging import Staging
 from cvm.executors.cuda.emit.threads import Emitter
-from cvm.executors.cuda.emit.tiling import MOST_SHARED, REGISTERS, Tile, Tiling, candidates, tiling
+from cvm.executors.cuda.emit.tiling import MOST_SHARED, REGISTERS, ROW_BYTES, Tile, Tiling, candidates, tiling
 from cvm.executors.cuda.executor import CudaExecutor
 from cvm.executors.cuda.launch import CROWD
 from cvm.executors.native.descriptions.matrices import Matrices, RowProducts
@@ -106,6 +109,24 @@ def test_both_operands_have_the_same_element_at_each_place_of_the_sums() -> None
     assert sorted(words) == list(range(WORDS))
 
 
+def test_ldmatrix_gives_each_thread_the_words_of_its_fragment() -> None:
+    """Register k of thread l gets word l % 4 of the piece that thread 8 k + l // 4 names (PTX ISA, "ldmatrix")."""
+    for step, lane, register, byte in product(range(STEPS), range(LANES), range(4), range(4)):
+        row, piece = a_row(8 * register + lane // 4, step)
+        held = 4 * piece + lane % 4
+        assert row == a_element(lane, register, byte)[0]
+        assert held == word(lane % MEMBERS, step, register // 2)
+
+
+def test_rows_that_are_read_together_lie_in_different_banks() -> None:
+    for step, matrix in product(range(STEPS), range(4)):
+        rows = [a_row(8 * matrix + lane, step) for lane in range(8)]
+        banks = {(ROW_BYTES * row + PIECE * shifted(row, piece)) % 128 // PIECE for row, piece in rows}
+        assert len(banks) == 8
+    for row in range(ROWS):
+        assert sorted(shifted(row, piece) for piece in range(4)) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("tiles", [1, 2, 4])
 def test_a_thread_holds_neighbouring_columns(tiles: int) -> None:
     for lane in range(LANES):
@@ -157,7 +178,7 @@ def test_a_tiling_covers_all_pixels_and_channels_within_the_limits(name: str) ->
             assert 32 * tile.warps[0] * tile.warps[1] * tile.warps[2] == chosen.threads
 
 
-def numbered(number: int, kernel: Contraction, samples: int = 1) -> Tiling | None:
+def numbered(number: int, kernel: Contraction, samples: int = 1, alignment: int = 16) -> Tiling | None:
     """A tiling by its number, in place of the cheapest one."""
     every = list(candidates(kernel))
     return every[number % len(every)]

@@ -248,7 +248,9 @@ def test_a_verdict_is_kept_and_only_a_good_one(monkeypatch: pytest.MonkeyPatch) 
     assert [trial.failure(right) for _ in range(2)] == [None, None]
     assert tried == ["right"] * count
     assert [trial.failure(wrong) for _ in range(2)] == ["8-bit convolution"] * 2
-    assert tried == ["right"] * count + ["wrong"] * 2
+    assert tried[:count] == ["right"] * count
+    assert tried.count("right") == count
+    assert 2 <= tried.count("wrong") <= 2 * count  # other classes may be under way when the first one fails
     monkeypatch.setattr(cache, "_sources", lambda: b"another version")
     trial.failure(right)
     assert tried[-count:] == ["right"] * count

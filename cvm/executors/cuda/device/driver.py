@@ -4,14 +4,14 @@ Only the driver is needed, no toolkit: it translates PTX itself. A `Driver` hold
 all of it back when it is closed. The context is the primary one of the GPU, which other libraries of the process share;
 it is current during a call only.
 
-Source: CUDA Driver API, sections 6.5 to 6.24 (contexts, modules, memory, streams, execution, graphs).
+Source: CUDA Driver API, sections 6.5 to 6.24 (contexts, modules, memory, streams, events, execution, graphs).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
+import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,135 +20,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.errors import CvmError, Invalid, LimitExceeded, Unsupported
+from cvm.errors import CvmError, LimitExceeded, Unsupported
+from cvm.executors.cuda.device.bindings import bindings, checked, chosen
+from cvm.executors.cuda.device.linking import Log, cubin_of
 from cvm.executors.cuda.device.protocol import Code, Copied, Prepared, contiguous
 
-__all__ = ["Assembler", "Driver", "Found", "found"]
+__all__ = ["Assembler", "Driver", "GraphRun", "Keeper"]
 
 Assembler = Callable[[str, tuple[int, int]], bytes]
 """Makes PTX from the text of a module, for a GPU of a compute capability."""
-
-OLDEST = 12_000
-"""The least version of the driver, as it states it: 1000 * major + 10 * minor of CUDA."""
-STATIC = 48 * 1024
-"""A kernel that asks for more dynamic shared memory than this many bytes needs an attribute for it."""
-LOG = 2**14
-"""The bytes for what the driver says about code that it refuses."""
-ADVICE = "run the program with the executor native, which needs no GPU"
-
-
-def _bindings() -> Any:
-    """The functions of the driver. Raises `Unsupported` (``cuda.package``, ``cuda.driver``)."""
-    try:
-        driver = importlib.import_module("cuda.bindings.driver")
-    except ImportError as error:
-        message = f"the CUDA executor needs the package cuda-bindings: pip install 'cvm[cuda]' ({error})"
-        raise Unsupported("cuda.package", message) from error
-    try:
-        (status,) = driver.cuInit(0)
-    except (RuntimeError, OSError) as error:  # the library of the driver is not on this machine
-        message = f"there is no NVIDIA driver on this machine ({str(error).splitlines()[0]}); {ADVICE}"
-        raise Unsupported("cuda.driver", message) from error
-    if status == driver.CUresult.CUDA_ERROR_NO_DEVICE:
-        raise Unsupported("cuda.device", f"the NVIDIA driver finds no GPU; {ADVICE}, or see CUDA_VISIBLE_DEVICES")
-    if status != driver.CUresult.CUDA_SUCCESS:
-        message = f"the NVIDIA driver cannot be used ({_said(driver, status)}); nvidia-smi says more, or {ADVICE}"
-        raise Unsupported("cuda.driver", message)
-    version = _checked(driver, "cuDriverGetVersion")
-    if version < OLDEST:
-        had, needed = map(_words, (version, OLDEST))
-        message = f"the NVIDIA driver supports CUDA {had}; update it: the CUDA executor needs one for {needed} or later"
-        raise Unsupported("cuda.driver", message)
-    return driver
-
-
-def _words(version: int) -> str:
-    """A version as the driver states it, as major.minor."""
-    return f"{version // 1000}.{version % 1000 // 10}"
-
-
-def _said(driver: Any, status: Any) -> str:
-    """The name and the sentence of the driver for an error."""
-    words = [driver.cuGetErrorName(status)[1], driver.cuGetErrorString(status)[1]]
-    return ": ".join(word.decode(errors="replace") for word in words if isinstance(word, bytes))
-
-
-def _checked(driver: Any, function: str, *arguments: Any, what: str = "", place: str = "") -> Any:
-    """Call a function of the driver, and return its result, if it has one.
-
-    Raises `LimitExceeded` (``cuda.memory``) if there is too little memory, and `Unsupported` (``cuda.call``) for any
-    other failure. ``what`` says what the call is for, ``place`` on which GPU.
-    """
-    status, *results = getattr(driver, function)(*arguments)
-    if status == driver.CUresult.CUDA_SUCCESS:
-        return results[0] if len(results) == 1 else tuple(results)
-    where = " ".join(word for word in (what, place) if word)
-    message = f"{function} failed{where and ' ' + where}: {_said(driver, status)}"
-    if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-        advice = "use a smaller batch, end other programs that use this GPU, or choose another one"
-        raise LimitExceeded("cuda.memory", f"{message}; {advice}")
-    raise Unsupported("cuda.call", f"{message}; a GPU that has failed once needs a new process, or {ADVICE}")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A GPU that the driver offers: its index, name, compute capability and bytes of memory."""
-
-    index: int
-    name: str
-    capability: tuple[int, int]
-    memory: int
-    version: str
-    """The CUDA version that the driver supports."""
-
-    @property
-    def words(self) -> str:
-        """The GPU in words."""
-        major, minor = self.capability
-        return f"{self.name} (device {self.index}, compute capability {major}.{minor}, driver for CUDA {self.version})"
-
-
-def found() -> tuple[Found, ...]:
-    """All GPUs that the driver offers. Raises `Unsupported` if there is none, or no driver, or no package for it."""
-    driver = _bindings()
-    count = _checked(driver, "cuDeviceGetCount")
-    if not count:
-        raise Unsupported("cuda.device", f"the NVIDIA driver finds no GPU; {ADVICE}, or see CUDA_VISIBLE_DEVICES")
-    return tuple(_described(driver, index) for index in range(count))
-
-
-def _described(driver: Any, index: int) -> Found:
-    device = _checked(driver, "cuDeviceGet", index)
-    name = _checked(driver, "cuDeviceGetName", 128, device).split(b"\0")[0].decode(errors="replace")
-    kinds = driver.CUdevice_attribute
-    major, minor = (
-        _checked(driver, "cuDeviceGetAttribute", kind, device)
-        for kind in (
-            kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-            kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-        )
-    )
-    version = _words(_checked(driver, "cuDriverGetVersion"))
-    return Found(index, name, (int(major), int(minor)), int(_checked(driver, "cuDeviceTotalMem", device)), version)
-
-
-def _chosen(driver: Any, index: int) -> Found:
-    """One GPU. Raises `Invalid` (``cuda.device``) for an index that no GPU has."""
-    count = _checked(driver, "cuDeviceGetCount")
-    if not count:
-        raise Unsupported("cuda.device", f"the NVIDIA driver finds no GPU; {ADVICE}, or see CUDA_VISIBLE_DEVICES")
-    if not 0 <= index < count:
-        offered = "0" if count == 1 else f"0 to {count - 1}"
-        raise Invalid("cuda.device", f"there is no GPU {index}: the driver numbers them {offered} (`cvm doctor`)")
-    return _described(driver, index)
+Keeper = Callable[[Sequence[str], Callable[[], bytes]], bytes]
+"""Returns what is kept under some words; if there is nothing, what the function makes, which is kept then."""
 
 
 @dataclass(eq=False, slots=True)
 class _Loaded:
-    """A module, and those of its functions that were asked for, by name."""
+    """A module, those of its functions that were asked for, by name, and the shared memory that each may request."""
 
     module: Any
     functions: dict[str, Any] = field(default_factory=dict)
+    shared: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
@@ -165,6 +56,8 @@ class _Held:
     """The size of each allocation by its address."""
     host: dict[int, int] = field(default_factory=dict)
     streams: list[Any] = field(default_factory=list)
+    process: int = field(default_factory=os.getpid)
+    """The process that has made all this. One that is forked from it cannot use the driver."""
     open: bool = True
 
     def close(self) -> None:
@@ -172,6 +65,8 @@ class _Held:
         if not self.open:
             return
         self.open = False
+        if self.process != os.getpid():
+            return
         driver = self.driver
         driver.cuCtxPushCurrent(self.context)
         for stream in self.streams:
@@ -197,12 +92,12 @@ class Driver:
 
     ``index`` is the driver's number of the GPU, which CUDA_VISIBLE_DEVICES may change. Raises `Unsupported`
     (``cuda.package``, ``cuda.driver``, ``cuda.device``) if there is none, and `Invalid` (``cuda.device``) for an index
-    that no GPU has.
+    that no GPU has. ``kept`` keeps machine code; without it, the driver translates PTX each time.
     """
 
-    def __init__(self, index: int, assembled: Assembler) -> None:
-        self._driver, self._assembled = _bindings(), assembled
-        self.found = _chosen(self._driver, index)
+    def __init__(self, index: int, assembled: Assembler, kept: Keeper | None = None) -> None:
+        self._driver, self._assembled, self._kept = bindings(), assembled, kept
+        self.found = chosen(self._driver, index)
         self._place = f"on GPU {index} ({self.found.name})"
         device = self._call("cuDeviceGet", index)
         context = self._call("cuDevicePrimaryCtxRetain", device)
@@ -239,13 +134,16 @@ class Driver:
         self._end()
 
     def _call(self, function: str, *arguments: Any, what: str = "") -> Any:
-        return _checked(self._driver, function, *arguments, what=what, place=self._place)
+        return checked(self._driver, function, *arguments, what=what, place=self._place)
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
         """Make the context current, and afterwards the one that was."""
         if not self._held.open:
             raise Unsupported("cuda.call", f"the use of a GPU was ended before {self._place}: make another session")
+        if self._held.process != os.getpid():
+            message = f"this process was forked from one that runs programs {self._place}, and cannot use the GPU"
+            raise Unsupported("cuda.call", f'{message}; start processes afresh: multiprocessing.get_context("spawn")')
         self._call("cuCtxPushCurrent", self._held.context)
         try:
             yield
@@ -311,21 +209,38 @@ class Driver:
     # Code -----------------------------------------------------------------------------------------------------------
 
     def load(self, ir: str) -> Code:
-        """See `Device.load`. Raises `Unsupported` (``cuda.code``) with the driver's log for code that it refuses."""
-        text = ctypes.create_string_buffer(self._assembled(ir, self.capability))
-        log, option = bytearray(LOG), self._driver.CUjit_option
-        options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
+        """See `Device.load`. Raises `Unsupported` (``cuda.code``) with the driver's log for code that it refuses.
+
+        Machine code that was kept is loaded if the driver takes it; otherwise PTX, which the driver translates.
+        """
+        text = self._assembled(ir, self.capability)
         with self.current():
             try:
-                module = self._call("cuModuleLoadDataEx", ctypes.addressof(text), 2, options, [log, LOG])
+                module = None if self._kept is None else self._module(self._machine_code(text, self._kept))
             except LimitExceeded:
                 raise
-            except CvmError as error:
-                said = log.split(b"\0")[0].decode(errors="replace").strip()
-                message = f"{error.message}{said and f' The log says: {said}'}"
-                raise Unsupported("cuda.code", message) from error
+            except (
+                CvmError
+            ):  # the driver cannot link, or what was kept is of no use: the translation says what is wrong
+                module = None
+            module = self._module(text) if module is None else module
         self._held.modules.append(module)
         return _Loaded(module)
+
+    def _machine_code(self, text: bytes, kept: Keeper) -> bytes:
+        """PTX as machine code for this GPU, which the driver makes once."""
+        words = ("cubin", text.decode(), self.found.name, str(self.capability), self.found.version)
+        return kept(words, lambda: cubin_of(self._driver, self._call, text))
+
+    def _module(self, image: bytes) -> Any:
+        """A module of PTX or machine code. Raises as `load`."""
+        text, log = ctypes.create_string_buffer(image), Log(self._driver)
+        try:
+            return self._call("cuModuleLoadDataEx", ctypes.addressof(text), *log.options)
+        except LimitExceeded:
+            raise
+        except CvmError as error:
+            raise Unsupported("cuda.code", f"{error.message}{log.said}") from error
 
     def unload(self, code: Code) -> None:
         """See `Device.unload`."""
@@ -335,12 +250,18 @@ class Driver:
             self._call("cuModuleUnload", code.module)
 
     def _function(self, code: _Loaded, name: str, shared: int) -> Any:
+        """A kernel that may have so many bytes of dynamic shared memory.
+
+        The usual bound is 48 KiB less what the kernel declares itself, so every request is stated. It is never lowered:
+        graphs that were made before may ask for more.
+        """
         if name not in code.functions:
             code.functions[name] = self._call("cuModuleGetFunction", code.module, name.encode(), what=f"for {name}")
         function = code.functions[name]
-        if shared > STATIC:
+        if shared > code.shared.get(name, 0):
             kind = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("cuFuncSetAttribute", function, kind, shared, what=f"for {shared} bytes of {name}")
+            code.shared[name] = shared
         return function
 
     # Runs -----------------------------------------------------------------------------------------------------------
@@ -373,8 +294,12 @@ class Driver:
         uploads: Sequence[Copied],
         downloads: Sequence[Copied],
     ) -> Any:
-        """The executable graph of copies and launches, which are recorded, not run."""
-        self._call("cuStreamBeginCapture", stream, self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+        """The executable graph of copies and launches, which are recorded, not run.
+
+        In the strict modes of capture, the driver refuses to free memory meanwhile, and the capture fails. But the
+        garbage collector may free memory of another run at any moment, in this thread too.
+        """
+        self._call("cuStreamBeginCapture", stream, self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
         try:
             for address, array in uploads:
                 self._call("cuMemcpyHtoDAsync", address, array.ctypes.data, array.size, stream)
@@ -413,6 +338,20 @@ class Driver:
         with self.current():
             self._call("cuStreamSynchronize", self._held.graphs[number][1], what="at the end of a run")
 
+    def _timed(self, number: int) -> float:
+        graph, stream = self._held.graphs[number]
+        with self.current():
+            events = [self._call("cuEventCreate", 0) for _ in range(2)]
+            try:
+                self._call("cuEventRecord", events[0], stream)
+                self._call("cuGraphLaunch", graph, stream)
+                self._call("cuEventRecord", events[1], stream)
+                self._call("cuStreamSynchronize", stream, what="at the end of a run")
+                return float(self._call("cuEventElapsedTime", *events)) / 1e3
+            finally:
+                for event in events:
+                    self._driver.cuEventDestroy(event)
+
     def _forget(self, number: int) -> None:
         if number not in self._held.graphs or not self._held.open:
             return
@@ -436,6 +375,10 @@ class GraphRun:
     def wait(self) -> None:
         """See `Run.wait`."""
         self._device._wait(self._number)
+
+    def timed(self) -> float:
+        """Start the run and wait until it has ended. Returns the seconds that it took by the clock of the GPU."""
+        return self._device._timed(self._number)
 
     def close(self) -> None:
         """See `Run.close`."""

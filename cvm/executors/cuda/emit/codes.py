@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cvm.executors.cuda.emit.channels import Place, place_of, placed
-from cvm.executors.cuda.emit.permutations import permuted
+from cvm.executors.cuda.emit.permutations import clipped, permuted
 from cvm.executors.cuda.emit.threads import Kernel
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Pixels, Segment
@@ -129,16 +129,21 @@ class Codes:
         for one in range(self.width):
             total = code.binary("add", sums[one], self.elements[0, one]) if kernel.starts else sums[one]
             reader.select(one, total)
-            values.append(self._encoded(evaluate(code, kernel.formula, reader, 1)))
+            values.append(evaluate(code, kernel.formula, reader, 1))
         self._store(values, channel, at)
 
-    def _encoded(self, value: V) -> V:
-        """The stored integer of a value in i32, clipped to the clamp if there is one."""
+    def _encoded(self, value: V, bytes_: bool = False) -> V:
+        """The stored integer of a value in i32, clipped to the clamp if there is one.
+
+        With ``bytes_``, it will be clipped to 0 .. 255 in any case.
+        """
         output = self.kernel.output
         if output.clamp is None:
             return self.code.binary("add", value, output.format.bias) if output.format.bias else value
         lo, hi = output.clamp
-        return self.code.intrinsic("smin", self.code.intrinsic("smax", value, lo), hi)
+        if not bytes_ or lo > 0:
+            value = self.code.intrinsic("smax", value, lo)
+        return value if bytes_ and hi >= 255 else self.code.intrinsic("smin", value, hi)
 
     def _store(self, values: Sequence[V], channel: V, at: Sequence[Scalar]) -> None:
         code, output = self.code, self.kernel.output
@@ -146,7 +151,13 @@ class Codes:
         target = moved(code, code.arguments[-1], distance(code, at, output.pixels, size))
         target = moved(code, target, code.mul(channel, step * size))
         aligned = self.aligned(output.pixels, size, len(code.arguments) - 1)
-        if step == 1 and self.whole and aligned >= 4 and len(values) * size >= 4:
+        beside = step == 1 and self.whole
+        unsigned = not output.format.signed if output.clamp is None else output.clamp[0] >= 0
+        if beside and size == 1 and unsigned and aligned >= min(4, self.width):
+            self._store_bytes([self._encoded(value, True) for value in values], target, aligned)
+            return
+        values = [self._encoded(value) for value in values]
+        if beside and aligned >= 4 and len(values) * size >= 4:
             self._store_words(values, target, size, aligned)
             return
         for one, value in enumerate(values):
@@ -157,6 +168,15 @@ class Codes:
             exists = code.compare("ult", code.binary("add", channel, one), self.end)
             code.when(exists, lambda there=there, raw=raw: code.store(raw, there, size))  # type: ignore[misc]
 
+    def _store_bytes(self, values: Sequence[V], target: V, aligned: int) -> None:
+        """Store values clipped to 0 .. 255 as neighbouring bytes."""
+        code = self.code
+        if len(values) == 2:
+            code.store(code.cast("trunc", clipped(code, values), 16), target, 2)
+            return
+        words = [clipped(code, values[first : first + 4]) for first in range(0, len(values), 4)]
+        self._store_lines(words, target, aligned)
+
     def _store_words(self, values: Sequence[V], target: V, size: int, aligned: int) -> None:
         """Store the lowest ``size`` bytes of values side by side, in pieces as large as the alignment allows."""
         code, words = self.code, list(values)
@@ -164,7 +184,10 @@ class Codes:
             if size <= bytes_:
                 pairs = zip(words[::2], words[1::2], strict=True)
                 words = [permuted(code, a, b, selector) for a, b in pairs]
-        each = min(aligned // 4, len(words))
+        self._store_lines(words, target, aligned)
+
+    def _store_lines(self, words: Sequence[V], target: V, aligned: int) -> None:
+        code, each = self.code, min(aligned // 4, len(words))
         for first in range(0, len(words), each):
             code.store(code.gathered(words[first : first + each]), code.at(target, 4 * first), 4 * each)
 

@@ -5,10 +5,10 @@ the product to a matrix C of 16 rows and 8 columns of 32 bits, modulo 2^32. Each
 of B and four of C; a register of A or B holds four neighbouring elements along the sums. Source: the PTX ISA, section
 "Matrix Fragments for mma.m16n8k32".
 
-The order of the elements along the sums is free, as long as A and B have the same one. `word` uses this freedom: the
-four words that a thread holds of 64 bytes of a row lie side by side, so that one load of 16 bytes fetches them for two
-instructions. The order of the columns is free too. With `column`, the elements of C that a thread holds in some
-neighbouring tiles lie side by side.
+`word` says which words of 64 bytes of a row a thread holds for two instructions. Those of A are loaded with ldmatrix,
+one instruction for each, which puts the four words into the four neighbouring registers that the product takes. The
+order of the columns is free. With `column`, the elements of C that a thread holds in some neighbouring tiles lie side
+by side.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from cvm.executors.native.emit.ir import Code, V
 
-__all__ = ["COLUMNS", "DEPTH", "LANES", "MEMBERS", "ROWS", "STEPS", "WORDS", "a_element", "b_element", "c_element",
-           "column", "multiply", "word"]  # fmt: skip
+__all__ = ["COLUMNS", "DEPTH", "LANES", "MEMBERS", "PIECE", "ROWS", "STEPS", "WORDS", "a_element", "a_row", "b_element",
+           "c_element", "column", "load_a", "multiply", "shifted", "word"]  # fmt: skip
 
 ROWS, COLUMNS, DEPTH = 16, 8, 32
 """The extents of the instruction: rows of A and C, columns of B and C, and elements along the sums."""
@@ -28,6 +28,8 @@ MEMBERS = 4
 """The threads of a group: thread 4 g + t is member t of group g."""
 WORDS = 16
 """The words of 64 bytes of a row, which the threads of a group read together, four words each."""
+PIECE = 16
+"""The bytes that ldmatrix takes from each row of each of its four matrices of 8 rows."""
 STEPS = 2
 """The instructions that multiply 64 bytes of every row."""
 
@@ -52,7 +54,25 @@ def c_element(lane: int, register: int) -> tuple[int, int]:
 
 def word(member: int, step: int, half: int) -> int:
     """Which word of 64 bytes instruction ``step`` takes as the words 4 * ``half`` + ``member`` of its 8 words."""
-    return 4 * member + 2 * step + half
+    return 8 * step + 4 * half + member
+
+
+def a_row(lane: int, step: int) -> tuple[int, int]:
+    """The row of A, and the piece of its 64 bytes, whose address thread ``lane`` gives to ldmatrix for ``step``.
+
+    Threads 8 k to 8 k + 7 give the rows of the matrix that becomes register k.
+    """
+    matrix, row = divmod(lane, 8)
+    return row + 8 * (matrix % 2), 2 * step + matrix // 2
+
+
+def shifted(row: int, piece: int) -> int:
+    """Where a piece of a row of 64 bytes lies in shared memory.
+
+    The hardware serves eight rows together: each of their pieces must lie in banks of its own, and two neighbouring
+    rows fill all banks.
+    """
+    return piece ^ row // 2 % 4
 
 
 def column(group: int, tile: int, tiles: int) -> int:
@@ -61,6 +81,13 @@ def column(group: int, tile: int, tiles: int) -> int:
     Member t of every group then holds the columns 2 * ``tiles`` * t and those behind it.
     """
     return tiles * group + tile
+
+
+def load_a(code: Code, row: V) -> list[V]:
+    """Load the fragment of A whose rows lie at the addresses ``row`` in shared memory: see `a_row`."""
+    four = "{i32, i32, i32, i32}"
+    found = code.call(four, "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3", row)
+    return [code.value("i32", f"extractvalue {found}, {number}") for number in range(4)]
 
 
 def multiply(code: Code, kinds: tuple[str, str], a: Sequence[V], b: Sequence[V], sums: Sequence[V]) -> list[V]:

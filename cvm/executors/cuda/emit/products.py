@@ -31,7 +31,9 @@ def emit_matrices(module: Module, name: str, kernel: Matrices, alignments: Seque
     """Write the two kernels (A, B, room, Y), or None where tensor cores do not serve or the room is too small."""
     if len(kernel.outer) > 1:  # the matrices of a unit use one room in turn
         return None
-    chosen = tiling(kernel.product)
+    chosen = tiling(
+        kernel.product, 1, math.gcd(alignments[0], *(loop.strides[0] for loop in (*kernel.outer, *kernel.shared)))
+    )
     matrices, others = kernel.units, math.prod(loop.extent for loop in kernel.shared)
     if chosen is None or chosen.blocks[1] * matrices * others > MOST_ROWS or not _reaches(kernel):
         return None

@@ -20,6 +20,7 @@ from cvm.executors.cuda.emit import (
     tensor_cores,
     windows,
 )
+from cvm.executors.cuda.emit.fills import emit_fills, together
 from cvm.executors.cuda.emit.samples import with_samples
 from cvm.executors.cuda.emit.threads import Emitter, Shape, Shapes
 from cvm.executors.cuda.launch import TRIPLE, Kernels, Launch
@@ -30,6 +31,7 @@ from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Windo
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.kernels.vision import Suppression, ValidCount
 from cvm.executors.native.kernels.windows import Pool, Products
+from cvm.executors.native.plan.homes import Buffer
 from cvm.executors.native.plan.steps import KernelCall, Plan
 
 __all__ = ["FAST", "PLAIN", "kernels_of"]
@@ -62,6 +64,7 @@ FAST: Mapping[type, Sequence[Emitter]] = {
     WindowSums: (windows.emit_windows,),
     Matrices: (products.emit_matrices,),
     RowProducts: (row_products.emit_rows,),
+    Pool: (pools.emit_words,),
 }
 """Faster forms. The first one that takes a description writes its kernels."""
 
@@ -72,20 +75,36 @@ ALIGNMENT = 256
 def kernels_of(plan: Plan, plain: frozenset[type] = frozenset()) -> Kernels:
     """The kernels of a plan and their launches. Kinds in ``plain`` are written in their plain form."""
     module = Module()
+    runs = together(plan, Nest in plain)
     calls: dict[str, list[KernelCall]] = {}
-    for call in plan.calls:
+    for call in (run[0] for run in runs if len(run) == 1):
         calls.setdefault(call.function, []).append(call)
     shapes = {
         name: _written(module, name, plan.functions[name], _alignments(plan, calls[name]), plain) for name in calls
     }
-    launches = [_launch(shape, call) for call in plan.calls for shape in shapes[call.function]]
+    fills: dict[tuple[str, ...], Shape] = {}
+    launches: list[Launch] = []
+    for run in runs:
+        names = tuple(call.function for call in run)
+        if len(run) == 1:
+            launches += [_launch(shape, run[0].arguments) for shape in shapes[names[0]]]
+            continue
+        if names not in fills:
+            fills[names] = emit_fills(module, f"fills_{len(fills)}", [_nest(plan, name) for name in names])
+        launches.append(_launch(fills[names], [one for call in run for one in call.arguments]))
     with_samples(module)
     return Kernels(f'target triple = "{TRIPLE}"\n{module}\n', tuple(launches))
 
 
-def _launch(shape: Shape, call: KernelCall) -> Launch:
-    crowded = None if shape.crowded is None else _launch(shape.crowded, call)
-    return Launch(shape.function, shape.grid, shape.block, shape.shared, call.arguments, crowded)
+def _nest(plan: Plan, name: str) -> Nest:
+    kernel = plan.functions[name]
+    assert isinstance(kernel, Nest), "only nests are fills"
+    return kernel
+
+
+def _launch(shape: Shape, arguments: Sequence[tuple[Buffer, int]]) -> Launch:
+    crowded = None if shape.crowded is None else _launch(shape.crowded, arguments)
+    return Launch(shape.function, shape.grid, shape.block, shape.shared, tuple(arguments), crowded)
 
 
 def _written(module: Module, name: str, kernel: object, alignments: Sequence[int], plain: frozenset[type]) -> Shapes:

@@ -7,19 +7,16 @@ or of all words is filled with zeros and not read. Elsewhere, the threads load s
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cvm.executors.cuda.emit.codes import distance, moved, pixel_at
-from cvm.executors.cuda.emit.fragments import MEMBERS, WORDS
+from cvm.executors.cuda.emit.fragments import WORDS
 from cvm.executors.cuda.emit.threads import SHARED, Kernel
-from cvm.executors.cuda.emit.tiling import ROW_BYTES, STATIC, Tile, Tiling
+from cvm.executors.cuda.emit.tiling import PIECE, ROW_BYTES, STATIC, Tile, Tiling, piece
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
 
 __all__ = ["Staging", "shared_memory"]
-
-PIECE = 16
-"""The bytes of the largest piece, and of each piece of weights."""
 
 
 def shared_memory(module: Module, code: Kernel, size: int) -> tuple[V, int]:
@@ -55,15 +52,8 @@ class Staging:
 
     @property
     def piece(self) -> int:
-        """The bytes of a piece of pixels: the most that one asynchronous copy takes, or 0 where there is none."""
-        kernel = self.tiling.kernel
-        size = kernel.input.bytes
-        steps = [kernel.source.column, *(apart for _, apart in kernel.taps)]
-        steps += [kernel.source.row] if kernel.rows > 1 else []
-        steps += [kernel.source.image] if kernel.images > 1 else []
-        aligned = math.gcd(self.alignment, *(step * size for step in steps))
-        runs = 4 * kernel.steps if kernel.taps else PIECE
-        return next((n for n in (16, 8, 4) if aligned % n == 0 and runs % n == 0), 0)
+        """See `tiling.piece`."""
+        return piece(self.tiling.kernel, self.alignment)
 
     @property
     def chunks(self) -> int:
@@ -91,11 +81,11 @@ class Staging:
         row_pieces = tile.warps[2] * ROW_BYTES // size
         place = code.binary("urem", self.thread, row_pieces)
         self._first = code.binary("mul", place, size // 4)
-        within, part = ROW_BYTES // size, code.binary("mul", place, size)
+        within, part, slices = ROW_BYTES // size, code.binary("mul", place, size), None
         if tile.warps[2] > 1:
             slice_, rest = code.binary("udiv", place, within), code.binary("urem", place, within)
             part = code.binary("mul", rest, size)
-            part = code.binary("add", part, code.binary("mul", slice_, tile.pixels * ROW_BYTES))
+            slices = code.binary("mul", slice_, tile.pixels * ROW_BYTES)
         first = code.binary("udiv", self.thread, row_pieces)
         together = self.tiling.threads // row_pieces
         assert together * row_pieces == self.tiling.threads, "a thread copies the same words of all its pixels"
@@ -105,7 +95,12 @@ class Staging:
             number = code.intrinsic("umin", code.binary("add", self.pixel, row), self.tiling.count - 1)
             at = pixel_at(code, (kernel.images, kernel.rows, kernel.columns), number)
             source = moved(code, code.arguments[0], distance(code, at, kernel.source, kernel.input.bytes))
-            self._pixels.append((source, code.binary("add", code.binary("mul", row, ROW_BYTES), part), here))
+            # `fragments.shifted`: bits 1 and 2 of the row change bits 4 and 5 of the place.
+            shift = code.binary("shl", code.binary("and", row, 6), 3)
+            there = code.binary("add", code.binary("mul", row, ROW_BYTES), code.binary("xor", part, shift))
+            if slices is not None:
+                there = code.binary("add", there, slices)
+            self._pixels.append((source, there, here))
 
     def _prepare_weights(self) -> None:
         code, tile, segment = self.code, self.tile, self.tile.segment
@@ -128,11 +123,7 @@ class Staging:
                 "add", code.binary("mul", word, 4 * segment.channels), code.binary("mul", piece, PIECE)
             )
             source = moved(code, source, code.binary("add", offset, code.binary("mul", part, 4 * tile.each)))
-            slice_, row = code.binary("udiv", word, WORDS), code.binary("urem", word, WORDS)
-            member, step = code.binary("udiv", row, MEMBERS), code.binary("urem", row, MEMBERS)
-            row = code.binary("add", code.binary("mul", step, MEMBERS), member)
-            row = code.binary("add", code.binary("mul", slice_, WORDS), row)
-            place = code.binary("add", code.binary("mul", row, tile.pitch), code.binary("mul", piece, PIECE))
+            place = code.binary("add", code.binary("mul", word, tile.pitch), code.binary("mul", piece, PIECE))
             place = code.binary("add", place, code.binary("mul", block, 4 * tile.each))
             self._weights.append((source, code.add(place, tile.pixel_bytes), word, here))
 
@@ -168,14 +159,15 @@ class Staging:
             read = self._existing(word, size)
         if ends and bytes_ % size:
             read = code.select(code.compare("ult", word, self.tiling.words), _value(read), 0)
+        units = self._units(offset, read) if not self.piece else []
         for source, place, here in self._pixels:
-            there, at = moved(code, self.shared, code.add(place, stage)), moved(code, source, offset)
+            there = moved(code, self.shared, code.add(place, stage))
             if self.piece:
-                self._copy(there, at, size, read, here)
+                self._copy(there, moved(code, source, offset), size, read, here)
             elif here is None:
-                self._gather(there, source, at, read)
+                self._gather(there, source, units)
             else:
-                code.when(here, lambda there=there, source=source, at=at: self._gather(there, source, at, read))  # type: ignore[misc]
+                code.when(here, lambda there=there, source=source: self._gather(there, source, units))  # type: ignore[misc]
 
     def _along(self, word: V) -> tuple[Scalar, V]:
         """How many bytes a word of a pass lies behind the first one in the input, and its number in its run."""
@@ -206,19 +198,30 @@ class Staging:
         else:
             code.when(here, copy)
 
-    def _gather(self, there: V, base: V, at: V, read: V | int) -> None:
-        """Load the elements of one word, of which ``read`` bytes exist, and write the word."""
+    def _units(self, offset: Scalar, read: V | int) -> list[tuple[Scalar, V | None]]:
+        """For each element of a word, its distance in bytes from the first one of a pixel, and whether it exists.
+
+        An element that does not exist is read as the first one of the pixel, and becomes 0. All pixels share this.
+        """
         code, size = self.code, self.tiling.kernel.input.bytes
-        total = typed("i32", 0)
+        units: list[tuple[Scalar, V | None]] = []
         for start in range(0, 4, size):
+            at = code.add(offset, start)
             if isinstance(read, int):
-                value = code.cast("zext", code.load(vector(8 * size, 1), code.at(at, start), size), 32)
+                units.append((at, None))
             else:
                 exists = code.compare("sgt", read, start)
-                address = code.select(exists, code.at(at, start), base)
-                value = code.cast("zext", code.load(vector(8 * size, 1), address, size), 32)
-                value = code.select(exists, value, 0)
-            total = code.binary("or", total, code.binary("shl", value, 8 * start)) if start else value
+                units.append((code.select(exists, _value(at), 0), exists))
+        return units
+
+    def _gather(self, there: V, source: V, units: Sequence[tuple[Scalar, V | None]]) -> None:
+        """Load the elements of one word, and write the word."""
+        code, size = self.code, self.tiling.kernel.input.bytes
+        total = typed("i32", 0)
+        for number, (apart, exists) in enumerate(units):
+            value = code.cast("zext", code.load(vector(8 * size, 1), moved(code, source, apart), size), 32)
+            value = value if exists is None else code.select(exists, value, 0)
+            total = code.binary("or", total, code.binary("shl", value, 8 * size * number)) if number else value
         code.store(total, there, 4)
 
     def commit(self) -> None:

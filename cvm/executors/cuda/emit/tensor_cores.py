@@ -6,9 +6,10 @@ neighbouring channels side by side. Bytes of activations are unsigned and those 
 takes them. Elements of 16 bits are split in registers into an upper byte with a sign and a lower one without: four
 products, whose sums are added up with shifts. All sums are numbers modulo 2^32, so any order gives the proven result.
 
-Shared memory holds 64 bytes of a pixel side by side, of which each of four threads loads 16 bytes at once. The hardware
-serves eight threads together: they read two neighbouring rows of pixels, which are 128 bytes, or 32 bytes of each of
-four rows of weights, which lie in different banks (`Tile.pitch`).
+Shared memory holds 64 bytes of a pixel side by side, in an order of its four pieces in which ldmatrix finds the pieces
+of eight rows in different banks (`fragments.shifted`). Of the weights, a thread loads up to 16 bytes of a row of words;
+the threads that the hardware serves together read 32 bytes of each of four rows, which lie in different banks
+(`Tile.pitch`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from cvm.executors.cuda.emit.codes import moved
-from cvm.executors.cuda.emit.fragments import LANES, MEMBERS, ROWS, STEPS, WORDS, multiply, word
+from cvm.executors.cuda.emit.fragments import (
+    LANES,
+    MEMBERS,
+    PIECE,
+    ROWS,
+    STEPS,
+    WORDS,
+    load_a,
+    multiply,
+    word,
+)
 from cvm.executors.cuda.emit.permutations import permuted
 from cvm.executors.cuda.emit.staging import Staging, shared_memory
 from cvm.executors.cuda.emit.threads import Kernel, Shape, Shapes
@@ -41,7 +52,7 @@ SIGNS = ("u8", "s8")
 
 def emit_contraction(module: Module, name: str, kernel: Contraction, alignments: Sequence[int]) -> Shapes | None:
     """Write the kernel (input, weights, [start of sums,] reads.., output), or None where tensor cores do not serve."""
-    chosen, crowded = tiling(kernel), tiling(kernel, SAMPLES)
+    chosen, crowded = (tiling(kernel, samples, alignments[0]) for samples in (1, SAMPLES))
     if chosen is None or crowded is None:
         return None
     shape = emit_tiled(module, name, chosen, alignments)
@@ -109,7 +120,7 @@ class _Writer:
         column, rest = code.binary("urem", warp, n), code.binary("udiv", warp, n)
         row, slice_ = code.binary("urem", rest, m), code.binary("udiv", rest, m)
         group, member = code.binary("udiv", lane, MEMBERS), code.binary("urem", lane, MEMBERS)
-        reads = self._operands(row, column, slice_, group, member)
+        reads = self._operands(row, column, slice_)
         zeros = [typed("i32", 0)] * (tile.sums * (3 if self.split else 1))
         if len(kernel.shifts) == 1:
             sums = self._pass(0, zeros, reads)
@@ -125,21 +136,29 @@ class _Writer:
             sums = [self._joined(*sums[3 * k : 3 * k + 3]) for k in range(tile.sums)]
         Epilogue.of(self.staging, self.alignments, (row, column, slice_), (group, member)).write(sums)
 
-    def _operands(self, row: V, column: V, slice_: V, group: V, member: V) -> tuple[V, V]:
-        """The places in a stage of the first words of pixels and of weights that a thread reads."""
+    def _operands(self, row: V, column: V, slice_: V) -> tuple[list[V], V]:
+        """Places in a stage: of the row of pixels that a thread names to ldmatrix in each step, and of its weights."""
         code, tile = self.code, self.tile
-        first = code.binary("add", code.binary("mul", row, ROWS * tile.rows), group)
-        pixels = code.binary("add", code.binary("mul", first, ROW_BYTES), code.binary("mul", member, 4 * MEMBERS))
+        lane = code.binary("urem", self.staging.thread, LANES)
+        group, member = code.binary("udiv", lane, MEMBERS), code.binary("urem", lane, MEMBERS)
+        within, piece = code.binary("and", lane, ROWS - 1), code.binary("lshr", lane, 4)  # `fragments.a_row`
+        pixel = code.binary("add", code.binary("mul", row, ROWS * tile.rows), within)
+        first = code.binary("mul", pixel, ROW_BYTES)
+        shift = code.binary("and", code.binary("lshr", within, 1), 3)  # `fragments.shifted`
         channel = code.binary("mul", column, tile.groups * tile.group)
         channel = code.binary("add", channel, code.binary("mul", group, tile.beside))
         weights = code.binary("add", code.binary("mul", channel, 4), code.binary("mul", member, tile.pitch))
         weights = code.binary("add", weights, tile.pixel_bytes)
         if tile.warps[2] > 1:
-            pixels = code.binary("add", pixels, code.binary("mul", slice_, tile.pixels * ROW_BYTES))
+            first = code.binary("add", first, code.binary("mul", slice_, tile.pixels * ROW_BYTES))
             weights = code.binary("add", weights, code.binary("mul", slice_, WORDS * tile.pitch))
+        pixels = []
+        for step in range(STEPS):
+            place = code.binary("xor", code.binary("add", piece, 2 * step), shift)
+            pixels.append(code.binary("add", first, code.binary("mul", place, PIECE)))
         return pixels, weights
 
-    def _pass(self, number: int, sums: list[V], reads: tuple[V, V]) -> list[V]:
+    def _pass(self, number: int, sums: list[V], reads: tuple[list[V], V]) -> list[V]:
         """Write the loop over the chunks of one pass. A stage is filled again after all have multiplied it."""
         code, staging, stages, size = self.code, self.staging, self.tiling.stages, self.tile.stage
         chunks = staging.chunks
@@ -169,15 +188,11 @@ class _Writer:
         after = code.binary("add", place, size)
         return code.select(code.compare("eq", after, self.tiling.stages * size), typed("i32", 0), after)
 
-    def _products(self, stage: V, reads: tuple[V, V], sums: Sequence[V]) -> list[V]:
+    def _products(self, stage: V, reads: tuple[list[V], V], sums: Sequence[V]) -> list[V]:
         """Add the products of one slice of a stage."""
         code, tile = self.code, self.tile
-        pixels, weights = (moved(code, self.staging.shared, code.binary("add", read, stage)) for read in reads)
-        kind = vector(32, MEMBERS)
-        a = [
-            [self._lanes(code.load(kind, code.at(pixels, (ROWS * row + 8 * half) * ROW_BYTES), 16)) for half in (0, 1)]
-            for row in range(tile.rows)
-        ]
+        steps, weights = [self._read(stage, read) for read in reads[0]], self._read(stage, reads[1])
+        a = [[load_a(code, code.at(at, ROWS * row * ROW_BYTES)) for at in steps] for row in range(tile.rows)]
         each, size = vector(32, tile.beside), 4 * tile.beside
         rows = [e * MEMBERS * tile.pitch for e in range(MEMBERS)]
         places = [[row + 4 * group * tile.group for group in range(tile.groups)] for row in rows]
@@ -186,35 +201,45 @@ class _Writer:
         for group in range(tile.groups):
             for beside in range(tile.beside):
                 words = [b[e][group][beside] for e in range(MEMBERS)]
-                for row in range(tile.rows):
-                    slot = (row * tile.groups + group) * tile.beside + beside
-                    self._instructions(found, slot, a[row], words)
+                slots = [(row * tile.groups + group) * tile.beside + beside for row in range(tile.rows)]
+                if self.split:
+                    self._digit_products(found, slots, a, words)
+                else:
+                    self._byte_products(found, slots, a, words)
         return found
 
     def _lanes(self, value: V) -> list[V]:
         count = 1 if value.type == "i32" else int(value.type[1])
         return [self.code.extract(value, lane) for lane in range(count)]
 
-    def _instructions(self, sums: list[V], slot: int, a: list[list[V]], b: list[V]) -> None:
-        """Add the products of 16 pixels and 8 channels to the four sums of a slot."""
+    def _read(self, stage: V, place: V) -> V:
+        return moved(self.code, self.staging.shared, self.code.binary("add", place, stage))
+
+    def _byte_products(self, sums: list[V], slots: Sequence[int], a: Sequence[list[list[V]]], b: list[V]) -> None:
+        """Add the products of tiles of 16 pixels and 8 channels to the sums of their slots.
+
+        ``a`` has a fragment for each tile and step. The same fragment of B serves all tiles, one after the other: the
+        assembler copies its two words to neighbouring registers, and does so again if others are used in between.
+        """
+        for step in range(STEPS):
+            right = [b[word(0, step, half) // MEMBERS] for half in (0, 1)]
+            for slot, left in zip(slots, a, strict=True):
+                here = slice(4 * slot, 4 * slot + 4)
+                sums[here] = multiply(self.code, ("u8", "s8"), left[step], right, sums[here])
+
+    def _digit_products(self, sums: list[V], slots: Sequence[int], a: Sequence[list[list[V]]], b: list[V]) -> None:
+        """The same for elements of 16 bits: the products of their digits, which three sums take."""
         code = self.code
-        if not self.split:
-            for step in range(STEPS):
-                halves = [word(0, step, half) for half in (0, 1)]
-                left = [a[row][half] for half in halves for row in (0, 1)]
-                right = [b[half] for half in halves]
-                sums[4 * slot : 4 * slot + 4] = multiply(code, ("u8", "s8"), left, right, sums[4 * slot : 4 * slot + 4])
-            return
-        digits_a = [[self._digits(row, digit) for row in a] for digit in (LOWER, UPPER)]
         digits_b = [self._digits(b, digit) for digit in (LOWER, UPPER)]
-        for of_a, of_b, target in PRODUCTS:
-            left = [digits_a[of_a][row][half] for half in (0, 1) for row in (0, 1)]
-            places = [3 * (4 * slot + number) + target for number in range(4)]
-            kinds = SIGNS[of_a], SIGNS[of_b]
-            for place, total in zip(
-                places, multiply(code, kinds, left, digits_b[of_b], [sums[p] for p in places]), strict=True
-            ):
-                sums[place] = total
+        for slot, fragment in zip(slots, a, strict=True):
+            for of_a, of_b, target in PRODUCTS:
+                digit = (LOWER, UPPER)[of_a]
+                left = [permuted(code, one[row], one[row + 2], digit) for one in fragment for row in (0, 1)]
+                places = [3 * (4 * slot + number) + target for number in range(4)]
+                kinds = SIGNS[of_a], SIGNS[of_b]
+                made = multiply(code, kinds, left, digits_b[of_b], [sums[place] for place in places])
+                for place, total in zip(places, made, strict=True):
+                    sums[place] = total
 
     def _digits(self, words: Sequence[V], which: int) -> list[V]:
         """The lower or the upper bytes of eight elements of 16 bits, as two words."""

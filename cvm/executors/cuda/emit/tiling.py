@@ -15,7 +15,8 @@ from itertools import product
 from cvm.executors.cuda.emit.fragments import COLUMNS, LANES, ROWS, STEPS, WORDS
 from cvm.executors.native.descriptions.sums import Contraction, Pixels, Segment
 
-__all__ = ["MOST_SHARED", "ROW_BYTES", "STATIC", "WIDEST", "Tile", "Tiling", "candidates", "reaches", "tiling"]
+__all__ = ["MOST_SHARED", "PIECE", "ROW_BYTES", "STATIC", "WIDEST", "Tile", "Tiling", "candidates", "piece", "reaches",
+           "tiling"]  # fmt: skip
 
 ROW_BYTES = 4 * WORDS
 """The bytes of one row of pixels in a slice of a stage."""
@@ -24,16 +25,22 @@ PROCESSORS = 132
 STATIC, MOST_SHARED = 48 * 1024, 96 * 1024
 """The bytes of shared memory that a block may have without and with a request; devices of 8.6 and 8.9 have 99 KiB."""
 STAGES = (4, 3, 2)
-REGISTERS = 64
-"""The most 32-bit sums of one thread."""
+PIECE = 16
+"""The bytes of the largest piece that an asynchronous copy takes, and of each piece of weights."""
+REGISTERS, GATHERING = 128, 64
+"""The most 32-bit sums of one thread, and of one that loads pixels element by element, which takes registers too."""
 WIDEST = 2**31
 """Distances in bytes are computed in 32 bits, so all must be below this."""
-CYCLES, WAIT, LAUNCHED = 8, 40, 2500
-"""Cycles that a quarter of a multiprocessor takes for an instruction, that a warp waits at a barrier, and for start and
-end of a block.
+CYCLES, WAIT, LAUNCHED = 6.5, 120, 2500
+"""Cycles that a quarter of a multiprocessor takes for a product, that a warp waits for a stage and its first products,
+and that a block waits for memory at its start and end.
 """
-FILLED = 40
-"""The bytes that a multiprocessor reads from the second-level cache in a cycle."""
+FILLED, SERVED = 30, 128
+"""The bytes that a multiprocessor reads in a cycle from the second-level cache, and from or to shared memory."""
+PROLOGUE, PIXEL, CODE = 300, 16, 6
+"""The instructions of a warp before its first stage, and in the epilogue for a pixel and for each of its codes."""
+HELD = 80
+"""The registers of a thread besides its sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,19 +162,36 @@ class Tiling:
 
     @property
     def cost(self) -> float:
-        """The estimated cycles: waves of blocks, each as long as its instructions or its waits, whichever is longer."""
-        digits = 4 if self.kernel.per == 2 else 1
+        """The estimated cycles: a multiprocessor's work, or its waves of blocks that wait, whichever is longer."""
         first = self.tiles[0]
         chunks = -(-self.words // (WORDS * first.warps[2])) * len(self.kernel.shifts)
-        steps = digits if self.kernel.per == 2 else STEPS
-        here = first.rows * first.groups * first.beside * steps * CYCLES
-        warps = math.prod(first.warps)
-        together = max(1, min(2 * MOST_SHARED // self.shared, 2048 // self.threads, 65536 // (self.threads * 128)))
+        registers = self.threads * min(255, HELD + first.sums * (3 if self.kernel.per == 2 else 1))
+        together = max(1, min(2 * MOST_SHARED // self.shared, 2048 // self.threads, 65536 // registers))
         blocks = math.prod(self.blocks) * self.samples
-        waves = -(-blocks // (PROCESSORS * together))
-        resident = min(together, -(-blocks // PROCESSORS))
-        filled = chunks * self._traffic / FILLED
-        return waves * (max(here * chunks * resident * max(1, warps / 4), filled * resident) + chunks * WAIT + LAUNCHED)
+        each = -(-blocks // PROCESSORS)
+        work = chunks * max(self._multiplied, self._moved / SERVED, self._traffic / FILLED) + self._around
+        return max(each * work, -(-each // together) * (work + chunks * WAIT + LAUNCHED))
+
+    @property
+    def _multiplied(self) -> float:
+        """The cycles of a multiprocessor for the products of a stage."""
+        first = self.tiles[0]
+        each = first.rows * first.groups * first.beside * (4 if self.kernel.per == 2 else STEPS)
+        return each * CYCLES * max(1, math.prod(first.warps) / 4)
+
+    @property
+    def _around(self) -> float:
+        """The cycles of a multiprocessor for the prologue and the epilogue of a block."""
+        first = self.tiles[0]
+        codes = first.pixels * first.channels / LANES
+        return (PROLOGUE * math.prod(first.warps) + codes * (CODE + PIXEL / (2 * first.beside))) / 4
+
+    @property
+    def _moved(self) -> int:
+        """The bytes that are written to a stage, and that its warps read."""
+        first = self.tiles[0]
+        read = ROW_BYTES * (ROWS * first.rows + first.group * first.groups)
+        return self._traffic + read * math.prod(first.warps)
 
     @property
     def words(self) -> int:
@@ -181,17 +205,36 @@ class Tiling:
         return first.pixel_bytes + 4 * first.channels * WORDS * first.warps[2]
 
 
-def tiling(kernel: Contraction, samples: int = 1) -> Tiling | None:
+def piece(kernel: Contraction, alignment: int) -> int:
+    """The bytes of a piece of pixels: the most that one asynchronous copy takes, or 0 where there is none.
+
+    ``alignment`` is a power of two that divides the address of the input.
+    """
+    size = kernel.input.bytes
+    steps = [kernel.source.column, *(apart for _, apart in kernel.taps)]
+    steps += [kernel.source.row] if kernel.rows > 1 else []
+    steps += [kernel.source.image] if kernel.images > 1 else []
+    aligned = math.gcd(alignment, *(step * size for step in steps))
+    runs = 4 * kernel.steps if kernel.taps else PIECE
+    return next((n for n in (16, 8, 4) if aligned % n == 0 and runs % n == 0), 0)
+
+
+def tiling(kernel: Contraction, samples: int = 1, alignment: int = PIECE) -> Tiling | None:
     """The cheapest tiling of a contraction for so many samples at a time, or None if tensor cores do not serve it.
 
     They multiply bytes, and pairs of digits of 16 bits. The first blocks of channels decide; a block of fewer than
-    eight channels fills no instruction.
+    eight channels fills no instruction. ``alignment`` is that of the input: see `piece`.
     """
     if kernel.per == 1 or not kernel.segments or not reaches(kernel):
         return None
     if any(one.channels % COLUMNS or one.block.interleaved or one.together for one in kernel.segments):
         return None
-    found = [replace(one, samples=samples) for one in candidates(kernel) if one.shared <= MOST_SHARED]
+    most = REGISTERS if piece(kernel, alignment) else GATHERING
+    found = [
+        replace(one, samples=samples)
+        for one in candidates(kernel)
+        if one.shared <= MOST_SHARED and one.tiles[0].sums <= most
+    ]
     return min(found, key=lambda one: one.cost, default=None)
 
 
@@ -216,7 +259,7 @@ def _span(pixels: Pixels, extents: Sequence[int]) -> int:
 def candidates(kernel: Contraction) -> Iterator[Tiling]:
     """All tilings that are compared."""
     pixels = kernel.images * kernel.rows * kernel.columns
-    for size in (16, 32, 64, 128):
+    for size in (16, 32, 64, 128, 256):
         if size > 16 and size >= 2 * pixels:
             continue
         for total in (4, 8):
@@ -228,7 +271,9 @@ def candidates(kernel: Contraction) -> Iterator[Tiling]:
 
 
 def _staged(kernel: Contraction, tiles: tuple[Tile, ...]) -> Iterator[Tiling]:
-    for stages in STAGES:
+    words = kernel.step_words // len(kernel.shifts)
+    chunks = -(-words // (WORDS * tiles[0].warps[2]))
+    for stages in (some for some in STAGES if some <= max(chunks, STAGES[-1])):
         found = Tiling(kernel, tiles, stages)
         if found.shared <= MOST_SHARED:
             yield found
@@ -240,8 +285,8 @@ def _tile(kernel: Contraction, segment: Segment, pixels: int, total: int, first:
     words = kernel.step_words // len(kernel.shifts)
     most = REGISTERS // 3 if kernel.per == 2 else REGISTERS
     shares = [(1, parts) for parts in (1, 2, 4, 8) if segment.channels % (COLUMNS * parts) == 0]
-    if first and segment.count > 1:
-        shares.append((2, 1))
+    if first:
+        shares += [(together, 1) for together in (2, 4) if together <= segment.count]
     found = []
     for (together, parts), m, n in product(shares, (1, 2, 4, 8), (1, 2, 4)):
         k, left = divmod(total, m * n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 __all__ = ["Grid", "cover"]
@@ -36,34 +36,39 @@ class Grid:
         tiles = -(-self.down // self.rows) * -(-self.across // self.columns)
         return tiles * (max(self.rows * self.columns, LEAST) + START)
 
+    def moved(self, y: int, x: int) -> Grid:
+        """The same tiles, further down and to the right."""
+        return replace(self, y=self.y + y, x=self.x + x)
 
-@cache
+
 def cover(down: int, across: int, most: int) -> tuple[Grid, ...]:
     """The cheapest grids found that cover a map with tiles of at most ``most`` pixels."""
-    return _cover(0, 0, down, across, most, 2)
+    return _cover(down, across, most, 2)
 
 
-def _cover(y: int, x: int, down: int, across: int, most: int, splits: int) -> tuple[Grid, ...]:
+@cache
+def _cover(down: int, across: int, most: int, splits: int) -> tuple[Grid, ...]:
     """The cheapest of these candidates: one grid over everything; or a grid of whole tiles, with further grids for the
     pixels to its right and for those below it.
     """
     if not down or not across:
         return ()
-    best: tuple[Grid, ...] = (min(_single(y, x, down, across, most), key=lambda grid: grid.cost),)
+    best: tuple[Grid, ...] = (min(_single(down, across, most), key=lambda grid: grid.cost),)
     cost = best[0].cost * WORTH
     for rows in range(1, min(most, down) + 1) if splits else ():
         for columns in range(1, min(most // rows, across) + 1):
             tall, wide = down // rows * rows, across // columns * columns
-            right = _cover(y, x + wide, tall, across - wide, most, splits - 1)
-            below = _cover(y + tall, x, down - tall, across, most, splits - 1)
-            found = (Grid(y, x, tall, wide, rows, columns), *right, *below)
-            total = sum(grid.cost for grid in found)
+            first = Grid(0, 0, tall, wide, rows, columns)
+            right = _cover(tall, across - wide, most, splits - 1)
+            below = _cover(down - tall, across, most, splits - 1)
+            total = first.cost + sum(grid.cost for grid in (*right, *below))
             if total < cost:
-                best, cost = found, total
+                best = (first, *(grid.moved(0, wide) for grid in right), *(grid.moved(tall, 0) for grid in below))
+                cost = total
     return best
 
 
-def _single(y: int, x: int, down: int, across: int, most: int) -> Iterator[Grid]:
+def _single(down: int, across: int, most: int) -> Iterator[Grid]:
     for rows in range(1, min(most, down) + 1):
         columns = min(most // rows, across)
-        yield Grid(y, x, down, across, rows, -(-across // -(-across // columns)))
+        yield Grid(0, 0, down, across, rows, -(-across // -(-across // columns)))

@@ -25,7 +25,7 @@ _PRODUCTS = {4: "bytes", 2: "words", 1: "integers"}
 _OTHERS: dict[type, str] = {
     computed.Normalization: "computed", computed.Quotient: "computed", computed.Update: "computed",
     windows.Products: "computed", matrices.Matrices: "matrices", matrices.RowProducts: "matrices",
-    Reduction: "reductions", windows.Pool: "pools",
+    windows.Pool: "pools",
     vision.Suppression: "detections", vision.ValidCount: "detections", Exchange: "copies",
 }  # fmt: skip
 _PLAIN = frozenset({"requantize", "clip", "immediate"})
@@ -52,6 +52,8 @@ def kinds(kernel: object) -> frozenset[str]:
             pixels = {"depthwise pixels"} if any(one.tile > 1 for one in kernel.segments) else set()
             pixels |= {"depthwise loops"} if kernel.loops else set()
             return frozenset(pixels).union(*(_of_sums(products, kernel.formula) for products in found))
+        case Reduction():
+            return frozenset({f"{kernel.kind} {kernel.source.bits}"})
         case WindowSums():  # the contraction that adds them has their kind
             return frozenset()
         case Nest():

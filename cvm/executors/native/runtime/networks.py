@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["SLACK", "Network", "network_of", "network_text", "read_bounds", "stage_name"]
 
 Bytes = npt.NDArray[np.uint8]
-Planned = Callable[[Callable[[Plan], Any]], tuple[Plan, Any]]
-"""A function that makes a proven plan. It gets the function that compiles a plan, and returns the plan and its code."""
+Planned = Callable[[Callable[[Plan], Callable[[], Any]]], tuple[Plan, Any]]
+"""A function that makes a proven plan and its code. It gets the function that writes the code of a plan, which returns
+the function that compiles it.
+"""
 WORTH = 200_000
 """Threads share a run if its estimated time on one core is at least this many nanoseconds."""
 
@@ -134,7 +136,7 @@ class Network:
         found = restore(key)
         self.cached, made = found is not None, None
         if found is None:
-            made, found = planned(partial(self._compiled, threads=threads))
+            made, found = planned(partial(self._written, threads=threads))
             made = replace(made, constants=b"")  # ``found`` has them
         self.plan, self.threads, self.stages, self.packed = found.plan, found.threads, found.stages, found.constants
         self._whole = self.threads == 1 and ends is None
@@ -165,13 +167,16 @@ class Network:
     def __del__(self) -> None:
         getattr(self, "_free", []).clear()  # workers must leave the jobs before the code is freed
 
-    def _compiled(self, made: Plan, threads: int) -> Compiled:
+    def _written(self, made: Plan, threads: int) -> Callable[[], Compiled]:
         threads = threads if sum(call.cost for call in made.calls) >= WORTH else 1
         ends = self._ends(made) if self._ends else ()
         stages = tuple(pairwise((0, *(ends or (len(made.calls),)))))
+        return partial(self._compiled, made, threads, stages, self._text(made, threads, stages))
+
+    def _compiled(self, made: Plan, threads: int, stages: tuple[tuple[int, int], ...], text: str) -> Compiled:
         constants = np.frombuffer(made.constants, np.uint8)  # the planner's memory (`Constants`), not a copy
         try:
-            code = compiled(self._text(made, threads, stages), self.machine)
+            code = compiled(text, self.machine)
         except RuntimeError as error:
             raise Distrusted(f"the code generator refuses the code: {str(error).splitlines()[0]}") from error
         cut = () if self._ends or made.kept else segments(made)
@@ -183,7 +188,7 @@ class Network:
 
     def text(self) -> str:
         """The IR of the network."""
-        made, _ = self._planned(lambda made: None)
+        made, _ = self._planned(lambda made: lambda: None)
         return self._text(made, self.threads, self.stages)
 
     def run(self, arrays: Sequence[npt.NDArray[Any]], after: Callable[[int], None] | None = None) -> bool:
@@ -239,7 +244,7 @@ class Network:
         """`run` on the arrays at these addresses."""
         memory = self._taken()
         try:
-            memory.arrays[: len(addresses)] = [*addresses]
+            memory.arrays[: len(addresses)] = addresses  # type: ignore[assignment]  # any sequence does
             return bool(self._start(memory.head) < 0) if self._whole else self._run_in(memory, None)
         finally:
             self._free.append(memory)
@@ -291,20 +296,29 @@ def network_of(
     name = "\n".join((program.digest, *sorted(wanted), *kind, *(() if require is None else ("on trial",))))
     bounds = read_bounds(program)[: len(program.inputs) if resident else None]
 
-    def planned(compiled: Callable[[Plan], Any]) -> tuple[Plan, Any]:
+    expected: list[Mapping[str, npt.NDArray[Any]]] = []
+
+    def prepare(made: Plan) -> None:
+        """What needs no code of the plan: the tensors that it must give, and the trial of its kernels."""
+        from cvm.executors.native.runtime.rehearsal import expectations
+
+        expected[:] = expectations(verified, made)
+        if require is not None:
+            require(machine, made)
+
+    def planned(written: Callable[[Plan], Callable[[], Any]]) -> tuple[Plan, Any]:
         from cvm.executors.native.runtime.proven import proven  # only compiling needs the planner
 
         try:
-            return proven(verified, machine, wanted, compiled, resident)
+            return proven(verified, machine, wanted, written, resident, prepare)
         except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
 
     def tried(made: Plan, loaded: Loaded, constants: Bytes, network: Network) -> None:
         from cvm.executors.native.runtime.rehearsal import rehearse
 
-        if require is not None:
-            require(machine, made)
-        rehearse(verified, made, loaded, constants, network.run, network.batches)
+        rehearse(verified, made, loaded, constants, network.run, network.batches, expected)
+        expected.clear()
 
     ends = partial(stage_ends, program) if watched else None
     return Network(planned, machine, threads, name, bounds, verified.shapes, tried, ends)

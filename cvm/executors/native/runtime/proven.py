@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cvm.executors.native.checker import unproven
@@ -29,12 +28,15 @@ def proven(
     verified: VerifiedProgram,
     machine: Machine,
     returned: frozenset[str],
-    compiled: Callable[[Plan], Code],
+    written: Callable[[Plan], Callable[[], Code]],
     resident: bool = False,
+    meanwhile: Callable[[Plan], None] = lambda plan: None,
 ) -> tuple[Plan, Code]:
     """Return a plan of which every claim is proven, and its code. Raises `Distrusted` if there is no such plan.
 
-    The code generator does not hold Python's lock, so it works at the same time as the checker.
+    ``written`` writes the text of a plan's code and returns the function that generates the code. The code generator
+    does not hold Python's lock, so it works at the same time as the checker and, after it, ``meanwhile``, which gets
+    the proven plan.
     """
     unknown = {node.op for node in verified.program.nodes} - PLANS.keys()
     if unknown:
@@ -42,12 +44,15 @@ def proven(
     plain: dict[str, str] = {}
     while True:
         made = plan(verified, machine, returned, plain, resident)
+        generated = written(made)
         with ThreadPoolExecutor(1) as generator:
             try:
-                result = generator.submit(compiled, made).result
+                result: Callable[[], Code] = generator.submit(generated).result
             except RuntimeError:  # the system has no more threads
-                result = partial(compiled, made)
+                result = generated
             found = unproven(verified, made, machine)
+            if not found:
+                meanwhile(made)
         if not found:
             return made, result()
         known = {value.name for node in verified.program.nodes for value in node.outputs}

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cvm.program.model import Value
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["rehearse"]
+__all__ = ["expectations", "rehearse"]
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 Runs = Callable[[Sequence[npt.NDArray[Any]]], bool]
@@ -64,11 +64,25 @@ def rehearse(
     constants: npt.NDArray[np.uint8],
     run: Runs,
     batches: Batches | None,
+    expected: Sequence[Tensors],
 ) -> None:
     """Raise `Distrusted` if the code of a plan gives other values than the NumPy executor.
 
     ``run`` runs the whole network on the arrays of the plan, and returns False if the network refuses them;
-    ``batches`` runs several samples, if the network can.
+    ``batches`` runs several samples, if the network can. ``expected`` are the `expectations`.
+    """
+    for tensors in expected:
+        trial = _Trial(verified, plan, loaded, constants, tensors)
+        trial.calls()
+        trial.whole(run)
+        if batches is not None:
+            trial.batch(batches)
+    trial.refuses(run)
+
+
+def expectations(verified: VerifiedProgram, plan: Plan) -> Iterator[Tensors]:
+    """The tensors of the NumPy executor for each run of a rehearsal: inputs, state, results, and constants that a run
+    returns.
     """
     from cvm.executors.numpy.blas import one_thread
 
@@ -82,13 +96,8 @@ def rehearse(
         state = {name: feed[name] for name in states}
         inputs = {name: array for name, array in feed.items() if name not in state}
         with np.errstate(all="ignore"), one_thread():
-            expected = {**tensors(inputs, state), **feed, **known}
-        trial = _Trial(verified, plan, loaded, constants, expected)
-        trial.calls()
-        trial.whole(run)
-        if batches is not None:
-            trial.batch(batches)
-    trial.refuses(run)
+            found = {**tensors(inputs, state), **feed, **known}
+        yield found
 
 
 def _tensors(verified: VerifiedProgram, quick: bool) -> Callable[[Tensors, Tensors], Tensors]:

@@ -7,6 +7,7 @@ result of the trial is stored with compiled code, so each machine is tried once 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,6 +31,8 @@ __all__ = ["CLASSES", "Class", "agrees", "failure", "programs"]
 Array = npt.NDArray[np.int64]
 Shape = tuple[int, ...]
 PASSED = b"passed"
+AT_ONCE = 3
+"""How many classes are tried at the same time: Python works for one of them at a time, and so does the generator."""
 
 
 def failure(machine: Machine, used: frozenset[str] | None = None) -> str | None:
@@ -42,20 +45,42 @@ def failure(machine: Machine, used: frozenset[str] | None = None) -> str | None:
     if used is None and cache.read(whole) == PASSED:
         return None
     known = frozenset().union(*(one.kinds for one in CLASSES))
-    for one in CLASSES:
-        name = cache.key(machine, ("trial", one.name))
-        needed = used is None or used - known or used & one.kinds
-        if not needed or cache.read(name) == PASSED:
-            continue
-        try:
-            right = _agrees(machine, one.program())
-        except RuntimeError as error:  # the code generator cannot compile the code
-            return f"{one.name}: {str(error).splitlines()[0]}"
-        if not right:
-            return one.name
-        cache.write(name, PASSED)
-    if used is None:
+    needed = [one for one in CLASSES if used is None or used - known or used & one.kinds]
+    wrong = next((said for said in _at_once(partial(_failure, machine), needed) if said is not None), None)
+    if used is None and wrong is None:
         cache.write(whole, PASSED)
+    return wrong
+
+
+def _at_once(tell: Callable[[Class], str | None], classes: Sequence[Class]) -> Iterator[str | None]:
+    """What ``tell`` says of each class, in order.
+
+    Some classes are planned and checked while the code generator, which does not hold Python's lock, works for others.
+    """
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        try:
+            told = [threads.submit(tell, one).result for one in classes]
+        except RuntimeError:  # the system has no more threads
+            threads.shutdown(cancel_futures=True)
+            told = [partial(tell, one) for one in classes]
+        try:
+            for result in told:
+                yield result()
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+def _failure(machine: Machine, one: Class) -> str | None:
+    """What is said of a class if the machine gives wrong results for it; else None."""
+    name = cache.key(machine, ("trial", one.name))
+    if cache.read(name) == PASSED:
+        return None
+    try:
+        if not _agrees(machine, one.program()):
+            return one.name
+    except RuntimeError as error:  # the code generator cannot compile the code
+        return f"{one.name}: {str(error).splitlines()[0]}"
+    cache.write(name, PASSED)
     return None
 
 
@@ -147,7 +172,9 @@ def _classes() -> Iterator[Class]:
     yield Class("ops that move elements", frozenset({"copies"}), _moved)
     yield Class("transposes by blocks", frozenset({"blocks"}), _transposed)
     yield Class("windows", frozenset({"pools"}), _pools)
-    yield Class("sums and maxima", frozenset({"reductions"}), _reductions)
+    for op, what in (("sum", "sums"), ("max", "maxima")):
+        for bits, spans in ((8, SPANS[:2]), (16, SPANS[2:4]), (32, SPANS[4:])):
+            yield Class(f"{what} of {bits} bits", frozenset({f"{op} {bits}"}), partial(_reductions, op, spans))
     yield Class("detections", frozenset({"detections"}), _detections)
     yield Class("products of computed matrices", frozenset({"computed", "matrices"}), _matrices)
     yield Class("ops of op-set 2", frozenset({"computed"}), _computed)
@@ -187,7 +214,7 @@ def _sums() -> Iterator[tuple[str, str, Callable[[str], VerifiedProgram]]]:
     yield "depthwise convolution of weights with an offset", "depthwise digits", made
     made = convolution(nine_bits, bytes_, 128, least=-255, row=1, padding=(1, 1), groups=70)
     yield "depthwise convolution with a row of weights beyond a byte", "depthwise digits", made
-    yield "matrix product of weights with an offset", "window sums", partial(_product, 6, 150, 37, least=0, largest=255)
+    yield "matrix product of weights with an offset", "window sums", partial(_product, 6, 152, 37, least=0, largest=255)
     yield "matrix product", "bytes", partial(_product, 3, 50, 37)
     yield "matrix product of one row", "row", partial(_product, 1, 200, 150)
 
@@ -409,17 +436,22 @@ def _each(builder: ProgramBuilder, applied: Sequence[tuple[str, list[str], dict[
 def _pools() -> VerifiedProgram:
     builder = ProgramBuilder()
     x = builder.input("x", (2, 19, 9, 9), -128, 127)
+    y = builder.input("y", (2, 20, 9, 9), -128, 127)
+    (same,) = builder.add("conv2d", [y, builder.constant(np.eye(20, dtype=np.int32).reshape(20, 20, 1, 1))], {})
+    (words,) = builder.add("clip", [same], {"a_min": -128, "a_max": 127})  # channels beside each other, in bytes
     pool = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1), "ceil_mode": True}
-    return _each(builder, [("max_pool2d", [x], pool)])
+    return _each(builder, [("max_pool2d", [x], pool), ("max_pool2d", [words], pool)])
 
 
-def _reductions() -> VerifiedProgram:
+def _reductions(op: str, spans: Sequence[tuple[int, int]]) -> VerifiedProgram:
+    """Sums or maxima of tensors that lie in the formats of intervals."""
     builder = ProgramBuilder()
-    x = builder.input("x", (2, 19, 9, 9), -128, 127)
-    axes = ((2, 3), (1,), (0, 3), ())
-    applied = [(op, [x], {"axes": a, "keepdims": True}) for op in ("sum", "max") for a in axes]
-    for stored in _stored(builder, (19, 300), SPANS):
-        applied += [(op, [stored], {"axes": a, "keepdims": False}) for op in ("sum", "max") for a in ((0,), (1,))]
+    applied: list[tuple[str, list[str], dict[str, Any]]] = []
+    for stored in _stored(builder, (19, 300), spans):
+        applied += [(op, [stored], {"axes": axes, "keepdims": False}) for axes in ((0,), (1,))]
+    lo, hi = spans[0]
+    (maps,) = builder.add("clip", [builder.input("maps", (2, 19, 9, 9), lo, hi)], {"a_min": lo, "a_max": hi})
+    applied += [(op, [maps], {"axes": axes, "keepdims": True}) for axes in ((2, 3), (1,), (0, 2), (0, 3), ())]
     return _each(builder, applied)
 
 

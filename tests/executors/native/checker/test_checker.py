@@ -401,7 +401,7 @@ def test_explain_says_what_is_computed_plainly_and_why(monkeypatch: pytest.Monke
 def test_what_plain_kernels_do_not_prove_either_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     plant("formats of 7 bits", monkeypatch)
     with pytest.raises((Distrusted, OverflowError)):
-        proven(chain(), available()[-1], frozenset({"dense"}), lambda made: made)
+        proven(chain(), available()[-1], frozenset({"dense"}), lambda made: lambda: made)
 
 
 # What the checker asks of the sum of a residual connection in words of 16 bits
