@@ -290,17 +290,22 @@ class _Widening:
         return goal is None or all(ratio >= goal for ratio in _finite_ratios(self._ratios(made)))
 
     def _fits(self, made: Quantized) -> bool:
-        return self._goal.most_bytes is None or len(made.program.to_bytes()) <= self._goal.most_bytes
+        return self._goal.most_bytes is None or _size(made) <= self._goal.most_bytes
 
     def _within(self, made: Quantized) -> Quantized:
         if self._fits(made):
             return made
-        size, most = len(made.program.to_bytes()), self._goal.most_bytes
+        size, most = _size(made), self._goal.most_bytes
         raise Invalid("calibration.goal", f"the program has {size} bytes, {most} are wanted: give weights fewer bits")
 
     def _say(self, words: str) -> None:
         if self._goal.on_step is not None:
             self._goal.on_step(words)
+
+
+def _size(made: Quantized) -> int:
+    """The bytes of the program file."""
+    return sum(map(len, made.program.pieces()))
 
 
 def _finite_ratios(ratios: Mapping[str, float | None]) -> list[float]:

@@ -41,6 +41,7 @@ REALS: Table = {
     ("cvm/reference/values.py", "_number"): "codes are given in float64",
     ("cvm/calibration/correction.py", "corrected.change"): "the results of the reference are float64",
     ("cvm/calibration/equalization.py", "_magnitudes"): "the results of the reference are float64",
+    ("cvm/calibration/equalization.py", "_multiplied.block"): "exponents are within +-16",
     ("cvm/quantization/calibration/histogram.py", "Histogram.points"): "middles of bins are float64",
     ("cvm/quantization/calibration/levels.py", "Levels.rounded"): "points are float64; codes are within 2^16",
     ("cvm/quantization/calibration/ranges.py", "_clipping_error"): "errors are float64",
@@ -244,7 +245,7 @@ PROVEN: Table = {
     ("cvm/executors/numpy/codes.py", "FloatCodes.write"): "float64, by the proof of the module; codes within [lo, hi]",
     ("cvm/executors/numpy/depthwise.py", "Depthwise.each"): "floats exact by `choose`: S <= 2^24 or 2^53",
     ("cvm/executors/numpy/contraction.py", "magnitudes"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
-    ("cvm/executors/numpy/contraction.py", "_runs"): "differences of cumulative sums, which `_cumulative` holds",
+    ("cvm/executors/numpy/contraction.py", "_runs"): "terms in integers that hold the sums of all",
     ("cvm/executors/numpy/elemwise.py", "plan_cvm_precision"): "powers up to 2^30",
     (
         "cvm/executors/numpy/elemwise.py",
@@ -344,7 +345,10 @@ CHOSEN: Table = {
     ("cvm/executors/numpy/normalize.py", "Roots.of"): "Python integers",
     ("cvm/executors/numpy/normalize.py", "Factors.of"): "Python integers",
     ("cvm/executors/numpy/normalize.py", "Exact.decide"): "Python integers",
-    ("cvm/executors/native/runtime/trial.py", "*"): "constants of the programs that try the compiler, all written here",
+    ("cvm/executors/native/runtime/trial.py", "_feeds.filled"): "inputs of the trial, within their declared intervals",
+    ("cvm/executors/native/runtime/trial_programs/building.py", "*"): "constants, all written here",
+    ("cvm/executors/native/runtime/trial_programs/elements.py", "*"): "constants, all written here",
+    ("cvm/executors/native/runtime/trial_programs/sums.py", "*"): "constants, all written here",
     ("cvm/selftest.py", "_pattern"): "constants of the self-test, all written here",
     ("cvm/frontends/nnef/tensor_data.py", "_logarithmic"): "codes of at most 17 bits (quantization.bits)",
     (
@@ -368,6 +372,9 @@ CHOSEN: Table = {
         "cvm/lowering/forms/form.py",
         "Known.centred",
     ): "64 bits where codes are below 2^31, else Python integers",
+    ("cvm/executors/numpy/contraction.py", "choose"): "terms in integers that hold the sums of all",
+    ("cvm/lowering/forms/form.py", "_less"): "codes of 32 bits less integers below 2^30, in 64 bits",
+    ("cvm/lowering/parts/digits.py", "array_digits"): "64 bits where integers have 32 bits, else Python integers",
     ("cvm/lowering/rules/integers.py", "combined"): "Python integers",
     ("cvm/lowering/rules/layer_normalization.py", "_magnitude"): "Python integers",
     ("cvm/lowering/rules/linear.py", "_apart"): "Python integers",
@@ -422,6 +429,10 @@ ENGINES: Table = {
         "*",
     ): "codes of 16 bits, sums of 32, which `rescaled` requires, in 64 bits; or float32, as engines compute",
     ("cvm/comparison/saturation.py", "*"): "products of two codes of 8 bits, their pairs in 32 bits, sums in 64 bits",
+    **{
+        (f"cvm/comparison/{name}.py", "*"): "float32 numbers, and integers of an engine in floats or 64 bits"
+        for name in ("floats", "interpolations", "levels", "products")
+    },
     ("cvm/comparison/model.py", "Model.follows"): "an engine's codes, which `_codes` holds to the quantiser's range",
     ("cvm/comparison/samples.py", "arranged"): "codes of inputs, whose quantisers have the range of the file's type",
     ("cvm/comparison/regions.py", "Region.unit"): "scales are float64",

@@ -28,7 +28,8 @@ class Target:
 
     def missing(self) -> str:
         """What this machine lacks; empty if nothing."""
-        return next((f"no {tool}" for tool in self._tools() if shutil.which(tool) is None), "")
+        missing = next((f"no {tool}" for tool in self._tools() if shutil.which(tool) is None), "")
+        return missing or _without_headers(self.compiler)
 
     def _tools(self) -> list[str]:
         return [self.compiler[0], *self.emulator[:1]]
@@ -49,6 +50,14 @@ class Target:
     def run(self, binary: Path) -> list[str]:
         """The command that runs an executable file."""
         return [*self.emulator, *(["-kernel"] if self.bare else []), str(binary)]
+
+
+@cache
+def _without_headers(compiler: tuple[str, ...]) -> str:
+    """What a compiler says if it has no headers of C for the machine, such as gcc -m32 on its own; empty if it has."""
+    command = [*compiler, "-E", "-x", "c", "-"]
+    done = subprocess.run(command, input="#include <stdint.h>\n", capture_output=True, text=True, check=False)
+    return f"no headers for {' '.join(compiler)}" if done.returncode else ""
 
 
 @cache

@@ -48,7 +48,8 @@ from cvm.executors.cuda.emit.registry import PLAIN
 from cvm.executors.cuda.executor import CudaExecutor
 from cvm.executors.cuda.hashing import Hashing
 from cvm.executors.cuda.launch import CROWD
-from cvm.executors.native.runtime.trial import CLASSES, Class, agrees
+from cvm.executors.native.runtime.trial import agrees
+from cvm.executors.native.runtime.trial_programs import CLASSES, Class
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program.verifier import VerifiedProgram, verify
 from cvm.vectors import ExecutorRunner, check
@@ -368,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = _options(given)
     try:
-        device = Driver(options.device, ptx.assembled, ptx.kept)
+        device = Driver(options.device, ptx.assembled)
         ptx.nearest(device.capability)
     except CvmError as error:
         print(f"no device: {error.message}", file=sys.stderr)

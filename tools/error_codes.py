@@ -22,7 +22,7 @@ DEPTH = 6
 """The most functions through which a code goes to its class."""
 
 SHARED = ("cvm", "frontends", "common")
-"""The package whose functions receive objects of several front ends."""
+"""The package whose functions receive objects of several front ends, and whose objects they use."""
 
 Function = ast.FunctionDef
 
@@ -181,7 +181,9 @@ class Source:
         if base == "self":
             same = [one for one in methods if (one.module, one.owner) == (module, owner)]
             methods = same or methods
-        methods = [one for one in methods if _room(one.module) == _room(module) or _room(module) == SHARED]
+        room = _room(module)
+        rooms = (room, SHARED) if room[:2] == SHARED[:2] else (room,)
+        methods = [one for one in methods if _room(one.module) in rooms or room == SHARED]
         nearest = max((_shared(one.module, module) for one in methods), default=0)
         yield from (one for one in methods if _shared(one.module, module) == nearest)
 
@@ -216,7 +218,7 @@ def _same(home: str, imported: str) -> bool:
 
 
 def _room(module: str) -> tuple[str, ...]:
-    """The package of a module, to whose methods its calls are limited; modules of SHARED are an exception."""
+    """The package of a module, to whose methods its calls are limited; SHARED is an exception."""
     parts = module.split(".")
     return tuple(parts[: 3 if parts[1:2] == ["frontends"] else 2])
 

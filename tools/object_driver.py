@@ -14,7 +14,7 @@ from cvm.export.object import exported
 from cvm.export.object.header import Ports
 from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["ran"]
+__all__ = ["linked", "ran"]
 
 _MAIN = """#include <stdio.h>
 #include "model.h"
@@ -55,6 +55,22 @@ def _main(ports: Ports) -> str:
     )  # fmt: skip
 
 
+def linked(verified: VerifiedProgram, folder: Path, triple: str, machine: str, compiler: Sequence[str]) -> Path:
+    """An executable file with the object of a program. Raises RuntimeError with what the compiler or linker said."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = exported(verified, triple, machine, "model").files
+    for file, data in files.items():
+        (folder / file).write_bytes(data)
+    (folder / "main.c").write_text(_main(Ports.of(verified, "model")))
+    (code,) = (file for file in files if not file.endswith(".h"))
+    strict = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+    command = [*compiler, *strict, "main.c", code, "-o", "model"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[:4000])
+    return folder / "model"
+
+
 def ran(
     verified: VerifiedProgram,
     feeds: Sequence[Mapping[str, npt.NDArray[np.int32]]],
@@ -65,19 +81,11 @@ def ran(
     runner: Sequence[str] = (),
 ) -> list[dict[str, npt.NDArray[np.int32]]]:
     """The outputs of each run by name. Raises RuntimeError with what the compiler or the program said."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, data in exported(verified, triple, machine, "model").files.items():
-        (folder / file).write_bytes(data)
-    (folder / "main.c").write_text(_main(Ports.of(verified, "model")))
-    strict = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
-    command = [*compiler, *strict, "main.c", "model.o", "-o", "model"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr[:4000])
+    binary = linked(verified, folder, triple, machine, compiler)
     names = [item.value.name for item in verified.program.inputs]
     sent = b"".join(np.ascontiguousarray(feed[name], "<i4").tobytes() for feed in feeds for name in names)
     sent = sent if names else bytes(len(feeds))
-    found = subprocess.run([*runner, "./model"], cwd=folder, input=sent, capture_output=True, check=False)
+    found = subprocess.run([*runner, str(binary.resolve())], input=sent, capture_output=True, check=False)
     if found.returncode:
         raise RuntimeError(f"exit {found.returncode}: {found.stderr.decode(errors='replace')[:2000]}")
     numbers, at, results = np.frombuffer(found.stdout, "<i4").astype(np.int32), 0, []

@@ -39,7 +39,7 @@ from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import calls
 from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds
-from cvm.executors.native.runtime.trial import programs
+from cvm.executors.native.runtime.trial_programs import programs
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import verify
 from cvm.program.verifier import VerifiedProgram

@@ -14,7 +14,7 @@ from cvm.blocks import finite
 from cvm.calibration.roles import Uses, moved_operands
 from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData, verify
 
-__all__ = ["Floats", "contents", "in_type_of", "owned", "with_contents"]
+__all__ = ["Floats", "contents", "in_type_of", "owned", "stored_floats", "with_contents"]
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -51,11 +51,16 @@ def _holds_floats(graph: QuantizedGraph, tensor: GraphTensor) -> bool:
     return tensor.label is None or labels.count(tensor.label.lower()) == 1
 
 
-def contents(graph: QuantizedGraph, name: str) -> Floats:
-    """The numbers of a tensor that `owned` found."""
+def stored_floats(graph: QuantizedGraph, name: str) -> npt.NDArray[Any]:
+    """The numbers of a tensor that `owned` found, in the floating-point type in which they are stored."""
     data = graph.tensors[name].data
     assert data is not None
-    return data.values.astype(np.float64)
+    return data.values
+
+
+def contents(graph: QuantizedGraph, name: str) -> Floats:
+    """The numbers of a tensor that `owned` found, in float64."""
+    return stored_floats(graph, name).astype(np.float64)
 
 
 def in_type_of(graph: QuantizedGraph, name: str, values: Floats) -> npt.NDArray[Any]:

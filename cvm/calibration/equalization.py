@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.calibration.contents import Floats, contents, in_type_of, owned, with_contents
+from cvm.blocks import greatest, made_in_blocks
+from cvm.calibration.contents import Floats, owned, stored_floats, with_contents
 from cvm.calibration.roles import Product, Uses, filter_axis
 from cvm.graph import GraphOperation, Operand, QuantizedGraph
 from cvm.reference import Reference
@@ -189,17 +190,17 @@ def _channel_of_items(graph: QuantizedGraph, pair: _Pair) -> npt.NDArray[np.int6
 
 def _of_inputs(graph: QuantizedGraph, pair: _Pair) -> Floats:
     """The greatest magnitude of the second layer's weights for each input channel."""
-    weights = np.abs(contents(graph, pair.second))
+    channels = _channel_of_items(graph, pair)
+    weights = greatest(stored_floats(graph, pair.second), tuple(i for i, n in enumerate(channels.shape) if n == 1))
     found = np.zeros(pair.channels)
-    np.maximum.at(found, np.broadcast_to(_channel_of_items(graph, pair), weights.shape), weights)
+    np.maximum.at(found, channels.ravel(), weights.ravel())
     return found
 
 
 def _per_index(graph: QuantizedGraph, name: str, axis: int) -> Floats:
     """The greatest magnitude of a stored tensor for each index of an axis."""
-    values = np.abs(np.moveaxis(contents(graph, name), axis, 0))
-    found: Floats = values.reshape(len(values), -1).max(axis=1)
-    return found
+    values = stored_floats(graph, name)
+    return greatest(values, tuple(i for i in range(values.ndim) if i != axis)).reshape(-1)
 
 
 def _magnitudes(
@@ -234,10 +235,26 @@ def _rescaled(graph: QuantizedGraph, pair: _Pair, exponents: npt.NDArray[np.int6
     for name, axis in pair.multiplied.items():
         powers[name] = exponents.reshape([-1 if i == axis else 1 for i in range(len(graph.tensors[name].shape))])
     powers[pair.second] = -exponents[_channel_of_items(graph, pair)]
-    found = {}
-    for name, power in powers.items():
-        scaled = np.ldexp(contents(graph, name), power)
-        found[name] = in_type_of(graph, name, scaled)
-        if not np.array_equal(np.ldexp(found[name].astype(np.float64), -power), contents(graph, name)):
-            return {}
-    return found
+    try:
+        return {name: _multiplied(stored_floats(graph, name), power) for name, power in powers.items()}
+    except _Inexact:
+        return {}
+
+
+class _Inexact(Exception):
+    """A product is no number of the floating-point type in which the tensor is stored."""
+
+
+def _multiplied(values: npt.NDArray[Any], powers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Numbers times powers of two, in their floating-point type. Raises `_Inexact` where one would be rounded."""
+    powers = np.broadcast_to(powers, values.shape)
+
+    def block(at: tuple[Any, ...]) -> npt.NDArray[Any]:
+        before = values[at].astype(np.float64)
+        with np.errstate(all="ignore"):
+            after: npt.NDArray[Any] = np.ldexp(before, powers[at]).astype(values.dtype)
+        if not np.array_equal(np.ldexp(after.astype(np.float64), -powers[at]), before):
+            raise _Inexact
+        return after
+
+    return made_in_blocks(values.shape, values.dtype, block)

@@ -14,6 +14,7 @@ from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
 from cvm.cli.options import Codes, Cycles, ExecutorName, Inputs, Json
 from cvm.cli.output import counted, printable, say, show, table, working
+from cvm.cli.sides import ProgramOfRun, RunNumber, StateBefore, evidence_of
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
@@ -46,16 +47,6 @@ _MaxFee: TypeAlias = Annotated[
     int, typer.Option("--max-fee", min=1, metavar="GWEI", help="The most gwei that a unit of gas may cost.")
 ]
 _Number: TypeAlias = Annotated[int, typer.Argument(metavar="CLAIM", min=0, help="The number of the claim in the book.")]
-_Program: TypeAlias = Annotated[
-    Path, typer.Option("--program", metavar="PROGRAM", help="The program, or a model to compile on the way.")
-]
-_State: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="FILE", help="The state before the run, if not the initial one."),
-]
-_Run: TypeAlias = Annotated[
-    int, typer.Option("--run", min=0, metavar="N", help="Which run of the inputs; the first one is 0.")
-]
 
 
 # What all commands share
@@ -107,21 +98,6 @@ def _book(url: str, deployment: Path, max_fee: int) -> Book:
     node = _node(url, max_fee, found.chain)
     verify_deployment(node, found)
     return Book(node, found)
-
-
-def _evidence(
-    program: Path, inputs: list[str], state: Path | None, run: int, cycles: bool, codes: bool, executor: str | None
-) -> Evidence:
-    """The evidence of the run that the program and the inputs determine."""
-    from cvm.audit.dispute import computed
-    from cvm.cli.feeds import read_archive, read_inputs
-    from cvm.cli.models import open_program
-
-    with working("running"):
-        verified = open_program(program)
-        given = read_inputs(inputs, verified.program.inputs, codes=codes)
-        before = None if state is None else read_archive(state)
-        return computed(verified, given, cycles=cycles, codes=True, run=run, state=before, executor=executor)
 
 
 # Commands
@@ -206,12 +182,12 @@ def claim(
 
 def challenge(
     number: _Number,
-    program: _Program,
+    program: ProgramOfRun,
     node: _Url,
     deployment: _DeploymentFile,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    state: _State = None,
-    run: _Run = 0,
+    state: StateBefore = None,
+    run: RunNumber = 0,
     cycles: Cycles = False,
     codes: Codes = False,
     executor: ExecutorName = None,
@@ -227,7 +203,8 @@ def challenge(
     """
     from cvm.audit.chain import read_run, refutation, refute
 
-    true = _evidence(program, inputs, state, run, cycles, codes, executor)
+    with working("running"):
+        true = evidence_of(program, inputs, state, run, cycles, codes, executor)
     account, book = _account(key_file), _book(node, deployment, max_fee)
     entry = book.entry(number)
     claimed = read_run(entry.run)
@@ -276,12 +253,12 @@ def _told_challenge(document: dict[str, Any], as_json: bool) -> int:
 
 def play(
     number: _Number,
-    program: _Program,
+    program: ProgramOfRun,
     node: _Url,
     deployment: _DeploymentFile,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    state: _State = None,
-    run: _Run = 0,
+    state: StateBefore = None,
+    run: RunNumber = 0,
     cycles: Cycles = False,
     codes: Codes = False,
     executor: ExecutorName = None,
@@ -301,7 +278,8 @@ def play(
     from cvm.audit.chain import Player, Status
     from cvm.audit.dispute import Witnessed
 
-    true = _evidence(program, inputs, state, run, cycles, codes, executor)
+    with working("running"):
+        true = evidence_of(program, inputs, state, run, cycles, codes, executor)
     account, book = _account(key_file), _book(node, deployment, max_fee)
     claims = book.entry(number).claimant.lower() == account.address.lower()
     done: list[dict[str, Any]] = []

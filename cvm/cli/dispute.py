@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -17,22 +15,17 @@ from cvm.cli.declaration import Command, Group
 from cvm.cli.failures import Usage
 from cvm.cli.options import Codes, Cycles, ExecutorName, Inputs, Json
 from cvm.cli.output import counted, say, show, table, working, write_file
+from cvm.cli.sides import ProgramOfRun, RunNumber, StateBefore, evidence_of, open_side, read_side
 from cvm.errors import Invalid, Location
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cvm.arrays import Array
-    from cvm.audit.dispute import Difference, Evidence, OpenProgram, Outcome, StepProof
+    from cvm.audit.dispute import Difference, OpenProgram, Outcome, StepProof
     from cvm.audit.dispute.questions import Question
-    from cvm.audit.trace import Trace
-    from cvm.inputs import Layout
 
 __all__ = ["GROUP"]
 
-_Program: TypeAlias = Annotated[
-    Path, typer.Option("--program", metavar="PROGRAM", help="The program, or a model to compile on the way.")
-]
 _A: TypeAlias = Annotated[
     Path,
     typer.Argument(
@@ -40,13 +33,6 @@ _A: TypeAlias = Annotated[
     ),
 ]
 _B: TypeAlias = Annotated[Path, typer.Argument(metavar="B", help="The evidence of the other side.")]
-_State: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="FILE", help="The state before the run, if not the initial one."),
-]
-_Run: TypeAlias = Annotated[
-    int, typer.Option("--run", min=0, metavar="N", help="Which run of the inputs; the first one is 0.")
-]
 
 
 def locate(
@@ -74,7 +60,7 @@ def locate(
 
     opened = None if program is None else OpenProgram(open_program(program).program)
     with working("comparing"):
-        sides = [_side(path, opened, cycles) for path in (one, other)]
+        sides = [open_side(path, opened, cycles) for path in (one, other)]
         count = sides[0].runs
         if run is None and count != sides[1].runs:
             raise Usage(f"{one} is of {count} runs, {other} of {sides[1].runs}: say which one is meant, --run N")
@@ -85,65 +71,6 @@ def locate(
     document = {"equal": difference is None, "run": number, "compared": list(compared), "place": told}
     code = 0 if difference is None else 1
     return show(document, lambda console: _render_difference(console, told, number, len(compared)), as_json, code)
-
-
-@dataclass(frozen=True)
-class _Side:
-    """What one side has: of how many runs, and the evidence or the trace of each."""
-
-    runs: int
-    read: Callable[[int], Evidence | Trace]
-
-
-def _given(
-    path: Path, program: OpenProgram | None, run: int, cycles: bool, begin: Evidence | None = None
-) -> Evidence | Trace:
-    """The evidence or the trace of one side, read from its file, which may hold the tensors of several runs."""
-    return _side(path, program, cycles, begin).read(run)
-
-
-def _side(path: Path, program: OpenProgram | None, cycles: bool, begin: Evidence | None = None) -> _Side:
-    """What is in the file of one side. ``begin`` has the inputs and the state of the run where the file does not."""
-    from cvm.audit.dispute import evidence_from
-    from cvm.audit.trace_file import read_trace
-    from cvm.cli.feeds import read_archive
-
-    if not (path.is_file() and zipfile.is_zipfile(path)):
-        trace = read_trace(path)
-        return _Side(1, lambda _: trace)
-    if program is None:
-        raise Usage(f"{path} holds tensors: expected --program PROGRAM, which says what they are")
-    names = [item.value.name for item in program.program.inputs] + [item.value.name for item in program.program.state]
-    known = {} if begin is None else {name: begin.values[name] for name in names}
-    opened = program
-    try:
-        arrays = read_archive(path)
-        layout = _layout(opened, arrays, cycles)
-    except Invalid as error:
-        raise error.at(file=str(path)) from None
-
-    def read(run: int) -> Evidence:
-        # A file of one run needs no number: it holds the run with that number of the command's inputs.
-        number = run if layout.runs > 1 or begin is None else 0
-        try:
-            return evidence_from(opened, arrays, known, run=number, layout=layout)
-        except Invalid as error:
-            raise error.at(file=str(path)) from None
-
-    return _Side(layout.runs, read)
-
-
-def _layout(program: OpenProgram, arrays: Mapping[str, Array], cycles: bool) -> Layout:
-    """How a file holds its runs, judged by the inputs in it; one run if it holds none, or they fit no layout."""
-    from cvm.inputs import Intake, Layout, arrange
-
-    names = [item.value.name for item in program.program.inputs]
-    if not names or not all(name in arrays for name in names):
-        return Layout()
-    try:
-        return arrange(program.program, {name: arrays[name] for name in names}, cycles, Intake(codes=True))[0]
-    except Invalid:
-        return Layout()
 
 
 def _described(difference: Difference, program: OpenProgram | None) -> dict[str, Any]:
@@ -195,30 +122,13 @@ def _render_difference(console: Console, difference: dict[str, Any] | None, run:
     say(console, f"follows   {difference['follows']}, in {counted(difference['steps'], 'step')}: {right} is right")
 
 
-# Runs
-
-
-def _computed(
-    program: Path, inputs: list[str], state: Path | None, run: int, cycles: bool, codes: bool, executor: str | None
-) -> Evidence:
-    """The evidence of the run that the program and the inputs determine."""
-    from cvm.audit.dispute import computed
-    from cvm.cli.feeds import read_archive, read_inputs
-    from cvm.cli.models import open_program
-
-    verified = open_program(program)
-    given = read_inputs(inputs, verified.program.inputs, codes=codes)
-    before = None if state is None else read_archive(state)
-    return computed(verified, given, cycles=cycles, codes=True, run=run, state=before, executor=executor)
-
-
 def play(
     one: _A,
     other: _B,
-    program: _Program,
+    program: ProgramOfRun,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    state: _State = None,
-    run: _Run = 0,
+    state: StateBefore = None,
+    run: RunNumber = 0,
     cycles: Cycles = False,
     codes: Codes = False,
     executor: ExecutorName = None,
@@ -236,8 +146,8 @@ def play(
     from cvm.audit.dispute import most_rounds, settle, side_of, statement_of
 
     with working("playing"):
-        true = _computed(program, inputs, state, run, cycles, codes, executor)
-        sides = tuple(side_of(true, _given(path, true.program, run, cycles, true)) for path in (one, other))
+        true = evidence_of(program, inputs, state, run, cycles, codes, executor)
+        sides = tuple(side_of(true, read_side(path, true.program, run, cycles, true)) for path in (one, other))
         asked: list[Question] = []
         outcome = settle(statement_of(true), (sides[0].root, sides[1].root), (sides[0], sides[1]), asked.append)
     document = {
@@ -307,7 +217,7 @@ _Number = Annotated[
 
 
 def step(
-    program: _Program,
+    program: ProgramOfRun,
     output: _Output,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
     tensor: _Tensor = None,
@@ -315,8 +225,8 @@ def step(
     target: _Target = None,
     element: _Element = "0",
     number: _Number = None,
-    state: _State = None,
-    run: _Run = 0,
+    state: StateBefore = None,
+    run: RunNumber = 0,
     cycles: Cycles = False,
     codes: Codes = False,
     executor: ExecutorName = None,
@@ -331,7 +241,7 @@ def step(
         raise Usage("say what the step is about: --tensor NAME, or --op N and, if it has several targets, --target N")
     with working("running"):
         # One run: NumPy has finished it before machine code would be compiled.
-        true = _computed(program, inputs, state, run, cycles, codes, executor or "numpy")
+        true = evidence_of(program, inputs, state, run, cycles, codes, executor or "numpy")
     nodes = true.program.program.nodes
     if tensor is not None:
         if tensor not in true.program.makers:

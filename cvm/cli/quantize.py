@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
-
-import typer
+from typing import TYPE_CHECKING, Any, cast
 
 from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
@@ -28,15 +25,34 @@ from cvm.cli.options import (
     input_shapes,
     input_states,
 )
-from cvm.cli.output import counted, narrated, say, show, table, working, write_file
+from cvm.cli.output import narrated, show, working, write_file
+from cvm.cli.quantised import choices_document, render, tensor_document, widened_document
+from cvm.cli.quantize_options import (
+    Bits,
+    BitsOf,
+    CorrectBias,
+    Equalize,
+    FloatModel,
+    FormOfQuantizers,
+    MaxBytes,
+    Method,
+    OutputBits,
+    Percentile,
+    PerChannel,
+    QuantizedFile,
+    Random,
+    RandomRange,
+    Seed,
+    TargetSqnr,
+    WeightBits,
+    WriteWeights,
+)
 from cvm.errors import Invalid
 from cvm.formats import model_format
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from cvm.arrays import Array
-    from cvm.calibration import CalibratedTensor, Calibration, Choice, Form, RangeMethod, Settings, Trial
+    from cvm.calibration import Calibration, Choice, Form, RangeMethod, Settings
     from cvm.formats import ModelFormat
     from cvm.graph import QuantizedGraph
     from cvm.quantizing import Quantized
@@ -50,160 +66,26 @@ _FORMS = ("linear", "zero-point", "logarithmic")
 _FILE, _PROGRAM, _ONNX = "graph.quant", ".cvm", ".onnx"
 
 
-_Model = Annotated[
-    Path,
-    typer.Argument(
-        metavar="MODEL",
-        help="A model with its weights: of NNEF (folder or archive), ONNX or TFLite (float, or quantised in part).",
-    ),
-]
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="What to write: the integer program (FILE.cvm); also a quantised model of ONNX (FILE.onnx, "
-        "with QuantizeLinear and DequantizeLinear); for an NNEF model also the quantisation file (graph.quant).",
-    ),
-]
-_Random = Annotated[
-    int | None,
-    typer.Option(
-        "--random",
-        metavar="N",
-        min=1,
-        help="Instead of data, draw N random samples. The program is exact, but its ranges are those of these samples.",
-    ),
-]
-_Seed = Annotated[int, typer.Option("--seed", metavar="S", min=0, help="The seed of --random.")]
-_RandomRange = Annotated[
-    str,
-    typer.Option("--random-range", metavar="LO,HI", help="The interval from which --random draws, uniformly."),
-]
-_Bits = Annotated[int, typer.Option("--bits", metavar="N", help="Bits of activations, 2 to 16.")]
-_BitsOf = Annotated[
-    list[str],
-    typer.Option(
-        "--bits-of",
-        metavar="NAME=N",
-        help="Bits of one tensor, or of those whose names fit a pattern such as '*.sum', 2 to 16. May be repeated; the "
-        "last one that fits counts.",
-    ),
-]
-_WeightBits = Annotated[
-    int | None,
-    typer.Option(
-        "--weight-bits",
-        metavar="N",
-        help="Bits of the filters of convolutions and matrix products, 2 to 16. By default those of --bits, at most 8, "
-        "and 4 for the exponents of --form logarithmic.",
-    ),
-]
-_PerChannel = Annotated[
-    bool | None,
-    typer.Option(
-        "--per-channel/--per-tensor",
-        help="One scale for each output channel of a filter and of its bias, or one for each filter. By default per "
-        "channel for ONNX and TFLite, per tensor for NNEF.",
-    ),
-]
-_OutputBits = Annotated[
-    int | None,
-    typer.Option(
-        "--output-bits",
-        metavar="N",
-        help="Bits of outputs that nothing else reads, 2 to 16, for ONNX and TFLite. By default 12 in a program, and "
-        "those of --bits in a quantised model of ONNX.",
-    ),
-]
-_Method = Annotated[
-    str | None,
-    typer.Option(
-        "--method",
-        metavar="minmax|percentile|mse|entropy|best",
-        help="How a range is chosen: all numbers; all but the largest few; least squared error; least loss of "
-        "information (Kullback-Leibler). best, the default for ONNX and TFLite, takes the one of the first three that "
-        "brings the outputs nearest to the floats. The default for NNEF is minmax.",
-    ),
-]
-_Equalize = Annotated[
-    str | None,
-    typer.Option(
-        "--equalize",
-        metavar="auto|on|off",
-        help="Rescale channels between two linear layers so that one range suits all of them: if that helps on the "
-        "data (auto, the default for ONNX and TFLite), always (on), or never (off, the default for NNEF).",
-    ),
-]
-_CorrectBias = Annotated[
-    str | None,
-    typer.Option(
-        "--correct-bias",
-        metavar="auto|on|off",
-        help="Subtract from biases what rounding adds to the mean of each channel; auto, on and off as for --equalize.",
-    ),
-]
-_Percentile = Annotated[
-    float, typer.Option("--percentile", metavar="P", help="The percentage of numbers that --method percentile keeps.")
-]
-_Form = Annotated[
-    str,
-    typer.Option(
-        "--form",
-        metavar="linear|zero-point|logarithmic",
-        help="linear_quantize of NNEF 1.0.1, zero_point_linear_quantize of the Khronos tools, or powers of two "
-        "(logarithmic_quantize) for filters and linear quantisers for all other tensors.",
-    ),
-]
-_TargetSqnr = Annotated[
-    float | None,
-    typer.Option(
-        "--target-sqnr",
-        metavar="DB",
-        help="Give more bits (16 to activations, 12 to filters) to the tensors that cost the outputs most, to as few "
-        "as are needed for every output to have this SQNR.",
-    ),
-]
-_MaxBytes = Annotated[
-    int | None,
-    typer.Option(
-        "--max-bytes",
-        metavar="N",
-        min=1,
-        help="The most bytes of the program file. Without --target-sqnr, as many tensors get more bits as fit; with "
-        "it, a larger program is refused.",
-    ),
-]
-_WriteWeights = Annotated[
-    bool,
-    typer.Option(
-        "--write-weights",
-        help="Write the whole model into the new folder of graph.quant, with the weights as codes.",
-    ),
-]
-
-
 def command(
-    model: _Model,
+    model: FloatModel,
     inputs: Inputs = [],  # noqa: B006  (Typer makes a list of its own from it)
-    output: _Output = None,
-    bits: _Bits = 8,
-    weight_bits: _WeightBits = None,
-    bits_of: _BitsOf = [],  # noqa: B006
-    per_channel: _PerChannel = None,
-    method: _Method = None,
-    percentile: _Percentile = 99.99,
-    form: _Form = "linear",
-    output_bits: _OutputBits = None,
-    equalize: _Equalize = None,
-    correct_bias: _CorrectBias = None,
-    random: _Random = None,
-    seed: _Seed = 0,
-    random_range: _RandomRange = "-1,1",
-    target_sqnr: _TargetSqnr = None,
-    max_bytes: _MaxBytes = None,
-    write_weights: _WriteWeights = False,
+    output: QuantizedFile = None,
+    bits: Bits = 8,
+    weight_bits: WeightBits = None,
+    bits_of: BitsOf = [],  # noqa: B006
+    per_channel: PerChannel = None,
+    method: Method = None,
+    percentile: Percentile = 99.99,
+    form: FormOfQuantizers = "linear",
+    output_bits: OutputBits = None,
+    equalize: Equalize = None,
+    correct_bias: CorrectBias = None,
+    random: Random = None,
+    seed: Seed = 0,
+    random_range: RandomRange = "-1,1",
+    target_sqnr: TargetSqnr = None,
+    max_bytes: MaxBytes = None,
+    write_weights: WriteWeights = False,
     cycles: Cycles = False,
     codes: Codes = False,
     input_shape: InputShape = [],  # noqa: B006
@@ -407,10 +289,10 @@ def _of_nnef(
             made = quantize_nnef(graph, feeds, settings, cycles=data.cycles, on_run=advance, goal=goal, **how)
             found, settings, trials = made.calibration, made.settings, made.trials
             if aimed:
-                document |= {"bits": settings.bits, "widened": _widened(made)}
-    document["tensors"] = [_tensor(item) for item in found.tensors]
+                document |= {"bits": settings.bits, "widened": widened_document(made)}
+    document["tensors"] = [tensor_document(item) for item in found.tensors]
     if trials or found.rescaled or found.corrected:
-        document |= _choices(settings, trials, found)
+        document |= choices_document(settings, trials, found)
     if data.random is not None:
         document["data"] = data.said(runs)
     if output is not None:
@@ -419,7 +301,7 @@ def _of_nnef(
             if output.suffix not in (_PROGRAM, _ONNX)
             else _of_program(*_content(made, output, how), feeds, data, output)
         )
-    return show(document, lambda console: _render(console, document), as_json)
+    return show(document, lambda console: render(console, document), as_json)
 
 
 def _completed(
@@ -452,46 +334,36 @@ def _completed(
         "model": str(model),
         "data": data.said(runs),
         "bits": settings.bits,
-        "tensors": [_tensor(item) for item in made.calibration.tensors],
-        **_choices(made.settings, made.trials, made.calibration),
+        "tensors": [tensor_document(item) for item in made.calibration.tensors],
+        **choices_document(made.settings, made.trials, made.calibration),
         "remedies": list(made.remedies),
-        "widened": _widened(made),
+        "widened": widened_document(made),
     }
     if output is not None and output.suffix == _ONNX and model_format(model) == "onnx":
         shapes, ranges = input_shapes(wishes[0]), input_ranges(wishes[1])
-        content, made = quantized_onnx(
-            model,
-            made,
-            **how,
-            input_shapes=shapes,
-            input_ranges=ranges,
-            states=input_states(wishes[2]),
-            outputs=wishes[3],
-        )
+        whole, made = quantized_onnx(
+            model, made, **how, input_shapes=shapes, input_ranges=ranges,
+            states=input_states(wishes[2]), outputs=wishes[3],
+        )  # fmt: skip
+        content: tuple[bytes, ...] = (whole,)
     else:
         made, content = _content(made, output, how)
     document |= _of_program(made, content, feeds, data, output)
-    return show(document, lambda console: _render(console, document), as_json)
+    return show(document, lambda console: render(console, document), as_json)
 
 
-def _widened(made: Quantized) -> list[dict[str, Any]]:
-    from cvm.report.document import decibel
-
-    return [{"tensors": list(item.tensors), "alone_db": decibel(item.alone_db)} for item in made.widened]
-
-
-def _content(made: Quantized, output: Path | None, how: Mapping[str, Any]) -> tuple[Quantized, bytes]:
-    """The program; if a model of ONNX is written, the program of that model. And the bytes to write."""
+def _content(made: Quantized, output: Path | None, how: Mapping[str, Any]) -> tuple[Quantized, tuple[bytes, ...]]:
+    """The program; if a model of ONNX is written, the program of that model. And the bytes to write, in pieces."""
     from cvm.quantizing import graph_onnx
 
     if output is None or output.suffix != _ONNX:
-        return made, made.program.to_bytes()
+        return made, made.program.pieces()
     content, again = graph_onnx(made, **how)
-    return again, content
+    return again, (content,)
 
 
 def _of_program(
-    made: Quantized, content: bytes, feeds: Mapping[str, Array], data: _Data, output: Path | None
+    made: Quantized, content: tuple[bytes, ...], feeds: Mapping[str, Array], data: _Data, output: Path | None
 ) -> dict[str, Any]:
     """The program, its distance from the model, and the file to which it, or the ``content``, was written."""
     from cvm.program.verifier import verify
@@ -512,8 +384,8 @@ def _of_program(
     if made.halves:
         document["halves_to_even"] = list(made.halves)
     if output is not None:
-        write_file(output, content)
-        document["file"] = {"path": str(output), "bytes": len(content)}
+        write_file(output, *content)
+        document["file"] = {"path": str(output), "bytes": sum(map(len, content))}
     return document
 
 
@@ -525,118 +397,6 @@ def _written(found: Calibration, output: Path, whole: bool) -> dict[str, Any]:
     write_file(output, data)
     return {"file": {"path": str(output), "bytes": len(data)}}
 
-
-def _choices(settings: Settings, trials: Sequence[Trial], found: Calibration) -> dict[str, Any]:
-    """The choices that the settings left open, and the changes to the numbers of the model."""
-    from cvm.report.document import decibel
-
-    return {
-        "method": settings.method,
-        "tried": [
-            {
-                "method": item.method,
-                "equalized": item.equalized,
-                "corrected": item.corrected,
-                "sqnr_db": decibel(item.apart_db),
-                "kept": item.kept,
-            }
-            for item in trials
-        ],
-        "equalized": [
-            {"tensor": item.tensor, "filters": list(item.filters), "exponents": list(item.exponents)}
-            for item in found.rescaled
-        ],
-        "corrected": [
-            {"tensor": item.tensor, "bias": item.bias, "greatest": item.greatest, "added": item.is_new}
-            for item in found.corrected
-        ],
-    }
-
-
-def _tensor(item: CalibratedTensor) -> dict[str, Any]:
-    return {
-        "tensor": item.name,
-        "role": item.role,
-        "min": item.min,
-        "max": item.max,
-        "clipped": item.clipped,
-        "quantizer": item.text,
-    }
-
-
-def _render(console: Console, document: dict[str, Any]) -> None:
-    rows = [
-        (
-            item["tensor"],
-            item["role"],
-            f"{item['min']:.6g}",
-            f"{item['max']:.6g}",
-            f"{100 * item['clipped']:.3g} %" if item["clipped"] else "",
-            item["quantizer"] if len(item["quantizer"]) <= _LONGEST else item["quantizer"][:_LONGEST] + "..",
-        )
-        for item in document["tensors"]
-    ]
-    table(console, ("tensor", "role", "min>", "max>", "clipped>", "quantiser"), rows)
-    if "outputs" in document:
-        _render_program(console, document)
-    if "file" in document:
-        say(console, f"wrote  {document['file']['path']} ({document['file']['bytes']} bytes)")
-    if "folder" in document:
-        say(console, f"wrote  {document['folder']}")
-
-
-def _render_choices(console: Console, document: dict[str, Any]) -> None:
-    if document["tried"]:
-        say(console, f"ranges: {document['method']}, the best of {len({t['method'] for t in document['tried']})} tried")
-    for done, what in (
-        ("equalized", "channels equalised between layers"),
-        ("corrected", "means of channels corrected"),
-    ):
-        tried = any(item[done] for item in document["tried"])
-        if document[done]:
-            names = ", ".join(item["tensor"] for item in document[done][:_LISTED])
-            more = f" and {len(document[done]) - _LISTED} more" if len(document[done]) > _LISTED else ""
-            say(console, f"{what}: {len(document[done])} ({names}{more})")
-        elif tried:
-            say(console, f"{what}: none, since that did not help")
-
-
-def _render_program(console: Console, document: dict[str, Any]) -> None:
-    say(console)
-    table(console, ("output", "SQNR dB>"), ((item["output"], _ratio(item["sqnr_db"])) for item in document["outputs"]))
-    say(console)
-    kinds = Counter(item["role"] for item in document["tensors"])
-    listed = [counted(count, role, "biases" if role == "bias" else None) for role, count in kinds.items()]
-    say(console, f"quantisers added: {', '.join(listed) or 'none'}")
-    if "tried" in document:
-        _render_choices(console, document)
-    widened = document.get("widened", [])
-    if widened:
-        costs = ", ".join(f"{item['tensors'][0]} ({_ratio(item['alone_db'])} dB)" for item in widened[:_LISTED])
-        more = f" and {len(widened) - _LISTED} more" if len(widened) > _LISTED else ""
-        say(console, f"more bits for {len(widened)}; the SQNR if only that one had {document['bits']}: {costs}{more}")
-    data = document.get("data", {})
-    if "random" in data:
-        say(console, f"data: {data['runs']} random samples (seed {data['random']['seed']}): the ranges are theirs")
-    halves = document.get("halves_to_even", [])
-    if halves:
-        more = f" and {len(halves) - _LISTED} more" if len(halves) > _LISTED else ""
-        names = ", ".join(halves[:_LISTED])
-        say(console, f"ONNX rounds halves to even, this model does not: averages may differ by a code ({names}{more})")
-    say(console, f"{document['nodes']} nodes, {document['constant_bytes']} bytes of constants")
-    say(console, f"gas     {document['gas']}")
-    say(console, f"digest  {document['digest']}")
-
-
-def _ratio(value: float | str | None) -> str:
-    return "undefined" if value is None else str(value)
-
-
-_LISTED = 5
-"""How many tensors with 16 bits are named; --json names all."""
-
-_LONGEST = 120
-"""Characters of a quantiser in a table; lists per channel are cut."""
 
 COMMAND = Command(
     command,

@@ -1,4 +1,4 @@
-"""Rounding models for additions of two quantised tensors."""
+"""Rounding models for sums and differences of two quantised tensors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ F = np.float32
 
 
 def _operands(numbers: Numbers) -> tuple[Array, Array, float, float]:
+    """The codes of both operands, less their zero points, and their scales; of a difference, the second one negated."""
     a, b = numbers.region.operands
     assert a is not None
     assert b is not None
-    return numbers.codes(a), numbers.codes(b), float(a.scale), float(b.scale)
+    sign = -1 if numbers.region.operation.name == "sub" else 1
+    return numbers.codes(a), sign * numbers.codes(b), float(a.scale), float(b.scale)
 
 
 def shifted_addition(numbers: Numbers) -> Stages:

@@ -9,13 +9,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.comparison.arithmetic import doubling_high_multiply, nearest_even, rounding_divide, rounding_shift
+from cvm.comparison.arithmetic import (
+    doubling_high_multiply,
+    fixed_point,
+    nearest_even,
+    rounding_divide,
+    rounding_shift,
+)
 from cvm.comparison.numbers import ROUNDED, Numbers, Stages
 from cvm.comparison.sums import float_scale, rescaled
 from cvm.frontends.tflite.compat.fixed_point import Multiplier
 from cvm.frontends.tflite.floats import binary64
 
-__all__ = ["average", "float_softmax", "mean", "of_linear", "rounded_float", "table_softmax", "tied"]
+__all__ = [
+    "average",
+    "float_softmax",
+    "mean",
+    "of_linear",
+    "rounded_float",
+    "short_multiplier",
+    "table_softmax",
+    "tied",
+    "two_multipliers",
+]
 
 Array = npt.NDArray[Any]
 F = np.float32
@@ -102,6 +118,46 @@ def mean(numbers: Numbers) -> Stages:
         ("sum of codes less the zero point", acc),
         (f"times {factor.integer}, doubled, upper half, rounded", high),
         (f"shifted right by {factor.right}, rounded again", scaled),
+        ("plus zero point, clipped: the code", numbers.clipped(scaled)),
+    ]
+
+
+def _sides(numbers: Numbers) -> tuple[Array, tuple[float, float]] | None:
+    """The codes of the one operand less its zero point, and the ratios of scales of positive and negative codes."""
+    (operand,) = numbers.region.operands
+    if operand is None:
+        return None
+    slope: Any = numbers.region.operation.attributes.get("alpha", 1)
+    ratio = float(operand.scale) / numbers.scale
+    return numbers.codes(operand), (ratio, ratio * float(slope))
+
+
+def two_multipliers(numbers: Numbers) -> Stages:
+    """Positive and negative codes each times a fixed-point multiplier of their own, with two roundings."""
+    found = _sides(numbers)
+    if found is None:
+        return []
+    codes, ratios = found
+    made = []
+    for ratio in ratios:
+        multiplier, shift = fixed_point(np.array(ratio))
+        high = doubling_high_multiply(codes << np.maximum(shift, 0), multiplier)
+        made.append(rounding_shift(high, np.maximum(-shift, 0)))
+    scaled = np.where(codes >= 0, *made)
+    return [("codes less the zero point", codes), ("rescaled", scaled), ("the code", numbers.clipped(scaled))]
+
+
+def short_multiplier(numbers: Numbers) -> Stages:
+    """Codes times a multiplier of 8 fractional bits, rounded upward: one for positive and one for negative codes."""
+    found = _sides(numbers)
+    if found is None:
+        return []
+    codes, ratios = found
+    multipliers = [int(np.rint(-256 * np.float32(ratio))) for ratio in ratios]
+    scaled = np.where(codes >= 0, *((-(codes << 7) * multiplier + 0x4000) >> 15 for multiplier in multipliers))
+    return [
+        ("codes less the zero point", codes),
+        (f"times {-multipliers[0]} or {-multipliers[1]}, over 256, rounded", scaled),
         ("plus zero point, clipped: the code", numbers.clipped(scaled)),
     ]
 

@@ -16,7 +16,7 @@ from cvm.comparison.floats import in_codes, window_sums
 from cvm.comparison.numbers import F, Numbers, Stages
 from cvm.comparison.regions import Coded
 
-__all__ = ["average_with_padding", "in_levels", "pair", "shifted_sum", "single"]
+__all__ = ["average_with_padding", "in_levels", "pair", "shifted_sum", "single", "sum_of_codes"]
 
 Array = npt.NDArray[Any]
 
@@ -63,10 +63,7 @@ def single(numbers: Numbers, zero: str) -> Stages:
 
 
 def pair(numbers: Numbers, form: str, zeros: tuple[str, str] = ("kept", "kept")) -> Stages:
-    """A sum, difference or product. ``form``: of "reals", or "codes" with the other operand in the steps of one.
-
-    Sums and differences are then in steps of the first operand, products in steps of the second.
-    """
+    """A sum, difference or product. ``form``: of "reals", or of codes in steps of the "first" or "second" operand."""
     operation = numbers.region.operation.name
     if any(item is None for item in numbers.region.operands) or operation not in ("add", "sub", "mul"):
         return []
@@ -77,9 +74,19 @@ def pair(numbers: Numbers, form: str, zeros: tuple[str, str] = ("kept", "kept"))
         a, b = a * step_a, b * step_b
         return in_levels(numbers, a + b if operation == "add" else a - b if operation == "sub" else a * b, fused=False)
     if operation == "mul":
-        return in_levels(numbers, (a * step_a) * b, second.scale, fused=False)
-    moved = b * (step_b / step_a)
-    return in_levels(numbers, a + moved if operation == "add" else a - moved, first.scale)
+        a, b = (a, b * step_b) if form == "first" else (a * step_a, b)
+        return in_levels(numbers, a * b, first.scale if form == "first" else second.scale, fused=False)
+    a, b = (a, b * (step_b / step_a)) if form == "first" else (a * (step_a / step_b), b)
+    moved = a + b if operation == "add" else a - b
+    return in_levels(numbers, moved, first.scale if form == "first" else second.scale)
+
+
+def sum_of_codes(numbers: Numbers) -> Stages:
+    """The integer sum without its bias times its scale, plus the bias, each in float32; then the quantiser."""
+    acc, unit = numbers.accumulator()
+    bias = numbers.bias()
+    real = (acc - bias).astype(F) * unit.astype(F) + (bias * unit).astype(F)
+    return [("accumulator without bias", acc - bias), *in_levels(numbers, real, fused=False)]
 
 
 def average_with_padding(numbers: Numbers) -> Stages:

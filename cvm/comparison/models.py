@@ -17,10 +17,12 @@ from cvm.comparison.functions import (
     mean,
     of_linear,
     rounded_float,
+    short_multiplier,
     table_softmax,
     tied,
+    two_multipliers,
 )
-from cvm.comparison.levels import average_with_padding, pair, shifted_sum, single
+from cvm.comparison.levels import average_with_padding, pair, shifted_sum, single, sum_of_codes
 from cvm.comparison.numbers import Model, Numbers, Stages
 from cvm.comparison.products import blocks_of_products, columns_of_products
 from cvm.comparison.regions import Region
@@ -88,6 +90,11 @@ _SUM += tuple(
 
 _SUM += (
     Model(
+        "float32 result and bias, quantiser by a product and a sum",
+        "OpenVINO: FakeQuantize as a post-operation of oneDNN (plugins/intel_cpu/src/dnnl_postops_composer.cpp)",
+        sum_of_codes,
+    ),
+    Model(
         "data quantised to 8 bits once more, by blocks of 32",
         "ONNX Runtime: MatMulNBits with accuracy level 4 (contrib_ops/cpu/quantization/matmul_nbits.cc, mlas/lib/"
         "qnbitgemm.cpp); OpenVINO: FullyConnected with DYNAMIC_QUANTIZATION_GROUP_SIZE",
@@ -106,6 +113,10 @@ _SUM += (
 )
 
 _FAKE = "OpenVINO: FakeQuantize (plugins/intel_cpu/src/nodes/fake_quantize.cpp)"
+_SIDES = (
+    Model("two multipliers, two roundings", "TFLite: reference_ops::QuantizeLeakyRelu", two_multipliers),
+    Model("multiplier of 8 fractional bits, rounded once", "XNNPACK: qs8-vcvt, qs8-vlrelu", short_multiplier),
+)
 _SINGLE = tuple(
     Model(f"quantiser on the operand's codes by a fused multiply-add{words}", _FAKE, partial(single, zero=zero))
     for zero, words in (("kept", ""), ("left out", ", zero point left out"))
@@ -118,7 +129,8 @@ _PAIR = tuple(
         (("left out", "unsigned"), ", zero points left out, the second operand unsigned"),
     )
     for form, words in (
-        ("codes", "codes in steps of one operand, quantiser by a fused multiply-add"),
+        ("first", "codes in steps of the first operand, quantiser on them"),
+        ("second", "codes in steps of the second operand, quantiser on them"),
         ("reals", "float32 operands, quantiser by a product and a sum"),
     )
 )
@@ -216,11 +228,11 @@ MODELS: Mapping[str, Sequence[Model]] = {
     "mean_reduce": (_MEAN, *_AVERAGE, *_LINEAR),
     "softmax": _SOFTMAX,
     "mul": (*_LINEAR, *_REALS, _PRODUCT, *_PAIR),
-    "sub": (*_REALS, *_PAIR),
+    "sub": (*_REALS, *_PAIR, *_ADD),
     "div": _REALS,
     "resize": _RESIZE,
-    "copy": (*_LINEAR, *_SINGLE),
-    "leaky_relu": _SINGLE,
+    "copy": (*_LINEAR, *_SINGLE, *_SIDES),
+    "leaky_relu": (*_SINGLE, *_SIDES),
     "concat": _LINEAR,
 }
 

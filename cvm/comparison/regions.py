@@ -176,14 +176,16 @@ class Regions:
         quantizer = self.graph.tensors[name].quantizer
         if isinstance(quantizer, LinearQuantizer) and quantizer.per_tensor and quantizer.scale[0] != 1:
             return name, quantizer.scale[0], -int(quantizer.offset[0] / quantizer.scale[0])
-        # ONNX: codes are real / scale + zero point.
-        name, zero, scale = place.tensor, 0, None
+        # ONNX: codes are real / scale + zero point. TFLite may have a scale of 1.
+        whole, name, zero, scale = name, place.tensor, 0, None
         operation = self.makers.get(name)
         if operation is not None and operation.name == "add" and isinstance(operation.inputs["y"], Fraction):
             zero, name = int(operation.inputs["y"]), str(operation.inputs["x"])
             operation = self.makers.get(name)
         if operation is not None and operation.name == "div" and isinstance(operation.inputs["y"], Fraction):
             scale, name = operation.inputs["y"], str(operation.inputs["x"])
+        elif isinstance(quantizer, LinearQuantizer) and quantizer.per_tensor:
+            return whole, quantizer.scale[0], -int(quantizer.offset[0])
         return name, scale, zero
 
     def _clip(self, operation: GraphOperation, scale: Fraction, zero: int) -> tuple[str, int | None, int | None] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cvm.errors import Invalid, Unsupported
+from cvm.errors import CvmError, Invalid
 from cvm.executors.base import (
     Capture,
     Executor,
@@ -97,7 +97,7 @@ def devices() -> tuple[tuple[str, ...], str]:
 
     try:
         return tuple(one.words for one in found()), ""
-    except Unsupported as error:
+    except CvmError as error:
         return (), error.message
 
 

@@ -55,7 +55,8 @@ def lower(graph: QuantizedGraph, limits: Limits = DEFAULT, op_set: int = OP_SET)
                 with lowering.serving(name):
                     _accept(lowering, name, result)
         for name in done_with:
-            lowering.known.pop(name, None)
+            if name in lowering.known:
+                del lowering.known[name]
     with timed("lowering", "outputs"):
         outputs = [output(lowering, name) for name in graph.outputs]
         provenance = Provenance("cvm", graph.name, graph.source_digest, tuple(lowering.report))

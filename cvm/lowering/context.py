@@ -110,6 +110,14 @@ class Lowering(Emission):
         codes = np.array([value.numerator], dtype=object)
         return Known(codes, Rationals.scalar(Fraction(1, value.denominator), 1), Rationals.scalar(0, 1))
 
+    def stored(self, parameter: str) -> FormOperand:
+        """The same as `operand`, but the codes of a constant have as few bits as they are stored in.
+
+        Only for rules that move them, or that add them up in as many bits as the sums need.
+        """
+        name = self.operation.inputs[parameter]
+        return self.known.held(name) if isinstance(name, str) and name in self.known else self.operand(parameter)
+
     def constant(self, parameter: str) -> Known:
         """An operand whose contents are known when compiling: a variable, a constant or a literal."""
         operand = self.operand(parameter)

@@ -59,8 +59,9 @@ def _terms_agree(call: Call) -> bool:
 class Matmul(Op):
     """A product of matrices in batches: Y[b, m, n] = sum over k of A[b, m, k] * B[b', k, n].
 
-    The batch axes are all but the last two. Along each of them B has an extent that divides that of A, and every matrix
-    of B serves so many neighbouring ones of A: 1 broadcasts, and fewer heads of keys than of queries are shared.
+    The batch axes are all but the last two. Along each of them, the extent of A is n times that of B, and each matrix
+    of B multiplies n neighbouring matrices of A. An extent of 1 broadcasts; fewer heads of keys than of queries are
+    shared in this way.
     """
 
     name = "matmul"

@@ -102,7 +102,7 @@ class Constant:
         if hi >= 2**63:
             raise Invalid("program.constant.value", f"an element does not fit in 64 bits: {hi}", Location(tensor=name))
         width = next(size for size, _ in _WIDTHS if -(2 ** (8 * size - 1)) <= lo and hi < 2 ** (8 * size - 1))
-        return Constant(name, kind, tuple(items.shape), width, items.astype(f"<i{width}").tobytes())
+        return Constant(name, kind, tuple(items.shape), width, items.astype(f"<i{width}", copy=False).tobytes())
 
     def stored(self) -> npt.NDArray[Any]:
         """The elements as a read-only array of the stored width, without a copy."""

@@ -1,6 +1,6 @@
 """The thresholds of many rows, computed together, and the offsets of a form with the same thresholds.
 
-The rows of a tensor (`cvm.quantization.fixed_point`) are many and similar. Here they are columns of 64-bit integers.
+The rows of a tensor (`cvm.quantization.rows`) are many and similar. Here they are columns of 64-bit integers.
 The coefficients of a row may have hundreds of bits; its thresholds T_k = ceil((k * D - R) / P) lie within int32. With
 
     alpha = floor(2^F * D / P),    beta = floor(-2^F * R / P)
@@ -35,7 +35,7 @@ Columns = npt.NDArray[np.int64]
 
 
 class Staircase(Protocol):
-    """A row with one accumulator of positive factor: `cvm.quantization.fixed_point.LinearRow`."""
+    """A row with one accumulator of positive factor: `cvm.quantization.rows.LinearRow`."""
 
     @property
     def factors(self) -> tuple[int, ...]:

@@ -299,8 +299,8 @@ def _widened(value: Any) -> Any:
     return value.real() if isinstance(value, Compact) else value
 
 
-_LARGE = 2**22
-"""The items of a matrix that is converted to float64 in parts."""
+_LARGE = 2**20
+"""The items of a matrix that is converted to float64 at a time."""
 _COLUMNS = 64
 """The parts begin at multiples of this many columns of the product, which keeps the order in which BLAS adds."""
 

@@ -137,10 +137,16 @@ def test_conv2d_gives_every_group_the_ranges_of_its_own_channels() -> None:
 @given(
     terms=st.lists(st.lists(st.integers(0, 12), min_size=6, max_size=6), min_size=1, max_size=3),
     limit=st.integers(1, 40),
+    together=st.integers(1, 20),
 )
-def test_runs_cover_the_reduction_within_the_limit_and_none_could_be_longer(terms: list[list[int]], limit: int) -> None:
+def test_runs_cover_the_reduction_within_the_limit_and_none_could_be_longer(
+    terms: list[list[int]], limit: int, together: int
+) -> None:
+    """However many terms are computed at a time."""
     table = np.array(terms)
-    runs = contraction._runs(np.cumsum(table, axis=1), limit)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contraction, "_TERMS", together)
+        runs = contraction._runs(contraction._Terms(-table, None, 1000), limit)
     if runs is None:
         assert table.max() > limit
         return

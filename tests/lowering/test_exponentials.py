@@ -11,6 +11,7 @@ import pytest
 
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph
 from cvm.lowering import lower
+from cvm.lowering.rules.exact_softmax import _proven_bits
 from cvm.quantization import LinearQuantizer
 from cvm.session import Session
 
@@ -68,3 +69,8 @@ def test_every_code_is_that_of_the_number(name: str) -> None:
             powers = [EXACT.exp(EXACT.multiply(decimal(scale), Decimal(q - max(row)))) for q in row]
             total = sum(powers, Decimal(0))
             assert line == [code(EXACT.divide(power, total), result) for power in powers]
+
+
+def test_a_softmax_whose_steps_have_too_many_digits_has_no_proven_fixed_point() -> None:
+    """The scale of a mutated file: e^scale has 10^14 digits."""
+    assert _proven_bits(Fraction(228_876 * 10**9), 3, 4, [1.5, 2.0]) is None

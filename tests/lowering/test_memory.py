@@ -12,6 +12,7 @@ from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData
 from cvm.lowering import lower
 from cvm.lowering.forms.form import Known
 from cvm.lowering.forms.known import KnownTensors
+from cvm.lowering.parts.digits import array_digits
 from cvm.passes.optimize import optimize
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
@@ -90,3 +91,32 @@ def test_few_codes_and_integers_of_any_size_are_kept_as_they_are() -> None:
     for name, codes in (("few", np.arange(10)), ("any", np.full(2**13, 2**70, dtype=object))):
         tensors[name] = Known(codes, Rationals.scalar(1, 1), Rationals.scalar(0, 1))
         assert tensors[name].codes is codes
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32])
+@pytest.mark.parametrize("far", [0, 1, 300, 2**20])
+def test_narrow_codes_around_zero_stay_narrow_and_exact(dtype: type, far: int) -> None:
+    ends = np.iinfo(dtype)
+    drawn = np.random.default_rng(far).integers(ends.min, ends.max, (60, 50), np.int64, endpoint=True)
+    codes = drawn.astype(dtype)
+    codes[0, :2] = ends.min, ends.max
+    zeros = [far - row % 2 for row in range(60)]
+    offsets = Rationals.of([Fraction(-3 * zero, 7) for zero in zeros], (60, 1))
+    known = Known(codes, Rationals.scalar(Fraction(3, 7), 2), offsets)
+    found, rest = known.centred()
+    assert rest.is_zero()
+    expected = codes.astype(object) - np.array(zeros, dtype=object)[:, None]
+    assert (found.astype(object) == expected).all()
+    held = max(abs(int(expected.min())), abs(int(expected.max())))
+    assert found.dtype.itemsize <= next(size for size in (1, 2, 4, 8) if held < 2 ** (8 * size - 1))
+
+
+@pytest.mark.parametrize("limit", [1, 100, 2**20])
+def test_digits_of_narrow_integers_are_those_of_python_integers(limit: int) -> None:
+    for dtype in (np.int8, np.int16, np.int32):
+        ends = np.iinfo(dtype)
+        items = np.array([ends.min, ends.min + 1, -limit % 50, -1, 0, 1, 77, ends.max], dtype)
+        found, exact = array_digits(items, limit), array_digits(items.astype(object), limit)
+        assert [(part.tolist(), weight) for part, weight in found] == [(p.tolist(), w) for p, w in exact]
+        columns = zip(*((part.astype(object) * weight).tolist() for part, weight in found), strict=True)
+        assert [sum(column) for column in columns] == items.tolist()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cvm.lowering.proofs import fixed_point
+from cvm.lowering.proofs import rows
 
 SHAPE = (2, 3, 2)
 
@@ -26,9 +26,9 @@ def columns(draw: st.DrawFn) -> list[np.ndarray]:
 @settings(deadline=None)
 @given(columns())
 def test_rows_by_arrays_of_numbers_are_those_by_a_dictionary(parts: list[np.ndarray]) -> None:
-    keys, where = fixed_point._distinct(parts)
+    keys, where = rows._distinct(parts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fixed_point, "_MANY", 0)
-        others, there = fixed_point._distinct(parts)
+        patch.setattr(rows, "_MANY", 0)
+        others, there = rows._distinct(parts)
     assert keys == others
     np.testing.assert_array_equal(where, there)

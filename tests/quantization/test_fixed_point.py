@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 from cvm.quantization import fixed_point
 from cvm.quantization.fixed_point import (
     FixedPoint,
-    LinearRow,
-    Row,
-    SurdRow,
     Unprovable,
     decides_without,
     fit,
     fits_int64,
     proves,
 )
+from cvm.quantization.rows import LinearRow, Row, SurdRow
 from cvm.quantization.surds import ceil_surd
 from tests.selection import examples
 

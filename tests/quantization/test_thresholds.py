@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cvm.quantization import fixed_point, thresholds
-from cvm.quantization.fixed_point import LinearRow, _Single, fit, proves
+from cvm.quantization.fixed_point import _Single, fit, proves
+from cvm.quantization.rows import LinearRow
 from cvm.quantization.thresholds import Steps, blocks, size
 from tests.selection import examples
 

@@ -250,8 +250,8 @@ def examine(case: bytes) -> str:
 
 
 def _calibrate(case: bytes) -> None:
-    """Read a model as `cvm quantize` does; make a program of it where it is small."""
-    loaded = front.loads(case, front.Settings(floats=True), str(_MODELS))
+    """Read a model as `cvm quantize` does, as if it were mapped; make a program of it where it is small."""
+    loaded = front.loads(memoryview(case), front.Settings(floats=True), str(_MODELS))
     tensors = loaded.graph.tensors.values()
     if sum(int(np.prod(tensor.shape, dtype=object)) for tensor in tensors if tensor.shape is not None) <= _LARGEST:
         quantize_completed("case", loaded, random_inputs(loaded.graph, 2, 0), Calibrating())

@@ -163,7 +163,7 @@ def examine(case: bytes) -> str:
     """Read and lower the file in all ways; the outcome of the exact way is counted."""
     for read in (partial(tflite.loads, compat="tflite-reference"), partial(tflite.loads, floats=True)):
         with suppress(CvmError):
-            graph = read(case).graph
+            graph = read(memoryview(case)).graph  # as a mapped file
             if not any(tensor.quantizer is None and tensor.dtype == "scalar" for tensor in graph.tensors.values()):
                 lower(graph)
     try:

@@ -87,7 +87,8 @@ def _event(what: str, where: str, why: str) -> None:
 def _tried(machine: Machine) -> tuple[str, str] | None:
     """The refusal by the trial of a machine, and the guard that noticed; None if there is no refusal."""
     from cvm.executors.native.runtime.executor import NativeExecutor
-    from cvm.executors.native.runtime.trial import failure, programs
+    from cvm.executors.native.runtime.trial import failure
+    from cvm.executors.native.runtime.trial_programs import programs
 
     what = failure(machine)
     if what is None:

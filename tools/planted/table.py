@@ -246,8 +246,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "border",
         "cover",
-        "_cover(y + tall, x, down - tall, across, most, splits - 1)",
-        "_cover(y + tall, x, down - tall, wide, most, splits - 1)",
+        "_cover(down - tall, across, most, splits - 1)",
+        "_cover(down - tall, wide, most, splits - 1)",
     ),
     (
         "border",
@@ -270,8 +270,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "clip",
         "formulas",
-        "(max(lo + format_.bias, 0), min",
-        "(0, min",
+        "(max(lo, least) + format_.bias, min",
+        "(least + format_.bias, min",
     ),
     (
         "clip",

@@ -6,13 +6,18 @@ from dataclasses import dataclass
 
 from cvm.executors.native.plan.homes import Buffer
 
-__all__ = ["CROWD", "TRIPLE", "Kernels", "Launch"]
+__all__ = ["CROWD", "MOST_ARGUMENTS", "TRIPLE", "Kernels", "Launch"]
 
 TRIPLE = "nvptx64-nvidia-cuda"
 """The target of the modules. Their text names it."""
 
 CROWD = 8
 """With this many samples there is enough work for large tiles, which read less for each product."""
+
+MOST_ARGUMENTS = 64
+"""The most addresses of a kernel. Each is a parameter of 8 bytes, and so is its step from sample to sample; a GPU takes
+4352 bytes of them, and later ones more. A thread that reads more than a hundred operands has no registers for them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +50,5 @@ class Kernels:
 
     ir: str
     launches: tuple[Launch, ...]
+    calls: tuple[int, ...]
+    """For each launch, the number of the call of the plan that it belongs to: the first one, if it makes several."""

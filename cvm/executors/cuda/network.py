@@ -16,11 +16,14 @@ from cvm.errors import CvmError, LimitExceeded
 from cvm.executors.base import Int32Array
 from cvm.executors.cuda.device.protocol import ALIGNMENT, Code, Device, Prepared, Run, contiguous
 from cvm.executors.cuda.emit.registry import kernels_of
+from cvm.executors.cuda.launch import MOST_ARGUMENTS, Kernels
 from cvm.executors.native.emit.machine import CUDA
+from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.proven import proven
 
 if TYPE_CHECKING:
     from cvm.executors.native.plan.homes import Buffer
+    from cvm.executors.native.plan.steps import Plan
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Held", "Memory", "Network", "require_memory", "rounded"]
@@ -54,7 +57,7 @@ class Network:
         apart: bool = False,
     ) -> None:
         self.wanted, self.device = wanted, device
-        self.plan, self.kernels = proven(verified, CUDA, wanted | shown, lambda made: partial(kernels_of, made, plain))
+        self.plan, self.kernels = _planned(verified, wanted | shown, plain)
         self.shapes = {name: verified.shapes[name] for name in self.plan.arrays}
         self.sizes: dict[Part, int] = {buffer: buffer.size for buffer in self.plan.offsets} if apart else {}
         if not apart:
@@ -87,6 +90,20 @@ class Network:
         return self.plan.arrays[: self.plan.written]
 
 
+def _planned(verified: VerifiedProgram, wanted: frozenset[str], plain: frozenset[type]) -> tuple[Plan, Kernels]:
+    """A proven plan, and its kernels. Raises `Distrusted` if there is none."""
+    try:
+        return proven(verified, CUDA, wanted, lambda made: partial(kernels_of, made, plain), refused=_crowded)
+    except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
+
+
+def _crowded(made: Plan) -> dict[str, str]:
+    """The values whose kernels would take more than `MOST_ARGUMENTS` addresses."""
+    reason = f"a kernel takes at most {MOST_ARGUMENTS} addresses"
+    return {call.what: reason for call in made.calls if len(call.arguments) > MOST_ARGUMENTS}
+
+
 class Memory:
     """The memory of one run at a time, on ``samples`` samples, and the run itself.
 
@@ -111,7 +128,7 @@ class Memory:
         downloads = [(self.starts[name], host[name]) for name in back if name not in network.given]
         for name in back:
             self._fill_gaps(name)
-        held.run = self._run = self._device.prepare(network.code, self._prepared(), uploads, downloads)
+        held.run = self._run = self._device.prepare(network.code, self.prepared(), uploads, downloads)
 
     def _typed(self, name: str, bytes_: npt.NDArray[np.uint8]) -> Int32Array:
         """Bytes as the elements of all samples: (samples, elements of one)."""
@@ -125,7 +142,7 @@ class Memory:
         for sample in range(self.samples - 1 if zeros.size else 0):
             self._device.upload(self.starts[name] + sample * self.steps[name] + size, zeros)
 
-    def _prepared(self) -> list[Prepared]:
+    def prepared(self) -> list[Prepared]:
         """The launches with their addresses."""
         network = self._network
 

@@ -34,7 +34,7 @@ def used(index: int) -> tuple[Driver, Trial, Hashing | None]:
 
 @cache
 def _used(index: int) -> tuple[Driver, Trial, Hashing | None]:
-    device = Driver(index, ptx.assembled, ptx.kept)
+    device = Driver(index, ptx.assembled)
     ptx.nearest(device.capability)
     hashing = Hashing(device)
     return device, Trial(device), hashing if hashing.right else None

@@ -2,12 +2,11 @@
 
 LLVM writes PTX for a compute capability. PTX for one capability runs on every later one, so a GPU that LLVM does not
 know gets the text for the nearest lower capability that it knows. Texts are kept in the cache of the native executor,
-by the same rules (`cvm.executors.native.runtime.cache`); so is the machine code that a driver has made of them.
+by the same rules (`cvm.executors.native.runtime.cache`). The driver keeps its translations itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cvm.errors import Unsupported
@@ -16,7 +15,7 @@ from cvm.executors.native.emit.machine import CUDA
 from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.foreign import assembly_for
 
-__all__ = ["CAPABILITIES", "LEAST", "Capability", "assembled", "kept", "nearest"]
+__all__ = ["CAPABILITIES", "LEAST", "Capability", "assembled", "nearest"]
 
 Capability = tuple[int, int]
 """A compute capability: major and minor."""
@@ -62,8 +61,3 @@ def assembled(ir: str, capability: Capability) -> bytes:
         return text.encode()
 
     return cache.made_once(cache.key(machine, ("ptx", ir)), make)
-
-
-def kept(words: Sequence[str], make: Callable[[], bytes]) -> bytes:
-    """What the cache has under these words; if there is nothing, what ``make`` returns, which is stored."""
-    return cache.made_once(cache.key(CUDA, words), make)

@@ -21,11 +21,11 @@ from cvm.executors.cuda.emit import registry
 from cvm.executors.cuda.launch import CROWD
 from cvm.executors.cuda.network import Memory, Network
 from cvm.executors.native.emit.machine import CUDA
-from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.classes import kinds_of
 from cvm.executors.native.runtime.distrust import Distrusted, Failed
-from cvm.executors.native.runtime.trial import CLASSES, Class, agrees
+from cvm.executors.native.runtime.trial import agrees
+from cvm.executors.native.runtime.trial_programs import CLASSES, Class
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Trial"]
@@ -64,7 +64,7 @@ class Trial:
             if used - known or used & one.kinds:
                 found = self._tried(one, plain)
                 if found:
-                    self._slow |= dict.fromkeys(found, one.name)
+                    self._slow = dict.fromkeys(found, one.name) | self._slow
                     return frozenset(found)
         return frozenset()
 
@@ -74,19 +74,17 @@ class Trial:
         if (one.name, plain) in self._passed or cache.read(name) == PASSED:
             return frozenset()
         verified = one.program()
-        wanted = returned(verified.program, frozenset())
         try:
-            network = Network(verified, self._device, wanted, plain=plain)
+            network = Network(verified, self._device, returned(verified.program, frozenset()), plain=plain)
         except Unsupported as error:
             if error.code != "cuda.code":
                 raise
-            right, made = False, plan(verified, CUDA, wanted)
-        else:
-            try:
-                right, made = _right(verified, network), network.plan
-            finally:
-                network.close()
-        kinds = {type(kernel) for kernel in made.functions.values()} & registry.FAST.keys()
+            return self.refused(error, plain)
+        try:
+            right = _right(verified, network)
+            kinds = {type(kernel) for kernel in network.plan.functions.values()} & registry.FAST.keys()
+        finally:
+            network.close()
         if not right:
             if not kinds - plain:
                 raise Failed(f"{self._device.name} FAILED its trial ({one.name}), in plain kernels too")

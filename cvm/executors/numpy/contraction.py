@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.bounds import holding
+from cvm.bounds import holding, magnitude
 from cvm.executors.numpy.step import Array
 from cvm.limits import INT32_MAX
 from cvm.ops.ranges import Exact, Range, Shape
@@ -101,15 +101,35 @@ def magnitudes(bounds: Range, shape: Shape) -> npt.NDArray[np.int64]:
     return np.broadcast_to(largest, shape)
 
 
-def choose(terms: npt.NDArray[np.int64], columns: int) -> Contraction:
-    """The fastest exact method for sums of products, which ``terms`` (rows, K) bound.
+@dataclass(frozen=True, eq=False, slots=True)
+class _Terms:
+    """Bounds of the terms of sums, (rows, K): magnitudes of weights, times those of inputs, (K,), if there are any."""
 
-    Each row is a sum; its terms are |w[k]| * max|x[k]|, which are added in Python integers if int64 could overflow.
-    ``columns`` is the number of elements that every row yields.
+    weights: Array
+    inputs: npt.NDArray[np.int64] | None
+    most: int
+    """The largest sum that may occur."""
+
+    def part(self, rows: slice, columns: slice) -> Array:
+        """Some of the terms, in integers that hold the sums of all."""
+        found = np.abs(holding(self.weights[rows, columns], self.most))
+        return found if self.inputs is None else found * holding(self.inputs[columns], self.most)
+
+
+_TERMS = 2**20
+"""The number of terms that are computed at a time."""
+
+
+def choose(weights: Array, columns: int, inputs: npt.NDArray[np.int64] | None = None) -> Contraction:
+    """The fastest exact method for sums of products. Each row of ``weights`` (rows, K) is a sum.
+
+    Its terms are at most |w[k]|, or |w[k]| * x[k] if ``inputs`` gives x; they are added in Python integers if int64
+    could overflow. ``columns`` is the number of elements that every row yields.
     """
-    rows, length = terms.shape
-    terms = holding(terms, int(terms.max()) * length)
-    bound = int(terms.sum(axis=1).max())
+    rows, length = weights.shape
+    terms = _Terms(weights, inputs, magnitude(weights) * (1 if inputs is None else magnitude(inputs)) * length)
+    every, step = slice(0, length), max(1, _TERMS // length)
+    bound = max(int(terms.part(slice(i, i + step), every).sum(axis=1).max()) for i in range(0, rows, step))
     accumulator = np.int32 if bound <= INT32_MAX else np.int64
     for dtype, limit in EXACT.items():
         if not _self_test(np.dtype(dtype).name, limit):
@@ -119,7 +139,7 @@ def choose(terms: npt.NDArray[np.int64], columns: int) -> Contraction:
         fewest = -(-bound // limit)
         if dtype is np.float32 and not _pays(fewest, rows, length, columns):
             continue
-        runs = _runs(np.cumsum(terms, axis=1), limit)
+        runs = _runs(terms, limit)
         if runs is not None and (dtype is np.float64 or _pays(len(runs), rows, length, columns)):
             return Contraction(dtype, runs, bound, accumulator)
     return Contraction(np.int64, (slice(0, length),), bound, np.int64)
@@ -129,22 +149,29 @@ def _pays(runs: int, rows: int, length: int, columns: int) -> bool:
     return length >= runs * _SHORTEST_RUN and rows * length * columns >= runs * _SMALLEST_RUN
 
 
-def _runs(cumulative: Array, limit: int) -> tuple[slice, ...] | None:
+def _runs(terms: _Terms, limit: int) -> tuple[slice, ...] | None:
     """The fewest runs whose sums do not exceed the limit in any row, or None if a single term exceeds it.
 
     Repeatedly taking the longest possible run from the left gives the fewest runs.
     """
-    length = cumulative.shape[1]
+    rows, length = terms.weights.shape
+    step = max(1, _TERMS // rows)
     runs: list[slice] = []
-    start, before = 0, np.zeros_like(cumulative[:, :1])
+    first = start = 0
+    before: Array = np.zeros((rows, 1), np.int64)  # the sums of the present run so far
     while start < length:
-        rows = zip(cumulative, before[:, 0], strict=True)
-        stop = min(int(np.searchsorted(row, least + limit, side="right")) for row, least in rows)
-        if stop == start:
+        stop = min(start + step, length)
+        sums = before + np.cumsum(terms.part(slice(0, rows), slice(start, stop)), axis=1)
+        within = int(np.searchsorted(sums.max(axis=0), limit, side="right"))
+        if within == stop - start:
+            start, before = stop, sums[:, -1:]
+            continue
+        if start + within == first:
             return None
-        runs.append(slice(start, stop))
-        start, before = stop, cumulative[:, stop - 1 : stop]
-    return tuple(runs)
+        runs.append(slice(first, start + within))
+        first = start = start + within
+        before = np.zeros((rows, 1), np.int64)
+    return (*runs, slice(first, length))
 
 
 @cache

@@ -23,6 +23,8 @@ __all__: list[str] = []
 BLOCK_BYTES = 4 * 2**20
 """The bytes of the temporary arrays of a contraction, unless one output position alone needs more."""
 
+_PART = 2**22
+"""The elements of a large matrix that are converted to floats at a time."""
 _HELD = 2**17
 """Constant weights of more items than this are kept as stored, and converted in every run: in another type they would
 take four to eight times the memory.
@@ -108,7 +110,8 @@ def plan_dense(call: Call) -> PlannedNode:
     (M, K), (N, _) = call.shapes[:2]
     require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a dense")
     x = magnitudes(call.ranges[0], (M, K)).max(axis=0)
-    method = choose(magnitudes(call.ranges[1], (N, K)) * x, M)
+    weights = call.ranges[1]
+    method = choose(weights.values if isinstance(weights, Exact) else magnitudes(weights, (N, K)), M, x)
     constant = _constant(call.ranges[1], (N, K))
     prepared = None if constant is None or constant.size > _HELD else method.split(constant)
     stored = constant if prepared is None else None
@@ -116,16 +119,19 @@ def plan_dense(call: Call) -> PlannedNode:
     limit = max(1, BLOCK_BYTES // (np.dtype(method.dtype).itemsize * (K + 3 * N)))
 
     def run(codes: FloatCodes | None, X: Array, *others: Array) -> Array:
-        weights = prepared or method.split(others[0] if stored is None else stored)
+        held = others[0] if stored is None and prepared is None else stored
         bias = others[-1] if biased else None
         Y = np.empty((M, N), np.int32)
-        for (rows,) in blocks((M,), limit):
-            x = X[rows].astype(method.dtype)
-            sums = method.contract((x[:, k], w.T) for w, k in zip(weights, method.runs, strict=True))
-            if codes is None:
-                _store(Y[rows], method.as_integers(sums), bias)
-            else:
-                codes.within((rows, slice(None))).write_all([sums], Y[rows])
+        for (columns,) in blocks((N,), N if held is None else max(1, _PART // K)):
+            weights = prepared if held is None else method.split(held[columns])
+            assert weights is not None
+            for (rows,) in blocks((M,), limit):
+                x, part = X[rows].astype(method.dtype), Y[rows, columns]
+                sums = method.contract((x[:, k], w.T) for w, k in zip(weights, method.runs, strict=True))
+                if codes is None:
+                    _store(part, method.as_integers(sums), None if bias is None else bias[columns])
+                else:
+                    codes.within((rows, columns)).write_all([sums], part)
         return Y
 
     def join(following: Call) -> PlannedNode | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.arena import ALIGNMENT
 from cvm.export.c.layout import identifiers
-from cvm.export.object.targets import supported
+from cvm.export.object.targets import attributes, supported
 from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Ports", "header"]
@@ -81,7 +81,7 @@ def header(ports: Ports, triple: str, machine: Machine, memory: int) -> str:
             f"{f'{name}_state' if ports.state else 'void'} *state, const {name}_outputs *out);"
         ),
         "",
-        *_checked(ports, question),
+        *_checked(ports, attributes(triple, machine), question),
         "#ifdef __cplusplus",
         "}",
         "#endif",
@@ -123,12 +123,15 @@ def _statuses(upper: str) -> list[str]:
     ]
 
 
-def _checked(ports: Ports, question: list[str]) -> list[str]:
-    """The functions that ask for the features of the processor, and run the program."""
+def _checked(ports: Ports, before: list[str], question: list[str]) -> list[str]:
+    """The functions that ask for the features of the processor, and run the program. ``before`` is what stands before
+    the first of them.
+    """
     name, upper = ports.name, ports.name.upper()
     state = f"{name}_state *state, " if ports.state else ""
     return [
         "/* Whether this processor has the features that the code uses. */",
+        *before,
         f"static inline int {name}_supported(void)",
         "{",
         *question,

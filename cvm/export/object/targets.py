@@ -8,13 +8,17 @@ from dataclasses import replace
 from cvm.errors import Invalid
 from cvm.executors.native.emit.machine import MACHINES, Machine
 
-__all__ = ["machine_of", "supported"]
+__all__ = ["attributes", "machine_of", "supported"]
 
 _ARCHITECTURES = {
     "x86_64": ("avx2", "vnni256", "vnni512", "ifma512", "generic"),
     "aarch64": ("neon_dot", "neon_i8mm", "generic"),
     "arm64": ("neon_dot", "neon_i8mm", "generic"),
 }
+_USUAL = {"riscv64": "+m,+a,+f,+d,+c"}
+"""The instruction set for which the systems of an architecture are compiled. It also decides how functions are called,
+so that a linker refuses objects without it.
+"""
 _LEVEL_3 = ("avx2", "bmi", "bmi2", "fma", "popcnt")
 _LEVEL_4 = (*_LEVEL_3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
@@ -36,7 +40,7 @@ def machine_of(triple: str, name: str) -> Machine:
     if machine.packs:
         wanted = ",".join(f"+{feature}" for feature in sorted(machine.needs))
         return replace(machine, cpu="x86-64-v4", features=f"{wanted},-prefer-256-bit")
-    return machine
+    return replace(machine, features=_USUAL[architecture]) if architecture in _USUAL else machine
 
 
 def supported(triple: str, machine: Machine) -> tuple[list[str], list[str]]:
@@ -68,6 +72,13 @@ _BITS = {
     "avx512vbmi": ("c", 1), "avx512vnni": ("c", 11),
 }  # fmt: skip
 """The register and the bit of a feature in leaf 7 of cpuid."""
+
+
+def attributes(triple: str, machine: Machine) -> list[str]:
+    """The lines of C before that function: gcc and clang read the system's registers only where they are told."""
+    if not machine.packs or "windows" not in triple:
+        return []
+    return ["#if defined(__clang__) || defined(__GNUC__)", '__attribute__((target("xsave")))', "#endif"]
 
 
 def _by_cpuid(machine: Machine) -> list[str]:

@@ -53,20 +53,19 @@ def _mapped(file: BinaryIO, size: int) -> Buffer:
 class Files:
     """Files that are read in parts. A large file is mapped once, however many parts are read."""
 
-    def __init__(self, code: str) -> None:
-        self._code = code
+    def __init__(self) -> None:
         self._mapped: dict[str, memoryview] = {}
 
-    def part(self, path: str, offset: int, size: int) -> Buffer:
+    def part(self, path: str, offset: int, size: int, code: str) -> Buffer:
         """At most ``size`` bytes of a regular file from ``offset`` on. Raises as `read_regular`."""
         if size >= LEAST_MAPPED and path not in self._mapped:
-            found = regular(path, sys.maxsize, self._code)
+            found = regular(path, sys.maxsize, code)
             if not isinstance(found, memoryview):
                 return found[offset : offset + size]
             self._mapped[path] = found
         if path in self._mapped:
             return self._mapped[path][offset : offset + size]
-        return read_regular(path, size, self._code, offset)
+        return read_regular(path, size, code, offset)
 
 
 @contextmanager

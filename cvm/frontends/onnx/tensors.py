@@ -52,7 +52,7 @@ class Sources:
 
     folder: str | None
     contents: Contents | None = None
-    files: Files = field(default_factory=lambda: Files("onnx.external"))
+    files: Files = field(default_factory=Files)
 
     def raw(self, proto: TensorProto) -> Buffer:
         """The raw data of a constant."""
@@ -176,7 +176,7 @@ def _external(proto: TensorProto, sources: Sources, size: int, what: str) -> Buf
     offset, length = (_number(entries, key, default, what) for key, default in (("offset", 0), ("length", size)))
     if length != size:
         raise Malformed("onnx.external", f"{what} states {length} bytes of external data, and its shape {size}")
-    found = sources.files.part(path, offset, size)
+    found = sources.files.part(path, offset, size, "onnx.external")
     if len(found) != size:
         raise Malformed("onnx.external", f"{what}: {location!r} has {len(found)} of {size} bytes from {offset} on")
     return found

@@ -132,7 +132,8 @@ class Emission:
         values = np.asarray(items)
         if values.size and max(abs(int(values.min())), abs(int(values.max()))) > INT32_MAX:
             raise self.unsupported(f"{label} does not fit 32 bits: it needs quantisation information")
-        return Value(self.builder.constant(values.astype(np.int64, copy=False), name=self.named(label)), self)
+        integers = values if values.dtype.kind in "iu" else values.astype(np.int64)
+        return Value(self.builder.constant(integers, name=self.named(label)), self)
 
     def parameter(self, values: npt.NDArray[Any], label: str, plain: bool = False) -> Value:
         """Add an int64 parameter of a ``requantize``. With ``plain``, its name is the label alone."""

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.blocks import blocks
 from cvm.lowering.forms.emission import Value
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize_rationals, round_fraction
@@ -169,11 +170,26 @@ class Known:
         """
         zero = nearest_zero(self.scale, self.offset)
         rest = self.offset + self.scale * Rationals(zero)
+        if self.codes.dtype.kind in "iu" and self.codes.dtype.itemsize < 8 and not (abs(zero) >= 2**30).any():
+            return _less(self.codes, zero.astype(np.int64)), rest.reduced()
         narrow = self.codes.dtype.kind in "iu" and not (abs(zero) >= 2**31).any()
         if narrow and max(abs(int(self.codes.min())), abs(int(self.codes.max()))) < 2**31:
             codes = self.codes.astype(np.int64, copy=False)
             return codes - zero.astype(np.int64) if zero.any() else codes, rest.reduced()
         return self.codes.astype(object) - zero, rest.reduced()
+
+
+def _less(codes: npt.NDArray[Any], zero: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Codes of at most 32 bits minus integers below 2^30, in the narrowest signed type, computed in 64 bits."""
+    least, most = int(codes.min()) - int(zero.max()), int(codes.max()) - int(zero.min())
+    types = (np.int8, np.int16, np.int32, np.int64)
+    width = next(t for t in types if np.iinfo(t).min <= least and most <= np.iinfo(t).max)
+    if not zero.any():
+        return codes.astype(width, copy=False)
+    found, zeros = np.empty(codes.shape, width), np.broadcast_to(zero, codes.shape)
+    for block in blocks(codes.shape):
+        found[block] = codes[block].astype(np.int64) - zeros[block]
+    return found
 
 
 Form: TypeAlias = LinearForm | SurdForm | TableForm

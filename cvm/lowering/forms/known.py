@@ -35,6 +35,10 @@ class KnownTensors(MutableMapping[str, Known]):
         known, narrowed = self._held[name]
         return replace(known, codes=known.codes.astype(np.int64)) if narrowed else known
 
+    def held(self, name: str) -> Known:
+        """The tensor with codes as they are stored, of 8 bits or more."""
+        return self._held[name][0]
+
     def __delitem__(self, name: str) -> None:
         del self._held[name]
 

@@ -51,8 +51,9 @@ def array_digits(items: Array, limit: int) -> list[tuple[Array, int]]:
     A digit has the sign of its integer. A power of two has a single digit other than zero.
     """
     bits = (limit + 1).bit_length() - 1
-    signs = np.where(items < 0, -1, 1).astype(object)
-    rest = items.astype(object) * signs
+    wide = np.int64 if items.dtype.kind == "i" and items.dtype.itemsize < 8 else object
+    signs = np.where(items < 0, -1, 1).astype(wide)
+    rest = items.astype(wide) * signs
     found: list[tuple[Array, int]] = []
     while not found or rest.any():
         whole = bool((rest <= limit).all())
@@ -139,7 +140,9 @@ def weighed_digits(value: Value, weights: Array, kept: tuple[int, ...]) -> list[
 def _sum_fits(weights: Array, lo: int, hi: int, along: tuple[int, ...]) -> bool:
     """Whether the sums along the axes ``along`` of weights times integers in [lo, hi] fit 32 bits; lo <= 0 <= hi."""
     count = int(np.prod([weights.shape[axis] for axis in along]))
-    exact = holding(weights, magnitude(weights) * count)
+    # Sums of narrower integers are made in 64 bits.
+    narrow = weights.dtype.itemsize < 8 and count < 2**31
+    exact = weights if narrow else holding(weights, magnitude(weights) * count)
     # The greatest sum has the integer hi where a weight is positive, and lo where it is negative.
     above = exact.sum(axis=along, where=exact > 0, initial=0).astype(object)
     below = exact.sum(axis=along).astype(object) - above

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import magnitude
 from cvm.errors import Unsupported
 from cvm.limits import INT32_MAX
 from cvm.lowering.context import Coded, Lowering, Result
@@ -77,8 +78,10 @@ def valued(lowering: Lowering, operand: Known, what: str) -> LinearForm:
 
     Every factor is the tensor's scale times the weight of the digit; ``what`` labels the constants.
     """
-    codes, scale, terms = operand.codes.astype(object), operand.scale, []
-    while max(abs(item) for item in codes.ravel().tolist()) > INT32_MAX:
+    codes, scale, terms = operand.codes, operand.scale, []
+    if magnitude(codes) > INT32_MAX:
+        codes = codes.astype(object)
+    while magnitude(codes) > INT32_MAX:
         low = (codes + 2 ** (_DIGIT - 1)) % 2**_DIGIT - 2 ** (_DIGIT - 1)
         terms.append(Term(lowering.tensor_constant(low, what), scale))
         codes = (codes - low) // 2**_DIGIT

@@ -1,26 +1,25 @@
 """Emit the codes of a form, where possible by a single ``requantize`` whose constants are proven exact.
 
-See `cvm.quantization.fixed_point` for the proofs. A *row* is a distinct combination of coefficients, constants and
-bounds among the channels and positions of a form; each row is proven once.
+See `cvm.quantization.fixed_point` for the proofs. The rows of a form (`cvm.lowering.proofs.rows`) are proven once each.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cvm.bounds import require_fits
 from cvm.errors import Unsupported
 from cvm.limits import INT32_MAX, INT64_MAX
 from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Form, LinearForm, SurdForm, TableForm
 from cvm.lowering.proofs.decide import Summand, TooWide, at_least_zero, narrowed
+from cvm.lowering.proofs.rows import Sums, sums_of, without_idle_terms
 from cvm.lowering.proofs.staircase import STAIRCASE_BITS, staircase_codes
 from cvm.lowering.proofs.table import quantize_table
 from cvm.lowering.proofs.ties import by_shift, even_of, has_odd_tie, truncated_by_shift
@@ -29,42 +28,21 @@ from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import code
 from cvm.quantization.fixed_point import (
     FixedPoint,
-    LinearRow,
-    Row,
-    SurdRow,
     Unprovable,
-    decides_without,
     fit,
     fits_int64,
 )
-from cvm.quantization.rationals import Rationals, core
+from cvm.quantization.rows import LinearRow, Row
 
 __all__ = ["requantize"]
 
 Array = npt.NDArray[Any]
-_HALF = Fraction(1, 2)
-_MANY = 2**14
-"""The rows of more positions than this are compared by arrays of numbers, not one by one."""
 _MANY_CODES = 2**16
 """With several accumulators and at least this many codes, rows whose denominators are powers of two are emitted
 directly, without a search for a narrower form.
 """
 _MOST_TERMS = 7
 """A ``requantize`` adds up to eight values. One of them may be zeros that give the result its shape."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Sums that become codes within ``bounds``: the values that are summed, and the distinct rows.
-
-    ``where`` has the index of the row for each position, and extent 1 along axes along which no coefficient varies.
-    """
-
-    shape: tuple[int, ...]
-    values: list[Value]
-    rows: list[Row]
-    where: Array
-    bounds: tuple[int, int]
 
 
 def requantize(lowering: Emission, form: Form, quantizer: Quantizer) -> Value:
@@ -85,9 +63,9 @@ def requantize(lowering: Emission, form: Form, quantizer: Quantizer) -> Value:
     bounds = _code_bounds(form, quantizer)
     if quantizer.rounding == "toward_zero":
         return _toward_zero(lowering, form, quantizer, bounds)
-    sums = _sums(form, quantizer, bounds)
+    sums = sums_of(form, quantizer, bounds)
     if quantizer.rounding == "half_even":
-        below = _sums(form, quantizer, bounds, below=True)
+        below = sums_of(form, quantizer, bounds, below=True)
         if any(has_odd_tie(row, under) for row, under in zip(sums.rows, below.rows, strict=True)):
             return _half_even(lowering, form, sums, below, quantizer)
     codes = _nearest(lowering, sums)
@@ -95,7 +73,7 @@ def requantize(lowering: Emission, form: Form, quantizer: Quantizer) -> Value:
     return codes or _by_staircase(lowering, form, replace(quantizer, rounding="half_up"))
 
 
-def _nearest(lowering: Emission, sums: _Sums) -> Value | None:
+def _nearest(lowering: Emission, sums: Sums) -> Value | None:
     """Emit the codes of the rows by one ``requantize``, or by an estimate and a correction; None if neither fits."""
     codes = sums.bounds[1] - sums.bounds[0]
     if len(sums.values) > 1 and codes >= _MANY_CODES:
@@ -103,7 +81,7 @@ def _nearest(lowering: Emission, sums: _Sums) -> Value | None:
         if by_shift is not None:
             return by_shift
     try:
-        sums = _without_idle_terms(sums)
+        sums = without_idle_terms(sums)
         if len(sums.values) > _MOST_TERMS:
             raise Unprovable(f"{len(sums.values)} accumulators")
         forms = fit(sums.rows)
@@ -120,13 +98,13 @@ def _nearest(lowering: Emission, sums: _Sums) -> Value | None:
     return _emitted(lowering, sums, forms)
 
 
-def _emitted(lowering: Emission, sums: _Sums, forms: list[FixedPoint]) -> Value:
+def _emitted(lowering: Emission, sums: Sums, forms: list[FixedPoint]) -> Value:
     value = _emit(lowering, sums, forms)
     lowering.claim(value, _note(sums.values, forms), accumulator=_accumulator(sums.rows, forms))
     return value
 
 
-def _by_shift(lowering: Emission, sums: _Sums) -> Value | None:
+def _by_shift(lowering: Emission, sums: Sums) -> Value | None:
     """Emit rows whose denominators are powers of two directly, as floor((sum + R) / 2^s); None for other rows.
 
     This is for codes of so many bits that a search for a form takes long or finds none, such as products of integers
@@ -145,7 +123,7 @@ def _by_shift(lowering: Emission, sums: _Sums) -> Value | None:
     return _emitted(lowering, sums, forms)
 
 
-def _directly(lowering: Emission, sums: _Sums, exact: list[FixedPoint | None], rounding: str) -> Value | None:
+def _directly(lowering: Emission, sums: Sums, exact: list[FixedPoint | None], rounding: str) -> Value | None:
     """Emit one ``requantize`` with a rounding other than half_up; None if a row has no form, or terms are too many."""
     forms = [item for item in exact if item is not None]
     if len(forms) < len(exact) or len(sums.values) > _MOST_TERMS:
@@ -156,7 +134,7 @@ def _directly(lowering: Emission, sums: _Sums, exact: list[FixedPoint | None], r
 
 
 def _half_even(
-    lowering: Emission, form: LinearForm | SurdForm, sums: _Sums, below: _Sums, quantizer: LinearQuantizer
+    lowering: Emission, form: LinearForm | SurdForm, sums: Sums, below: Sums, quantizer: LinearQuantizer
 ) -> Value:
     """Emit codes rounded to the nearest, ties to the even code, for rows in which ties occur.
 
@@ -196,7 +174,7 @@ def _toward_zero(
             "lowering.rounding", f"{lowering.owner!r} holds roots, which are not rounded toward zero", lowering.location
         )
     lo, hi = bounds
-    sums, below = (_sums(form, quantizer, bounds, side, Fraction(0)) for side in (False, True))
+    sums, below = (sums_of(form, quantizer, bounds, side, Fraction(0)) for side in (False, True))
     exact = [truncated_by_shift(row, under) for row, under in zip(sums.rows, below.rows, strict=True)]
     direct = _directly(lowering, sums, exact, "toward_zero")
     if direct is not None:
@@ -208,7 +186,7 @@ def _toward_zero(
     ):
         if limits != (0, 0):
             with lowering.part(what):
-                parts.append(_nearest(lowering, _sums(form, quantizer, limits, down, half)))
+                parts.append(_nearest(lowering, sums_of(form, quantizer, limits, down, half)))
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
         message = f"no exact form of {lowering.owner!r} toward zero fits 64 bits"
@@ -267,112 +245,7 @@ def _code_bounds(form: LinearForm | SurdForm, quantizer: LinearQuantizer) -> tup
     return lo, quantizer.hi if form.upper is None else code(form.upper, quantizer)
 
 
-def _sums(
-    form: LinearForm | SurdForm,
-    quantizer: LinearQuantizer,
-    bounds: tuple[int, int],
-    below: bool = False,
-    half: Fraction = _HALF,
-) -> _Sums:
-    """The sums of a form, with ``half`` added before the floor is taken. Ties are rounded upward, or downward with
-    ``below``.
-    """
-    rank = len(form.shape)
-    extents = [1] * rank
-    if quantizer.axis is not None:
-        extents[quantizer.axis] = len(quantizer.scale)
-    scale = Rationals.of(quantizer.scale, extents)
-    offset = Rationals.of(quantizer.offset, extents)
-    addend = Rationals.scalar(half, rank)
-    if isinstance(form, SurdForm):
-        values = [term.value for term in form.terms]
-        slopes = [term.factor / scale for term in form.terms]
-        parts = [*slopes, form.origin / scale, (form.offset - offset) / scale + addend, form.radicand]
-    else:
-        values = [term.value for term in form.terms]
-        parts = [*(term.factor / scale for term in form.terms), (form.constant - offset) / scale + addend]
-    columns = [core(part.numerators) for part in parts]
-    columns += [end for value in values for end in (value.range.lo, value.range.hi)]
-    keys, where = _distinct(columns)
-    denominators = [part.denominator for part in parts]
-    rows = [
-        _surd_row(key, denominators, *bounds)
-        if isinstance(form, SurdForm)
-        else _linear_row(key, denominators, *bounds, below)
-        for key in keys
-    ]
-    return _Sums(form.shape, values, rows, where, bounds)
-
-
-def _distinct(columns: Sequence[Array]) -> tuple[list[tuple[int, ...]], Array]:
-    """The distinct combinations of the items of columns, which broadcast, and the index of the combination at each
-    position.
-
-    Combinations are in the order in which they first occur.
-    """
-    whole = np.broadcast_shapes(*(column.shape for column in columns))
-    if math.prod(whole) < _MANY:
-        flat = [np.broadcast_to(column, whole).ravel().tolist() for column in columns]
-        index: dict[tuple[int, ...], int] = {}
-        at = [index.setdefault(key, len(index)) for key in zip(*flat, strict=True)]
-        return list(index), np.array(at).reshape(whole)
-    # For many positions, number the distinct items of each column first, and then the pairs of numbers.
-    found = np.zeros((1,) * len(whole), np.int64)
-    for column in columns:
-        numbers: dict[int, int] = {}
-        items = core(column)
-        ordinals = np.array([numbers.setdefault(item, len(numbers)) for item in items.ravel().tolist()])
-        if len(numbers) == 1:
-            continue
-        require_fits((int(found.max()) + 1) * len(numbers), 63, "pairs of numbers")
-        pairs = found * len(numbers) + ordinals.reshape(items.shape)
-        found = np.unique(pairs, return_inverse=True)[1].reshape(pairs.shape)
-    _, first = np.unique(found, return_index=True)
-    order = np.argsort(first)
-    firsts = np.unravel_index(first[order], found.shape)
-    keys = zip(*(np.broadcast_to(column, whole)[firsts].tolist() for column in columns), strict=True)
-    rank = np.empty(order.size, np.int64)
-    rank[order] = np.arange(order.size)
-    return list(keys), np.broadcast_to(rank[found], whole)
-
-
-def _linear_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int, below: bool) -> Row:
-    count = len(denominators)
-    *factors, constant = (Fraction(n, d) for n, d in zip(key[:count], denominators, strict=True))
-    denominator = math.lcm(*(factor.denominator for factor in factors)) if factors else 1
-    # floor((n + r) / D) = floor((n + floor(r)) / D) for integers n and D, so the constant needs no common denominator.
-    return LinearRow(
-        tuple(int(factor * denominator) for factor in factors),
-        math.ceil(constant * denominator) - 1 if below else math.floor(constant * denominator),
-        denominator,
-        tuple(zip(key[count::2], key[count + 1 :: 2], strict=True)),
-        lo,
-        hi,
-    )
-
-
-def _surd_row(key: Sequence[int], denominators: Sequence[int], lo: int, hi: int) -> Row:
-    slope, origin, height, radicand = (Fraction(n, d) for n, d in zip(key[:4], denominators, strict=True))
-    bounds = ((key[4], key[5]),)
-    if slope:
-        return SurdRow(slope, origin, height, radicand, bounds, lo, hi)
-    # If the slope is 0, the code is constant: that of an accumulator with the factor 1 whose only value is 0.
-    steps = SurdRow(Fraction(1), origin, height, radicand, ((0, 0),), lo, hi)
-    reached = sum(int(at <= 0) for at in steps.thresholds(np.arange(lo + 1, hi + 1, dtype=object)).tolist())
-    return LinearRow((0,), lo + reached, 1, bounds, lo, hi)
-
-
-def _without_idle_terms(sums: _Sums) -> _Sums:
-    """Leave out one of two accumulators, preferably the second, if its value never changes a code."""
-    linear = [row for row in sums.rows if isinstance(row, LinearRow)]
-    for term in (1, 0) if len(sums.values) == 2 and len(linear) == len(sums.rows) else ():
-        if all(decides_without(row, term) for row in linear):
-            rows: list[Row] = [row.fixed(term, row.bounds[term][0]) for row in linear]
-            return replace(sums, values=[sums.values[1 - term]], rows=rows)
-    return sums
-
-
-def _ordered(lowering: Emission, sums: _Sums) -> tuple[list[Value], list[int]]:
+def _ordered(lowering: Emission, sums: Sums) -> tuple[list[Value], list[int]]:
     """The values, of which the first one must have the shape of the result, and their indices in the sums.
 
     If none has that shape, the first one is broadcast. There may be no value at all.
@@ -386,7 +259,7 @@ def _ordered(lowering: Emission, sums: _Sums) -> tuple[list[Value], list[int]]:
     return terms, order
 
 
-def _emit(lowering: Emission, sums: _Sums, forms: list[FixedPoint], rounding: str = "half_up") -> Value:
+def _emit(lowering: Emission, sums: Sums, forms: list[FixedPoint], rounding: str = "half_up") -> Value:
     terms, order = _ordered(lowering, sums)
     if not terms:
         # A tensor of zeros gives the result its shape.
@@ -405,7 +278,7 @@ def _emit(lowering: Emission, sums: _Sums, forms: list[FixedPoint], rounding: st
     return lowering.emit("requantize", *terms, *parameters, label="", rounding=rounding, lo=lo, hi=hi)
 
 
-def _divided(lowering: Emission, sums: _Sums) -> Value | None:
+def _divided(lowering: Emission, sums: Sums) -> Value | None:
     """Emit the codes as one `quotient`, which divides exactly; None where the op does not take the sums.
 
     With the least common denominator D of all rows, the code is floor((sum_i P_i * X_i + R) / D). The op rounds N / D
@@ -430,7 +303,7 @@ def _divided(lowering: Emission, sums: _Sums) -> Value | None:
     return lowering.emit("quotient", *terms, one, *parameters, label="", **bounds)
 
 
-def _corrected(lowering: Emission, sums: _Sums) -> Value | None:
+def _corrected(lowering: Emission, sums: Sums) -> Value | None:
     """Emit an estimate of the code that is right or too small by one, and a comparison that decides which.
 
     Let v = (sum_i P_i * X_i + R) / D and m_i = floor(P_i * 2^s / D). The sum of m_i * X_i differs from the sum of

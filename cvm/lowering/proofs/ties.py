@@ -1,6 +1,6 @@
 """Ties: numbers half-way between two codes. A quantiser with the rounding ``half_even`` gives them the even code.
 
-A row of a sum (`cvm.quantization.fixed_point`) rounds ties upward: its code is floor((sum_i P_i * x_i + R) / D), where
+A row of a sum (`cvm.quantization.rows`) rounds ties upward: its code is floor((sum_i P_i * x_i + R) / D), where
 R includes the half of rounding. A tie occurs if D divides sum_i P_i * x_i + R; it matters only if the quotient is odd.
 """
 
@@ -13,7 +13,8 @@ import numpy as np
 
 from cvm.limits import INT32_MAX
 from cvm.lowering.forms.emission import Value
-from cvm.quantization.fixed_point import FixedPoint, LinearRow, Row, SurdRow, fits_int64
+from cvm.quantization.fixed_point import FixedPoint, fits_int64
+from cvm.quantization.rows import LinearRow, Row, SurdRow
 
 __all__ = ["by_shift", "even_of", "has_odd_tie", "truncated_by_shift"]
 

@@ -283,7 +283,7 @@ def _filtered(
     The filter of a deconvolution has the input's channels as its first axis. It is rearranged to the filter of the
     equivalent convolution.
     """
-    weights = lowering.operand(parameter)
+    weights = lowering.stored(parameter)
     if not isinstance(weights, Known):
         weights = lowering.linear(parameter)
     sizes = weights.shape[2:]

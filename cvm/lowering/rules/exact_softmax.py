@@ -30,7 +30,7 @@ from cvm.lowering.parts.digits import array_digits, budget
 from cvm.lowering.proofs.staircase import staircase_codes
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.rationals import Rationals
-from cvm.quantization.reals import exp, rational, rounded, sigmoid
+from cvm.quantization.reals import Undecided, exp, rational, rounded, sigmoid
 from cvm.quantization.steps import Step, step
 from cvm.quantization.surds import least_integer
 
@@ -119,7 +119,10 @@ def _proven_bits(scale: Fraction, span: int, count: int, inverses: Sequence[floa
     sizes = [math.comb(span + largest + size, size) for size in (first, second)]
     if max(sizes) > _MOST_SUMS or sizes[0] * len(inverses) > _MOST_SEARCHES:
         return None
-    values = np.array([_nearest(scale * d) for d in range(-span, largest + 1)])
+    try:
+        values = np.array([_nearest(scale * d) for d in range(-span, largest + 1)])
+    except Undecided:  # the scale is so large that a power of e has more digits than are tried
+        return None
     (small, alone), (large, also_alone) = (_sums_of(values, size) for size in (first, second))
     if not (alone and also_alone):
         return None

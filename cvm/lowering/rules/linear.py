@@ -98,7 +98,7 @@ def _product(lowering: Lowering, left: tuple[str, bool], right: tuple[str, bool]
 
 
 def _matrices(lowering: Lowering, parameter: str, exchanged: bool) -> _Matrices:
-    operand = lowering.operand(parameter)
+    operand = lowering.stored(parameter)
     if isinstance(operand, Known):
         found = _known(operand)
     else:

@@ -34,7 +34,7 @@ __all__: list[str] = []
 )
 def reshape(lowering: Lowering) -> list[Result]:
     """The same items in another shape, in the same row-major order."""
-    operand, shape = lowering.operand("input"), lowering.output_shape()
+    operand, shape = lowering.stored("input"), lowering.output_shape()
     if operand.shape == shape:
         return [operand]
     return [moved(lowering, operand, shape, lambda a: a.reshape(shape), "reshape", target_shape=shape)]
@@ -46,7 +46,7 @@ def reshape(lowering: Lowering) -> list[Result]:
 )
 def transpose(lowering: Lowering) -> list[Result]:
     """A permutation of the leading axes."""
-    operand, leading = lowering.operand("input"), lowering.integers("axes")
+    operand, leading = lowering.stored("input"), lowering.integers("axes")
     if not leading:
         return [operand]
     axes = (*leading, *range(len(leading), len(operand.shape)))
@@ -277,7 +277,7 @@ def _bordered(lowering: Lowering, value: Value, padding: list[tuple[int, int]], 
 )
 def gather(lowering: Lowering) -> list[Result]:
     """The items at given indices along an axis. A computed index is clipped to the indices that exist."""
-    operand, indices = lowering.operand("input"), lowering.operand("indices")
+    operand, indices = lowering.stored("input"), lowering.operand("indices")
     axis = lowering.integer("axis")
     if isinstance(indices, Known):
         at = _positions(lowering, indices, operand.shape[axis])

@@ -15,6 +15,7 @@ import ctypes
 import functools
 import itertools
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -30,7 +31,6 @@ class CUresult(IntEnum):
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_OUT_OF_MEMORY = 2
     CUDA_ERROR_NO_DEVICE = 100
-    CUDA_ERROR_NO_BINARY_FOR_GPU = 209
     CUDA_ERROR_INVALID_PTX = 218
     CUDA_ERROR_LAUNCH_FAILED = 719
 
@@ -55,12 +55,6 @@ class CUjit_option(IntEnum):  # noqa: N801
     CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6
 
 
-class CUjitInputType(IntEnum):
-    """What the linker takes."""
-
-    CU_JIT_INPUT_PTX = 1
-
-
 class CUstream_flags(IntEnum):  # noqa: N801
     """Kinds of streams."""
 
@@ -80,8 +74,6 @@ SHARED = {(8, 0): 163 * 1024, (8, 6): 99 * 1024, (9, 0): 227 * 1024}
 
 Source: CUDA C++ Programming Guide, table of technical specifications per compute capability.
 """
-CUBIN = b"machine code of "
-"""What machine code of this driver begins with."""
 UNSAFE = frozenset({"cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost", "cuModuleLoadDataEx",
                     "cuModuleUnload"})  # fmt: skip
 """The calls that may wait for the whole GPU: the driver refuses them while a stream is captured in a strict mode."""
@@ -119,8 +111,9 @@ class _Stream:
 class FakeDriver:
     """See the module.
 
-    ``parameters`` says how many parameters each kernel has, ``static`` how many bytes of shared memory it declares
-    itself, ``memory`` what a device has. ``execute``, if it is given, runs a launch: it gets the image of the module.
+    ``parameters`` says how many parameters each kernel has whose module is no text of LLVM, ``static`` how many bytes
+    of shared memory it declares itself, ``memory`` what a device has. ``execute``, if it is given, runs a launch: it
+    gets the image of the module.
     """
 
     parameters: dict[str, int] = field(default_factory=dict)
@@ -132,15 +125,13 @@ class FakeDriver:
     failures: dict[str, CUresult] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
     execute: Callable[[bytes, Launched], None] | None = None
-    refused: bytes = b""
-    """An image that the driver does not load."""
     log: bytes = b""
     """What the driver writes to the error log of code that it refuses."""
     calls: list[str] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
 
     ENUMS: ClassVar[tuple[type[IntEnum], ...]] = (
-        CUresult, CUdevice_attribute, CUfunction_attribute, CUjit_option, CUjitInputType, CUstream_flags,
+        CUresult, CUdevice_attribute, CUfunction_attribute, CUjit_option, CUstream_flags,
         CUstreamCaptureMode,
     )  # fmt: skip
 
@@ -159,8 +150,6 @@ class FakeDriver:
         self.modules: dict[int, bytes] = {}
         self.functions: dict[int, tuple[int, str]] = {}
         self.attributes: dict[int, int] = {}
-        self.links: dict[int, list[Any]] = {}
-        """What each linker was given, and what it has made."""
         self.events: dict[int, bool] = {}
         """Whether each event was recorded."""
 
@@ -170,7 +159,7 @@ class FakeDriver:
         counts = {
             "contexts": self.retained, "current": len(self.stack), "allocations": len(self.allocations),
             "pinned": len(self.pinned), "streams": len(self.streams), "graphs": len(self.graphs),
-            "executables": len(self.executables), "modules": len(self.modules), "links": len(self.links),
+            "executables": len(self.executables), "modules": len(self.modules),
             "events": len(self.events),
         }  # fmt: skip
         return {name: count for name, count in counts.items() if count}
@@ -199,8 +188,6 @@ class FakeDriver:
             if name in self.missing:
                 raise RuntimeError(f'Function "{name}" not found')
             failure = self.failures.get(name)
-            if name == "cuModuleLoadDataEx" and ctypes.string_at(arguments[0]) == self.refused:
-                failure = CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU
             if failure is None:
                 return (CUresult.CUDA_SUCCESS, *found(*arguments))
             if name == "cuStreamEndCapture":  # a capture ends, whatever comes of it
@@ -417,36 +404,6 @@ class FakeDriver:
         self.modules[handle] = ctypes.string_at(image)
         return (handle,)
 
-    def cuLinkCreate(  # noqa: N802
-        self, numOptions: int, options: list[CUjit_option], optionValues: list[Any]
-    ) -> tuple[int]:
-        assert numOptions == len(options) == len(optionValues)
-        handle = self._handle()
-        self.links[handle] = []
-        return (handle,)
-
-    def cuLinkAddData(  # noqa: N802
-        self, state: int, typename: CUjitInputType, data: int, size: int, name: bytes, numOptions: int,
-        options: list[CUjit_option], optionValues: list[Any],
-    ) -> tuple[()]:  # fmt: skip
-        assert typename == CUjitInputType.CU_JIT_INPUT_PTX
-        assert numOptions == len(options) == len(optionValues)
-        text = ctypes.string_at(data, size)
-        assert text.endswith(b"\0"), "PTX ends with a zero"
-        self.links[state].append(text[:-1])
-        return ()
-
-    def cuLinkComplete(self, state: int) -> tuple[int, int]:  # noqa: N802
-        (text,) = self.links[state]
-        made = ctypes.create_string_buffer(CUBIN + text, len(CUBIN) + len(text))
-        self.links[state].append(made)
-        return ctypes.addressof(made), len(made)
-
-    def cuLinkDestroy(self, state: int) -> tuple[()]:  # noqa: N802
-        for made in self.links.pop(state)[1:]:
-            ctypes.memset(made, 0, len(made))
-        return ()
-
     def cuModuleUnload(self, hmod: int) -> tuple[()]:  # noqa: N802
         assert not any(stream.pending for stream in self.streams.values()), "code is unloaded while it runs"
         del self.modules[hmod]
@@ -465,6 +422,14 @@ class FakeDriver:
         self.attributes[hfunc] = value
         return ()
 
+    def _count(self, module: int, name: str) -> int:
+        """The number of parameters of a kernel: what was given, or else what its module says, a text of LLVM."""
+        if name in self.parameters:
+            return self.parameters[name]
+        header = re.search(rf"define ptx_kernel void @{name}\(.*", self.modules[module].decode())
+        assert header is not None, name
+        return header[0].count("%")
+
     def cuLaunchKernel(  # noqa: N802
         self, f: int, gridDimX: int, gridDimY: int, gridDimZ: int, blockDimX: int, blockDimY: int, blockDimZ: int,
         sharedMemBytes: int, hStream: int, kernelParams: int, extra: int,
@@ -477,7 +442,7 @@ class FakeDriver:
         assert min(gridDimY, gridDimZ) >= 1, (gridDimY, gridDimZ)
         assert max(gridDimY, gridDimZ) < 2**16, (gridDimY, gridDimZ)
         assert 1 <= blockDimX * blockDimY * blockDimZ <= 1024, (blockDimX, blockDimY, blockDimZ)
-        count = self.parameters[name]
+        count = self._count(module, name)
         pointers = (ctypes.c_void_p * count).from_address(kernelParams) if count else ()
         values = tuple(ctypes.c_uint64.from_address(pointer or 0).value for pointer in pointers)
         grid, block = (gridDimX, gridDimY, gridDimZ), (blockDimX, blockDimY, blockDimZ)

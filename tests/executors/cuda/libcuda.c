@@ -19,7 +19,6 @@ enum { LOG = 5, LOG_SIZE = 6 };
 
 struct module { char *text; };
 struct function { struct module *module; char name[64]; };
-struct link { char *text; };
 
 result cuInit(unsigned flags) { return flags ? INVALID_VALUE : SUCCESS; }
 result cuDriverGetVersion(int *version) { *version = 12020; return SUCCESS; }
@@ -113,29 +112,6 @@ result cuFuncSetAttribute(void *function, int kind, int value) {
     fflush(stdout);
     return kind != 8;
 }
-result cuLinkCreate_v2(unsigned count, int *options, void **values, void **state) {
-    struct link *link = calloc(1, sizeof *link);
-    *state = link;
-    return count != 2 || options[0] != LOG || (size_t)values[1] < 16;
-}
-result cuLinkAddData_v2(void *state, int kind, void *data, size_t size, const char *name, unsigned count, int *options,
-                        void **values) {
-    (void)options, (void)values;
-    if (kind != 1 || ((char *)data)[size - 1] || strcmp(name, "kernels") || count) return INVALID_VALUE;
-    ((struct link *)state)->text = strdup(data);
-    return SUCCESS;
-}
-result cuLinkComplete(void *state, void **made, size_t *size) {
-    struct link *link = state;
-    if (!strstr(link->text, ".entry")) return INVALID_PTX;
-    *made = link->text;
-    *size = strlen(link->text);
-    printf("linked\n");
-    fflush(stdout);
-    return SUCCESS;
-}
-result cuLinkDestroy(void *state) { free(((struct link *)state)->text); free(state); return SUCCESS; }
-
 result cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned i, unsigned j, unsigned k,
                       unsigned shared, void *stream, void **parameters, void **extra) {
     struct function *one = function;

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -17,7 +16,7 @@ from cvm.errors import CvmError, Invalid, LimitExceeded, Unsupported
 from cvm.executors.cuda.device.bindings import found
 from cvm.executors.cuda.device.driver import Driver
 from cvm.executors.cuda.device.protocol import Prepared
-from tests.executors.cuda.fake_driver import CUBIN, CUresult, FakeDriver, Launched
+from tests.executors.cuda.fake_driver import CUresult, FakeDriver, Launched
 
 LATER = ("cuMemAlloc", "cuMemHostAlloc", "cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncSetAttribute",
          "cuStreamCreate", "cuStreamBeginCapture", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuLaunchKernel",
@@ -138,42 +137,6 @@ def test_code_that_the_driver_refuses_comes_with_its_log(fake: FakeDriver) -> No
     fake.log = b"ptxas application ptx input, line 7; error: Unknown symbol"
     with pytest.raises(Unsupported, match="line 7; error: Unknown symbol") as raised:
         device().load("text")
-    assert raised.value.code == "cuda.code"
-
-
-def test_machine_code_is_made_once_and_kept(fake: FakeDriver) -> None:
-    kept: dict[tuple[str, ...], bytes] = {}
-
-    def keep(words: Sequence[str], make: Callable[[], bytes]) -> bytes:
-        return kept.setdefault(tuple(words), kept.get(tuple(words)) or make())
-
-    for _ in range(2):
-        one = Driver(0, lambda ir, capability: ir.encode(), keep)
-        one.load("text")
-        assert [*fake.modules.values()] == [CUBIN + b"text"]
-        one.close()
-    assert [*kept] == [("cubin", "text", "Fake 0", "(9, 0)", "12.8")]
-    assert fake.calls.count("cuLinkComplete") == 1
-    assert not fake.left
-
-
-@pytest.mark.parametrize("function", ["cuLinkCreate", "cuLinkAddData", "cuLinkComplete"])
-def test_a_driver_that_does_not_link_translates_ptx(fake: FakeDriver, function: str) -> None:
-    fake.failures[function] = CUresult.CUDA_ERROR_INVALID_PTX
-    one = Driver(0, lambda ir, capability: ir.encode(), lambda words, make: make())
-    one.load("text")
-    assert [*fake.modules.values()] == [b"text"]
-    one.close()
-    assert not fake.left
-
-
-def test_kept_machine_code_that_the_driver_refuses_is_replaced_by_ptx(fake: FakeDriver) -> None:
-    fake.refused = b"of another GPU"
-    Driver(0, lambda ir, capability: ir.encode(), lambda words, make: fake.refused).load("text")
-    assert fake.calls.count("cuModuleLoadDataEx") == 2
-    one = Driver(0, lambda ir, capability: fake.refused, lambda words, make: fake.refused)
-    with pytest.raises(Unsupported, match="CUDA_ERROR_NO_BINARY_FOR_GPU") as raised:
-        one.load("text")
     assert raised.value.code == "cuda.code"
 
 

@@ -20,12 +20,14 @@ from cvm.executors.cuda import executor as executors
 from cvm.executors.cuda.emit import registry
 from cvm.executors.cuda.executor import CudaExecutor
 from cvm.executors.cuda.hashing import Hashing
+from cvm.executors.cuda.launch import MOST_ARGUMENTS
 from cvm.executors.cuda.network import Network
 from cvm.executors.cuda.shown import Shown
 from cvm.executors.cuda.trial import Trial
 from cvm.executors.native.descriptions.loops import Nest
-from cvm.executors.native.runtime.trial import CLASSES, Class
+from cvm.executors.native.runtime.trial_programs import CLASSES, Class
 from cvm.executors.numpy import NumpyExecutor
+from cvm.program import Output, ProgramBuilder
 from cvm.program.commitments import tensor_root
 from cvm.program.verifier import VerifiedProgram, verify
 from tests.executors.stateful import cache
@@ -338,6 +340,39 @@ def test_a_batch_pins_a_bounded_part_of_the_host(monkeypatch: pytest.MonkeyPatch
     assert executor._group(network, 100) == 50
     monkeypatch.setattr(executors, "PINNED", 13 * network.copied_bytes)
     assert executor._group(network, 100) == 12
+
+
+def added(count: int, pairs: bool) -> VerifiedProgram:
+    """The sum of so many inputs, added up in pairs or one after the other."""
+    builder = ProgramBuilder()
+    left = [builder.input(f"x{number}", (1, 3), -100, 100) for number in range(count)]
+    while len(left) > 1:
+        first = builder.add("elemwise_add", left[:2])[0]
+        left = [*left[2:], first] if pairs else [first, *left[2:]]
+    return verify(builder.build([Output("y", left[0])]))
+
+
+@pytest.mark.parametrize(("count", "pairs"), [(90, True), (90, False), (300, True)])
+def test_kernels_take_a_bounded_number_of_parameters(count: int, pairs: bool) -> None:
+    """The driver refuses kernels with more than 4352 bytes of them."""
+    verified = added(count, pairs)
+    executor = CudaExecutor(verified, device=SerialDevice())
+    with executor._used(frozenset()) as used:
+        assert used is not None
+        launches = used[0].kernels.launches
+    assert max(len(one.arguments) for one in launches) <= MOST_ARGUMENTS
+    (feed,) = feeds(verified, 1)
+    (y,) = executor.run(feed, {}).values.values()
+    np.testing.assert_array_equal(y, sum(feed.values()))
+
+
+def test_a_program_that_the_planner_cannot_plan_is_run_by_numpy() -> None:
+    verified = added(300, False)
+    executor = CudaExecutor(verified, device=SerialDevice())
+    assert "the planner failed: RecursionError" in executor.refusals[0]
+    (feed,) = feeds(verified, 1)
+    (y,) = executor.run(feed, {}).values.values()
+    np.testing.assert_array_equal(y, sum(feed.values()))
 
 
 def test_two_devices_do_not_wait_for_each_other() -> None:

@@ -28,7 +28,8 @@ from cvm.executors.native.emit.machine import CUDA
 from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.plan.homes import Buffer
 from cvm.executors.native.plan.steps import Plan
-from cvm.executors.native.runtime.trial import CLASSES, _feeds
+from cvm.executors.native.runtime.trial import _feeds
+from cvm.executors.native.runtime.trial_programs import CLASSES
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program.verifier import VerifiedProgram
 from cvm.vectors import ExecutorRunner, check

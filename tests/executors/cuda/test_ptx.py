@@ -16,12 +16,13 @@ import pytest
 from cvm.errors import Unsupported
 from cvm.executors.base import returned
 from cvm.executors.cuda import ptx
+from cvm.executors.cuda.device.bindings import OLDEST
 from cvm.executors.cuda.emit.registry import PLAIN, kernels_of
 from cvm.executors.cuda.emit.sha256 import module_text
 from cvm.executors.cuda.launch import TRIPLE
 from cvm.executors.native.emit.machine import CUDA
 from cvm.executors.native.kernels.registry import plan
-from cvm.executors.native.runtime.trial import CLASSES
+from cvm.executors.native.runtime.trial_programs import CLASSES
 from tests.selection import mostly_long
 
 TARGETS = ((8, 0), (9, 0), (10, 0))
@@ -107,6 +108,16 @@ def test_a_gpu_gets_the_nearest_capability_that_llvm_knows() -> None:
 @pytest.mark.parametrize("capability", ptx.CAPABILITIES)
 def test_llvm_knows_every_capability_of_the_list(capability: tuple[int, int]) -> None:
     assert f".target sm_{capability[0]}{capability[1]}\n" in ptx.assembled(SMALL, capability).decode()
+
+
+@pytest.mark.parametrize("capability", ptx.CAPABILITIES)
+def test_every_driver_that_knows_a_gpu_takes_its_ptx(capability: tuple[int, int]) -> None:
+    """PTX 8.0 came with CUDA 12.0, the oldest driver that is used. GPUs since Blackwell came with later drivers."""
+    assert OLDEST == 12_000
+    newest = {(10, 0): (8, 6), (12, 0): (8, 7)}.get(capability, (8, 0))
+    version = re.search(r"^\.version (\d+)\.(\d+)$", ptx.assembled(SMALL, capability).decode(), re.MULTILINE)
+    assert version is not None
+    assert (int(version[1]), int(version[2])) <= newest
 
 
 def test_a_module_that_llvm_refuses_and_a_capability_that_it_lacks_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import re
-import sys
-import types
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,46 +12,11 @@ import pytest
 import cvm
 from cvm.executors.base import Int32Array
 from cvm.executors.cuda import opened, ptx
-from cvm.executors.cuda.device.protocol import Prepared
 from cvm.executors.cuda.emit import registry
 from cvm.executors.native.runtime.trial import CLASSES
-from tests.executors.cuda.fake_driver import CUBIN, FakeDriver, Launched
-from tools.serial_device import _Code
+from tests.executors.cuda.executing import driver
 
 PROGRAM = next(one for one in CLASSES if one.name == "windows").program().program
-_loaded = functools.cache(_Code)
-
-
-class Parameters(dict[str, int]):
-    """The number of parameters of kernels, as modules that were loaded state it."""
-
-    def __init__(self, driver: FakeDriver) -> None:
-        self._driver = driver
-
-    def __missing__(self, name: str) -> int:
-        for image in self._driver.modules.values():
-            header = re.search(rf"define ptx_kernel void @{name}\(.*", image.decode())
-            if header is not None:
-                return header[0].count("%")
-        raise KeyError(name)
-
-
-def executed(image: bytes, one: Launched) -> None:
-    count = len(one.parameters) // 2
-    addresses, steps = one.parameters[:count], one.parameters[count:]
-    launch = Prepared(one.function, one.grid, one.block[0], one.shared, addresses, steps)
-    _loaded(image.removeprefix(CUBIN).decode()).launch(launch, 1, 1)
-
-
-def driver(monkeypatch: pytest.MonkeyPatch, gpus: int = 1) -> FakeDriver:
-    """A driver in place of the package's, as a new process finds it."""
-    made = FakeDriver(gpus=gpus, execute=executed)
-    made.parameters = Parameters(made)
-    package, bindings = types.ModuleType("cuda"), types.ModuleType("cuda.bindings")
-    for name, module in (("cuda", package), ("cuda.bindings", bindings), ("cuda.bindings.driver", made)):
-        monkeypatch.setitem(sys.modules, name, module)
-    opened._used.cache_clear()
-    return made
 
 
 @pytest.fixture(autouse=True)
@@ -93,11 +54,10 @@ def test_a_session_gives_the_bytes_of_numpy_and_gives_everything_back(monkeypatc
     assert not fake.left
 
 
-def test_a_second_process_translates_and_tries_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_tries_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for first in (True, False):
         fake = driver(monkeypatch)
         session = cvm.Session(PROGRAM, "cuda")
-        assert ("cuLinkComplete" in fake.calls) == first
         assert any(one.grid[2] > 1 for one in fake.launched) == first, "the trial runs batches"
         session.run(feeds(1)[0], codes=True)
         del session

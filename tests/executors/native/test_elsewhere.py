@@ -13,7 +13,7 @@ import pytest
 from cvm.errors import Unsupported
 from cvm.executors.native.emit.ir import Code, V
 from cvm.executors.native.emit.machine import MACHINES, Machine
-from cvm.executors.native.runtime.trial import programs
+from cvm.executors.native.runtime.trial_programs import programs
 from cvm.program import ProgramBuilder, verify
 from cvm.program.build import Output
 from cvm.program.verifier import VerifiedProgram

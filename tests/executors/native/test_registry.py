@@ -12,7 +12,7 @@ from cvm.executors.native.plan.groups import POINTWISE
 from cvm.executors.native.plan.protocol import OpPlan
 from cvm.executors.native.runtime import proven
 from cvm.executors.native.runtime.select import choice
-from cvm.executors.native.runtime.trial import programs
+from cvm.executors.native.runtime.trial_programs import programs
 from cvm.ops import REGISTRY
 from cvm.program import Output, ProgramBuilder
 from cvm.session import Session

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from cvm.program import verify
 from cvm.program.verifier import VerifiedProgram
 from tests.api import small
 from tools.fuzz.c_programs import case
-from tools.object_driver import ran
+from tools.object_driver import linked, ran
 
 TARGETS = [
     ("x86_64-linux-gnu", "generic", b"\x7fELF"),
@@ -35,6 +37,14 @@ HERE = [one.name for one in available() if one.name in ("avx2", "vnni512", "ifma
 needs_linux = pytest.mark.skipif(
     platform.machine() != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on an x86-64 processor"
 )
+ZIG = (sys.executable, "-m", "ziglang", "cc")
+needs_zig = pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="needs the package ziglang")
+FOREIGN = {
+    "aarch64-macos": ("aarch64-apple-darwin", "neon_dot", b"\xcf\xfa\xed\xfe"),
+    "x86_64-macos": ("x86_64-apple-darwin", "avx2", b"\xcf\xfa\xed\xfe"),
+    "x86_64-windows-gnu": ("x86_64-pc-windows-msvc", "avx2", b"MZ"),
+    "aarch64-windows-gnu": ("aarch64-pc-windows-msvc", "generic", b"MZ"),
+}
 CROSS, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 needs_emulation = pytest.mark.skipif(
     shutil.which(CROSS) is None or shutil.which(EMULATOR) is None, reason=f"needs {CROSS} and {EMULATOR}"
@@ -89,6 +99,30 @@ def test_random_programs_agree_under_emulation(tmp_path, machine):
         program, feeds, _ = case(32, number)
         options = {"compiler": (CROSS, "-static"), "runner": (EMULATOR, "-cpu", "max")}
         agree(verify(program), feeds, tmp_path / str(number), "aarch64-linux-gnu", machine, **options)
+
+
+@pytest.mark.long
+@needs_zig
+@pytest.mark.skipif(shutil.which("qemu-riscv64") is None, reason="needs qemu-riscv64")
+def test_random_programs_agree_on_an_emulated_risc_v(tmp_path):
+    options = {"compiler": (*ZIG, "-target", "riscv64-linux-musl"), "runner": ("qemu-riscv64",)}
+    random = np.random.default_rng(1)
+    feeds = [{"image": random.integers(0, 256, (1, 1, 8, 8)).astype(np.int32)} for _ in range(3)]
+    agree(verify(cvm.compile(MODEL)), feeds, tmp_path / "demo", "riscv64-linux-gnu", "generic", **options)
+    for number in range(4):
+        program, feeds, _ = case(33, number)
+        agree(verify(program), feeds, tmp_path / str(number), "riscv64-linux-gnu", "generic", **options)
+
+
+@pytest.mark.long
+@needs_zig
+@pytest.mark.parametrize("target", FOREIGN)
+def test_objects_are_linked_for_systems_that_are_not_here(tmp_path, target):
+    """The linker finds every symbol and knows every relocation; nothing runs."""
+    triple, machine, magic = FOREIGN[target]
+    binary = linked(verify(cvm.compile(MODEL)), tmp_path, triple, machine, (*ZIG, "-target", target))
+    (found,) = {path for path in (binary, binary.with_suffix(".exe")) if path.exists()}
+    assert found.read_bytes().startswith(magic)
 
 
 @needs_linux

@@ -22,15 +22,14 @@ import numpy.typing as npt
 
 from cvm.errors import CvmError, LimitExceeded, Unsupported
 from cvm.executors.cuda.device.bindings import bindings, checked, chosen
-from cvm.executors.cuda.device.linking import Log, cubin_of
 from cvm.executors.cuda.device.protocol import Code, Copied, Prepared, contiguous
 
-__all__ = ["Assembler", "Driver", "GraphRun", "Keeper"]
+__all__ = ["Assembler", "Driver", "GraphRun"]
 
 Assembler = Callable[[str, tuple[int, int]], bytes]
 """Makes PTX from the text of a module, for a GPU of a compute capability."""
-Keeper = Callable[[Sequence[str], Callable[[], bytes]], bytes]
-"""Returns what is kept under some words; if there is nothing, what the function makes, which is kept then."""
+LOG = 2**14
+"""The bytes for what the driver says about code that it refuses."""
 
 
 @dataclass(eq=False, slots=True)
@@ -92,11 +91,11 @@ class Driver:
 
     ``index`` is the driver's number of the GPU, which CUDA_VISIBLE_DEVICES may change. Raises `Unsupported`
     (``cuda.package``, ``cuda.driver``, ``cuda.device``) if there is none, and `Invalid` (``cuda.device``) for an index
-    that no GPU has. ``kept`` keeps machine code; without it, the driver translates PTX each time.
+    that no GPU has.
     """
 
-    def __init__(self, index: int, assembled: Assembler, kept: Keeper | None = None) -> None:
-        self._driver, self._assembled, self._kept = bindings(), assembled, kept
+    def __init__(self, index: int, assembled: Assembler) -> None:
+        self._driver, self._assembled = bindings(), assembled
         self.found = chosen(self._driver, index)
         self._place = f"on GPU {index} ({self.found.name})"
         device = self._call("cuDeviceGet", index)
@@ -209,38 +208,21 @@ class Driver:
     # Code -----------------------------------------------------------------------------------------------------------
 
     def load(self, ir: str) -> Code:
-        """See `Device.load`. Raises `Unsupported` (``cuda.code``) with the driver's log for code that it refuses.
-
-        Machine code that was kept is loaded if the driver takes it; otherwise PTX, which the driver translates.
-        """
-        text = self._assembled(ir, self.capability)
+        """See `Device.load`. Raises `Unsupported` (``cuda.code``) with the driver's log for code that it refuses."""
+        text = ctypes.create_string_buffer(self._assembled(ir, self.capability))
+        log, option = bytearray(LOG), self._driver.CUjit_option
+        options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
         with self.current():
             try:
-                module = None if self._kept is None else self._module(self._machine_code(text, self._kept))
+                module = self._call("cuModuleLoadDataEx", ctypes.addressof(text), len(options), options, [log, LOG])
             except LimitExceeded:
                 raise
-            except (
-                CvmError
-            ):  # the driver cannot link, or what was kept is of no use: the translation says what is wrong
-                module = None
-            module = self._module(text) if module is None else module
+            except CvmError as error:
+                said = log.split(b"\0")[0].decode(errors="replace").strip()
+                message = f"{error.message}{said and f'. The log says: {said}'}"
+                raise Unsupported("cuda.code", message) from error
         self._held.modules.append(module)
         return _Loaded(module)
-
-    def _machine_code(self, text: bytes, kept: Keeper) -> bytes:
-        """PTX as machine code for this GPU, which the driver makes once."""
-        words = ("cubin", text.decode(), self.found.name, str(self.capability), self.found.version)
-        return kept(words, lambda: cubin_of(self._driver, self._call, text))
-
-    def _module(self, image: bytes) -> Any:
-        """A module of PTX or machine code. Raises as `load`."""
-        text, log = ctypes.create_string_buffer(image), Log(self._driver)
-        try:
-            return self._call("cuModuleLoadDataEx", ctypes.addressof(text), *log.options)
-        except LimitExceeded:
-            raise
-        except CvmError as error:
-            raise Unsupported("cuda.code", f"{error.message}{log.said}") from error
 
     def unload(self, code: Code) -> None:
         """See `Device.unload`."""

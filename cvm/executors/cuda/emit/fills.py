@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from cvm.executors.cuda.emit.elements import walked
 from cvm.executors.cuda.emit.threads import Kernel, Shape, covering, digits
+from cvm.executors.cuda.launch import MOST_ARGUMENTS
 from cvm.executors.native.descriptions.loops import Nest
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Module, V
@@ -23,7 +24,7 @@ def together(plan: Plan, apart: bool) -> list[tuple[KernelCall, ...]]:
     """
     found: list[tuple[KernelCall, ...]] = []
     for call in plan.calls:
-        if found and not apart and _alike(plan, found[-1][-1], call):
+        if found and not apart and len(found[-1]) < MOST_ARGUMENTS and _alike(plan, found[-1][-1], call):
             found[-1] = (*found[-1], call)
         else:
             found.append((call,))

@@ -84,16 +84,21 @@ def kernels_of(plan: Plan, plain: frozenset[type] = frozenset()) -> Kernels:
     }
     fills: dict[tuple[str, ...], Shape] = {}
     launches: list[Launch] = []
+    numbers: list[int] = []
+    first = 0
     for run in runs:
         names = tuple(call.function for call in run)
         if len(run) == 1:
-            launches += [_launch(shape, run[0].arguments) for shape in shapes[names[0]]]
-            continue
-        if names not in fills:
-            fills[names] = emit_fills(module, f"fills_{len(fills)}", [_nest(plan, name) for name in names])
-        launches.append(_launch(fills[names], [one for call in run for one in call.arguments]))
+            made = [_launch(shape, run[0].arguments) for shape in shapes[names[0]]]
+        else:
+            if names not in fills:
+                fills[names] = emit_fills(module, f"fills_{len(fills)}", [_nest(plan, name) for name in names])
+            made = [_launch(fills[names], [one for call in run for one in call.arguments])]
+        launches += made
+        numbers += [first] * len(made)
+        first += len(run)
     with_samples(module)
-    return Kernels(f'target triple = "{TRIPLE}"\n{module}\n', tuple(launches))
+    return Kernels(f'target triple = "{TRIPLE}"\n{module}\n', tuple(launches), tuple(numbers))
 
 
 def _nest(plan: Plan, name: str) -> Nest:

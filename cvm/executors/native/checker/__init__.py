@@ -166,10 +166,13 @@ class _Checker:
             home = self.copies[home]
         return home in known
 
-    def reads(self, name: str, home: Home, spread: Callable[[Home], tuple[int, tuple[Factors, ...]]]) -> bool:
+    def reads(
+        self, name: str, home: Home, spread: Callable[[Home], tuple[int, tuple[Factors, ...]]], beyond: bool = False
+    ) -> bool:
         """Whether ``home`` is a view of a home of the tensor, or a copy of such a view.
 
-        ``spread`` gives the offset and the axes of the view of a home.
+        ``spread`` gives the offset and the axes of the view of a home. A kernel that reads ``beyond`` the view must
+        read no copy of the view, since that has no more elements.
         """
         while True:
             for known in (*self.homes.get(name, ()), *(copy for copy in self.copies if self.held(name, copy))):
@@ -177,7 +180,7 @@ class _Checker:
                     offset, axes = spread(known)
                     if (offset, axes) == (home.view.offset, tuple(map(merged, home.view.axes))):
                         return True
-            if home not in self.copies:
+            if beyond or home not in self.copies:
                 return False
             home = self.copies[home]
 

@@ -56,8 +56,8 @@ class Group:
     attributes: Callable[[Node], Any]
     hull: Callable[[str], tuple[int, int]]
     constant: Callable[[str], Array | None]
-    holds: Callable[[str, Home, Callable[[Home], tuple[int, tuple[Factors, ...]]]], bool]
-    """Whether a home is the view that the function makes of some home of the tensor."""
+    holds: Callable[..., bool]
+    """Whether a home is the view that the function makes of some home of the tensor (see `reads` of the checker)."""
     home: Callable[[int], Home | None]
     elements: Callable[[int], Array]
     """The elements of a constant that the formula reads, which broadcast to the result."""
@@ -249,7 +249,7 @@ class Group:
 
         require(base is not None and base.format == format_, "the elements have another format")
         assert base is not None
-        require(self.holds(source, base, spread), f"the kernel does not read {source}")
+        require(self.holds(source, base, spread, beyond=True), f"the kernel does not read {source}")
         before = 0 if axis is None or node.op == "cvm_lut" else axis % len(self.shape_of(source))
         if rank == len(self.shape):
             self.proves(indices, index)

@@ -26,6 +26,8 @@ RESULTS = 1024
 """The form is not tried for requantizes with more different results than this."""
 ROOM = 2**8
 """How much larger in magnitude the results may become when a bias is added."""
+MOST = 24
+"""The most bits of a lower digit, so that the search fits in 64 bits."""
 FAR = 2**62
 ADJUSTMENTS = (0, 1, -1, 2, -2, 3, -3, 4, -4, 6, -6, 8, -8)
 """The adjustments of the multiplier that are tried. They move the first x of a code by a fraction of 1."""
@@ -55,7 +57,7 @@ def digit_parameters(
         return None
     ends = _hull((m * x0 + c >> s), (m * x1 + c >> s))
     whole = 31 - (max(map(abs, ends)) + ROOM).bit_length()
-    bits = 32 - (max(x0.magnitude, x1.magnitude) + 2).bit_length()
+    bits = min(32 - (max(x0.magnitude, x1.magnitude) + 2).bit_length(), MOST)
     lo, hi = max(bounds[0], ends[0] - 1), min(bounds[1], ends[1] + 1)
     if whole < 1 or bits < 1 or not 0 < hi - lo <= RESULTS:
         return None
@@ -69,7 +71,8 @@ def digit_parameters(
     if found is None:
         return None
     M, C = where(still, 0, found[0]), where(still, constant << whole + bits, found[1])
-    if max(map(abs, _hull(M * x0 + C, M * x1 + C))) + (ROOM << whole + bits - 1) >= 1 << 31 + bits:
+    largest = max(*map(abs, _hull(M * x0 + C, M * x1 + C)), M.magnitude, C.magnitude)
+    if largest + (ROOM << whole + bits - 1) >= 1 << 31 + bits:
         return None
     return Digits(M.int64()[:, 0], C.int64()[:, 0], bits, whole)
 
@@ -85,11 +88,13 @@ def _searched(
     ideal = m << (-s + scale).larger(0) >> (s - scale).larger(0)
     x0, x1 = bounds
     goal = results << scale
-    chosen, added = ideal.int64().copy(), np.zeros(ideal.shape, np.int64)
+    chosen, added = np.zeros(ideal.shape, np.int64), np.zeros(ideal.shape, np.int64)
     left = np.arange(ideal.shape[0])
     for adjustment in ADJUSTMENTS:
         tried, at = (ideal[left] + adjustment).larger(0), first[left]
         reached = goal - tried * at
+        if reached.magnitude + tried.magnitude >= FAR:
+            return None
         least = where(at <= x1[left], reached, -FAR).max(axis=1)
         most = where(at > x0[left], reached + tried - 1, FAR).min(axis=1)
         middle = least + (most - least >> 1)

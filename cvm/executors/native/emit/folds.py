@@ -86,7 +86,9 @@ def _columns(code: Code, reduction: Reduction, machine: Machine, at: Sequence[V]
         address = code.at(at[1], code.mul(index, loop.strides[1] * reduction.target.bytes))
         _write(code, reduction, address, totals(code, reduction, start, count))
 
-    code.strips(loop.extent, machine.width * 32 // format_.bits, some)
+    # The sums of a vector of bytes take two registers in 16 bits and four in 32.
+    at_once = machine.registers // (16 if reduction.kind == "sum" and format_.bits == 8 else 8)
+    code.strips(loop.extent, at_once * machine.width * 32 // format_.bits, some)
 
 
 def _write(code: Code, reduction: Reduction, address: V, values: V) -> None:

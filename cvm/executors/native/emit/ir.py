@@ -377,6 +377,8 @@ class Code:
 @cache
 def _mask(indices: tuple[int, ...]) -> str:
     """A constant vector of lane numbers. Kernels use few masks many times."""
+    if not any(indices):  # short, since the first lane is often repeated
+        return f"<{len(indices)} x i32> zeroinitializer"
     return f"<{len(indices)} x i32> <{', '.join(f'i32 {index}' for index in indices)}>"
 
 

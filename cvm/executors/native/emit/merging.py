@@ -24,10 +24,12 @@ _HEADER = re.compile(r"define void @(\w+)\(([^)]*)\) nounwind \{$")
 _OFFSET = re.compile(r" = getelementptr i8, ptr \S+, i64 (-?\d+)$")
 """The distance of an address from another one, in bytes."""
 _NUMBER = re.compile(
-    r"splat \((i\d+) (-?\d+)\)| = (?:(?:mul|icmp slt) i64|call i64 @llvm\.smin\.i64\(i64) \S+(?: i64)? (-?\d+)\)?$|"
-    + _OFFSET.pattern
+    r"splat \((i\d+) (-?\d+)\)|"
+    r" = (?:(?:mul|udiv|add|icmp slt) i64|call i64 @llvm\.smin\.i64\(i64) \S+(?: i64)? (-?\d+)\)?$|" + _OFFSET.pattern
 )
-"""A number that may become an argument: equal lanes of a vector, a factor of an index, the end of a loop, an offset."""
+"""A number that may become an argument: equal lanes of a vector, a number that an index is multiplied or divided by or
+that is added to it, the end of a loop, an offset.
+"""
 _LABEL = re.compile(r"(\w+):$")
 _JUMP = re.compile(r"label %(\w+)")
 _VECTOR = re.compile(r"<\d+ x i\d+>")

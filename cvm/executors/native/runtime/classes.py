@@ -1,7 +1,7 @@
 """The classes of kernels: which programs of the trial a network needs before its code is used.
 
 A kind names what a kernel does in the words of the trial: how it multiplies, and how it makes codes of its sums. The
-programs of the trial (`cvm.executors.native.runtime.trial`) state the kinds that they try.
+programs of the trial (`cvm.executors.native.runtime.trial_programs`) state the kinds that they try.
 """
 
 from __future__ import annotations

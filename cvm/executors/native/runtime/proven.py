@@ -31,12 +31,13 @@ def proven(
     written: Callable[[Plan], Callable[[], Code]],
     resident: bool = False,
     meanwhile: Callable[[Plan], None] = lambda plan: None,
+    refused: Callable[[Plan], dict[str, str]] = lambda plan: {},
 ) -> tuple[Plan, Code]:
     """Return a plan of which every claim is proven, and its code. Raises `Distrusted` if there is no such plan.
 
     ``written`` writes the text of a plan's code and returns the function that generates the code. The code generator
     does not hold Python's lock, so it works at the same time as the checker and, after it, ``meanwhile``, which gets
-    the proven plan.
+    the proven plan. ``refused`` names values, each with the reason, whose groups a machine has no code for.
     """
     unknown = {node.op for node in verified.program.nodes} - PLANS.keys()
     if unknown:
@@ -50,7 +51,7 @@ def proven(
                 result: Callable[[], Code] = generator.submit(generated).result
             except RuntimeError:  # the system has no more threads
                 result = generated
-            found = unproven(verified, made, machine)
+            found = refused(made) | unproven(verified, made, machine)
             if not found:
                 meanwhile(made)
         if not found:
