@@ -257,9 +257,11 @@ class Code:
         """Store a value at an address."""
         self.line(f"store {a}, {pointer}, align {align}")
 
-    def prefetch(self, pointer: V) -> None:
-        """Prefetch a cache line that will be read soon. The address need not be valid."""
-        flags = [V("i32", "0"), V("i32", "3"), V("i32", "1")]  # for reading, into the nearest cache, data
+    def prefetch(self, pointer: V, near: bool = True) -> None:
+        """Prefetch a cache line that will be read soon, into the nearest cache or the second one. The address need not
+        be valid.
+        """
+        flags = [V("i32", "0"), V("i32", "3" if near else "2"), V("i32", "1")]  # for reading; how near; data
         self.call("void", "llvm.prefetch.p0", pointer, *flags)
 
     # Control --------------------------------------------------------------------------------------------------------
