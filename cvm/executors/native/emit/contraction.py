@@ -177,8 +177,9 @@ class Weights:
 
     def prefetch(self, code: Code, size: int) -> None:
         """Prefetch what is to be prefetched while ``size`` bytes are read."""
-        for line in range(0, size // self.share, LINE) if self.ahead is not None else ():
-            code.prefetch(code.at(self.ahead, line), near=False)
+        if self.ahead is not None:
+            for line in range(0, size // self.share, LINE):
+                code.prefetch(code.at(self.ahead, line), near=False)
 
 
 @dataclass(slots=True)
