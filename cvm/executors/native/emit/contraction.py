@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -27,6 +27,12 @@ __all__ = ["each_block", "emit_contraction", "parameters", "segments", "starting
 UNROLLED = 2
 """Each pixel of a tile of up to this many pixels has its own code for the epilogue. More pixels share one loop, which
 reads their sums from the stack.
+"""
+LINE = 64
+"""The bytes of a cache line."""
+FAR = 2**14
+"""Weights of at least this many bytes are prefetched into the second-level cache before they are read: a network has
+more weights than it holds.
 """
 SHORT = 64
 """Where a sum has at most this many steps, the epilogue is most of the work, and each pixel has its own code for it."""
@@ -139,6 +145,43 @@ def tile_start(code: Code, index: Scalar, size: int, extent: int) -> Scalar:
     return start if extent % size == 0 else code.smaller(start, extent - size)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The number of a tile among the ``count`` tiles of a block of channels in one image."""
+
+    number: Scalar
+    count: int
+
+    def after(self, code: Code, tiles: Scalar) -> Place:
+        """The place of the tile that is ``tiles`` later."""
+        return replace(self, number=code.add(self.number, tiles))
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The address of the weights that are read, and of those that are prefetched: none, or one ``share``-th of those of
+    the next block, so that as many tiles prefetch all of them. Behind the last block, these are the constants of later
+    kernels, which are prefetched as well.
+    """
+
+    own: V
+    ahead: V | None = None
+    share: int = 1
+
+    def moved(self, code: Code, size: Scalar) -> Weights:
+        """The addresses when ``size`` bytes have been read."""
+        own = code.at(self.own, size)
+        if self.ahead is None:
+            return Weights(own)
+        return Weights(own, code.at(self.ahead, code.quotient(size, self.share)), self.share)
+
+    def prefetch(self, code: Code, size: int) -> None:
+        """Prefetch what is to be prefetched while ``size`` bytes are read."""
+        if self.ahead is not None:
+            for line in range(0, size // self.share, LINE):
+                code.prefetch(code.at(self.ahead, line), near=False)
+
+
 @dataclass(slots=True)
 class _Emitter:
     """Writes the code of one segment."""
@@ -162,22 +205,30 @@ class _Emitter:
             for part, (first, last) in enumerate(bounds):
                 begun, ended = (code.compare("sle", whole(bound), part) for bound in units)
                 here = code.binary("and", begun, code.binary("xor", ended, -1))
-                code.when(here, partial(self.tile, image, channel, 0, 0, pixels[first:last]))
+                tile_ = partial(self.tile, image, channel, 0, 0, pixels[first:last], Place(part, count))
+                code.when(here, tile_)
             return
-        for grid in cover(kernel.rows, kernel.columns, tile):
-            self.grid(image, channel, grid, units)
+        grids = cover(kernel.rows, kernel.columns, tile)
+        place = Place(0, sum(grid.tiles for grid in grids))
+        for grid in grids:
+            self.grid(image, channel, grid, units, place)
+            place = place.after(code, grid.tiles)
 
-    def grid(self, image: Scalar, channel: Scalar, grid: Grid, units: tuple[Scalar, Scalar]) -> None:
-        """Write the tiles of a grid that begin among the units: rows, or the columns of the only row."""
+    def grid(self, image: Scalar, channel: Scalar, grid: Grid, units: tuple[Scalar, Scalar], place: Place) -> None:
+        """Write the tiles of a grid that begin among the units: rows, or the columns of the only row.
+
+        ``place`` is that of the first tile.
+        """
         code, rows = self.code, self.kernel.rows > 1
         offsets = [(y, x) for y in range(grid.rows) for x in range(grid.columns)]
 
-        def row(index: Scalar) -> None:
-            y = code.add(tile_start(code, index, grid.rows, grid.down), grid.y)
+        def row(line: Scalar) -> None:
+            y = code.add(tile_start(code, line, grid.rows, grid.down), grid.y)
+            before = code.mul(line, -(-grid.across // grid.columns))
 
             def column(index: Scalar) -> None:
                 x = code.add(tile_start(code, index, grid.columns, grid.across), grid.x)
-                self.tile(image, channel, y, x, offsets)
+                self.tile(image, channel, y, x, offsets, place.after(code, code.add(before, index)))
 
             code.each(*self._tiles(None if rows else units, grid.x, grid.columns, grid.across), column)
 
@@ -197,7 +248,9 @@ class _Emitter:
         )
         return first, end
 
-    def tile(self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]]) -> None:
+    def tile(
+        self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]], place: Place
+    ) -> None:
         """Write one tile: the pixels at (y, x) + offsets."""
         code, kernel, block = self.code, self.kernel, self.segment.block
         size = kernel.input.bytes
@@ -205,7 +258,7 @@ class _Emitter:
         strides = (kernel.source.image, kernel.source.row, kernel.source.column)
         for index, stride in zip((image, y, x), strides, strict=True):
             source = code.at(source, code.mul(index, stride * size))
-        weights = code.at(self.pointers[1], code.mul(channel, kernel.step_bytes * kernel.step_words))
+        weights = self.weights(channel, place)
         kind = vector(32, block.lane)
         first = starting(code, self.pointers, channel, block) * len(offsets)
         last_shift = max((number for number, shift in enumerate(kernel.shifts) if shift), default=0)
@@ -217,10 +270,10 @@ class _Emitter:
                 sums = [code.binary("shl", total, shift) for total in sums]
                 if number == last_shift:
                     sums = [code.binary("add", total, begin) for total, begin in zip(sums, first, strict=True)]
-            sums = self.taps(0, source, code.at(weights, number * pass_bytes), sums, pixels)
+            sums = self.taps(0, source, weights.moved(code, number * pass_bytes), sums, pixels)
         self.finish(sums, image, channel, y, x, offsets)
 
-    def taps(self, depth: int, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
+    def taps(self, depth: int, source: V, weights: Weights, sums: list[V], pixels: list[int]) -> list[V]:
         """Write the loops over the taps, and inside them the run."""
         code, kernel = self.code, self.kernel
         if depth == len(kernel.taps):
@@ -231,17 +284,34 @@ class _Emitter:
 
         def body(index: V, values: list[V]) -> Sequence[V]:
             at = code.at(source, code.mul(index, apart * kernel.input.bytes))
-            return self.taps(depth + 1, at, code.at(weights, code.mul(index, size)), values, pixels)
+            return self.taps(depth + 1, at, weights.moved(code, code.mul(index, size)), values, pixels)
 
         return code.loop(0, count, 1, body, sums)
 
-    def run(self, source: V, weights: V, sums: list[V], pixels: list[int]) -> list[V]:
+    @property
+    def unrolled(self) -> int:
+        """The number of steps of a run that are written one after the other."""
+        steps, most = self.kernel.steps, self.machine.unrolls
+        return steps if steps <= most else next(n for n in (4, 3, 2, 1) if n <= most and steps % n == 0)
+
+    def weights(self, channel: Scalar, place: Place) -> Weights:
+        """The weights that the block at a channel reads, and those of the next block that a tile of it prefetches."""
+        code, kernel, channels = self.code, self.kernel, self.segment.channels
+        own = code.at(self.pointers[1], code.mul(channel, kernel.step_bytes * kernel.step_words))
+        block = kernel.step_bytes * kernel.step_words * channels
+        # A tile prefetches at least one line in each round of its loop, or the loop would have to count rounds.
+        most = min(place.count, self.unrolled * kernel.step_bytes * channels // LINE)
+        if kernel.blocks * block < FAR or most < 2 or kernel.steps == self.unrolled or self.machine.unrolls == 1:
+            return Weights(own)
+        share = 1 << most.bit_length() - 1
+        part = code.mul(code.smaller(place.number, share - 1), block // share)
+        return Weights(own, code.at(code.at(own, block), part), share)
+
+    def run(self, source: V, weights: Weights, sums: list[V], pixels: list[int]) -> list[V]:
         """Write the products of one run; a few steps are unrolled."""
         code, kernel, block = self.code, self.kernel, self.segment.block
         step = kernel.step_bytes * self.segment.channels
-        most = self.machine.unrolls
-        fitting = (n for n in (4, 3, 2, 1) if n <= most and kernel.steps % n == 0)
-        unrolled = kernel.steps if kernel.steps <= most else next(fitting)
+        unrolled = self.unrolled
         move = kernel.per * kernel.input.bytes
         together = 4 if self.machine.by_element and kernel.per == 4 and unrolled % 4 == 0 else 1
 
@@ -259,11 +329,12 @@ class _Emitter:
             return current
 
         if kernel.steps == unrolled:
-            return unrolled_steps(source, weights, sums)
+            return unrolled_steps(source, weights.own, sums)
 
         def body(index: V, values: list[V]) -> Sequence[V]:
-            at, packed = code.at(source, code.mul(index, move)), code.at(weights, code.mul(index, step))
-            return unrolled_steps(at, packed, values)
+            packed = weights.moved(code, code.mul(index, step))
+            packed.prefetch(code, unrolled * step)
+            return unrolled_steps(code.at(source, code.mul(index, move)), packed.own, values)
 
         return code.loop(0, kernel.steps, unrolled, body, sums)
 

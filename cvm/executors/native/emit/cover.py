@@ -31,10 +31,14 @@ class Grid:
     columns: int
 
     @property
+    def tiles(self) -> int:
+        """The number of tiles."""
+        return -(-self.down // self.rows) * -(-self.across // self.columns)
+
+    @property
     def cost(self) -> float:
         """The estimated cost of all tiles, counted in pixels."""
-        tiles = -(-self.down // self.rows) * -(-self.across // self.columns)
-        return tiles * (max(self.rows * self.columns, LEAST) + START)
+        return self.tiles * (max(self.rows * self.columns, LEAST) + START)
 
     def moved(self, y: int, x: int) -> Grid:
         """The same tiles, further down and to the right."""

@@ -83,6 +83,7 @@ class Code:
     def __init__(self, module: Module, name: str, parameters: Sequence[V], result: str = "void") -> None:
         self._module, self._name, self._parameters, self._result = module, name, tuple(parameters), result
         self._rooms: list[str] = []
+        self._masks: set[str] = set()
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
@@ -204,6 +205,18 @@ class Code:
         self._rooms.append(f"  {name} = alloca [{count} x {type_}], align 64")
         return V("ptr", name)
 
+    def even_lanes(self, count: int) -> V:
+        """A mask of the even ones of ``count`` >= 8 lanes. An empty assembly instruction hides its value from the code
+        generator, which would rewrite a select with a known mask as a permutation: that needs the units of products.
+        """
+        name = f"%even{count}"
+        if name not in self._masks:
+            self._masks.add(name)
+            bits = sum(1 << lane for lane in range(0, count, 2))
+            self._rooms.append(f'  {name}.bits = call i{count} asm "", "=r,0"(i{count} {bits})')
+            self._rooms.append(f"  {name} = bitcast i{count} {name}.bits to <{count} x i1>")
+        return V(vector(1, count), name)
+
     def shuffle(self, a: V, b: V, indices: Sequence[int]) -> V:
         """A vector of lanes by index: 0 .. n-1 are the lanes of ``a``, n .. 2n-1 those of ``b``."""
         if len(indices) == 1:
@@ -244,9 +257,11 @@ class Code:
         """Store a value at an address."""
         self.line(f"store {a}, {pointer}, align {align}")
 
-    def prefetch(self, pointer: V) -> None:
-        """Prefetch a cache line that will be read soon. The address need not be valid."""
-        flags = [V("i32", "0"), V("i32", "3"), V("i32", "1")]  # for reading, into the nearest cache, data
+    def prefetch(self, pointer: V, near: bool = True) -> None:
+        """Prefetch a cache line that will be read soon, into the nearest cache or the second one. The address need not
+        be valid.
+        """
+        flags = [V("i32", "0"), V("i32", "3" if near else "2"), V("i32", "1")]  # for reading; how near; data
         self.call("void", "llvm.prefetch.p0", pointer, *flags)
 
     # Control --------------------------------------------------------------------------------------------------------
