@@ -320,6 +320,7 @@ def _require_same(
     *ms, c, s = node
     if rule.arithmetic in ("scaled", "digits"):
         kernel = _combined(rule, kernel, operands)
+    require(len(kernel) == len(node), "another number of parameters")
     *Ms, C, S = kernel
     lows, highs, more = operands[0::3], operands[1::3], operands[2::3]
     if rule.arithmetic == "wide":  # the same sum, which the verifier has proven to fit in 64 bits (requantize C7)

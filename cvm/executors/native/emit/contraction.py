@@ -258,7 +258,7 @@ class _Emitter:
         strides = (kernel.source.image, kernel.source.row, kernel.source.column)
         for index, stride in zip((image, y, x), strides, strict=True):
             source = code.at(source, code.mul(index, stride * size))
-        weights = self.weights(channel, place)
+        weights = self.weights_at(channel, place)
         kind = vector(32, block.lane)
         first = starting(code, self.pointers, channel, block) * len(offsets)
         last_shift = max((number for number, shift in enumerate(kernel.shifts) if shift), default=0)
@@ -294,7 +294,7 @@ class _Emitter:
         steps, most = self.kernel.steps, self.machine.unrolls
         return steps if steps <= most else next(n for n in (4, 3, 2, 1) if n <= most and steps % n == 0)
 
-    def weights(self, channel: Scalar, place: Place) -> Weights:
+    def weights_at(self, channel: Scalar, place: Place) -> Weights:
         """The weights that the block at a channel reads, and those of the next block that a tile of it prefetches."""
         code, kernel, channels = self.code, self.kernel, self.segment.channels
         own = code.at(self.pointers[1], code.mul(channel, kernel.step_bytes * kernel.step_words))
