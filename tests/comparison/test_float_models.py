@@ -205,7 +205,9 @@ def computed(op: str, words: str, model: str, folder: Path) -> tuple[Case, Array
     return case, codes, exact
 
 
-@pytest.mark.parametrize(("op", "words", "model", "by_hand"), CHECKED, ids=lambda item: str(item)[:40])
+@pytest.mark.parametrize(
+    ("op", "words", "model", "by_hand"), CHECKED, ids=lambda item: getattr(item, "__name__", str(item)[:40])
+)
 def test_a_model_takes_the_steps_that_it_names(op: str, words: str, model: str, by_hand: Step, tmp_path: Path) -> None:
     case, codes, exact = computed(op, words, model, tmp_path)
     lo, hi = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}[case.layer.data_type]

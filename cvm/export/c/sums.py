@@ -27,7 +27,10 @@ class Ending:
 
     def __call__(self, nest: Nest, element: str) -> list[str]:
         """The statements that store an element, given the loops and the expression of the sum or maximum."""
-        return stored(self.source, self.root, nest, element)
+        lines = stored(self.source, self.root, nest, element)
+        # A chain need not depend on its sum: a multiplier may be 0. Clang warns of a variable that is only set.
+        unread = [name for name in re.findall(r"\b(?:sum|most)\b", element) if not _reads(lines, name)]
+        return [*(f"(void){name};" for name in unread), *lines]
 
     def goes_on(self, extent: int) -> bool:
         """Whether the last two axes can be one loop: every index goes on evenly from row to row.
@@ -61,9 +64,14 @@ def _needed(lines: Sequence[str]) -> list[str]:
     kept: list[str] = []
     for line in reversed(lines):
         variable = re.fullmatch(r"const int(?:32|64)_t (\w+) = .*", line)
-        if variable is None or any(re.search(rf"\b{variable[1]}\b", later) for later in kept):
+        if variable is None or _reads(kept, variable[1]):
             kept.insert(0, line)
     return kept
+
+
+def _reads(lines: Sequence[str], variable: str) -> bool:
+    """Whether a statement names a variable."""
+    return any(re.search(rf"\b{variable}\b", line) for line in lines)
 
 
 def nest_of(names: Sequence[str], shape: Shape) -> Nest:

@@ -1,6 +1,8 @@
-"""Comparisons with numbers at the ends of a type compile without warnings: compilers see that they are always true."""
+"""Exported C compiles without warnings where compilers see that a comparison is always true, or a sum never read."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,10 @@ from tools.fuzz.c_programs import compared, computed
 
 pytestmark = pytest.mark.skipif(bool(TARGETS["gcc"].missing()), reason="gcc is not installed")
 MOST = 2**31 - 1
+
+
+def without(compiler: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(bool(TARGETS[compiler].missing()), reason=f"{compiler} is not installed")
 
 
 def one(op: str, lo: int, hi: int, constant: int | None, attributes: dict[str, int]) -> Member:
@@ -30,7 +36,7 @@ def suppressed(lo: int, hi: int) -> Member:
     return Member(verify(builder.build([Output("y", y)])))
 
 
-def test_comparisons_at_the_ends_of_types(tmp_path):
+def test_comparisons_at_the_ends_of_types(tmp_path: Path) -> None:
     members = []
     for lo, hi in ((-MOST, MOST), (0, 255), (-128, 127), (0, 65535)):
         for end in (-MOST, MOST, 0, 255, -1):
@@ -43,5 +49,23 @@ def test_comparisons_at_the_ends_of_types(tmp_path):
     random = np.random.default_rng(1)
     runs = [[{"x": random.choice(np.array([one.lo, one.hi, 0], np.int32), one.shape)}] for one in values]
     batch = build_all(members, tmp_path, TARGETS["gcc"], ("-O1", *SANITIZED))
+    for member, feeds, found in zip(members, runs, batch.run(runs), strict=True):
+        assert compared(member, found, computed(member.verified, feeds)) == []
+
+
+@pytest.mark.parametrize("compiler", [pytest.param(name, marks=without(name)) for name in ("gcc", "clang")])
+def test_chains_that_do_not_read_their_sums(compiler: str, tmp_path: Path) -> None:
+    members = []
+    chains: tuple[tuple[str, dict[str, object]], ...] = (("dense", {}), ("sum", {"axes": [1]}), ("max", {"axes": [1]}))
+    for op, attributes in chains:
+        builder = ProgramBuilder()
+        x = builder.input("x", (3, 6), -9, 9)
+        operands = [x, builder.constant(np.arange(24).reshape(4, 6))] if op == "dense" else [x]
+        (y,) = builder.add(op, operands, attributes)
+        parameters = [builder.parameter([number]) for number in (0, 256, 1)]
+        (z,) = builder.add("requantize", [y, *parameters], {"rounding": "half_up", "lo": -127, "hi": 127})
+        members.append(Member(verify(builder.build([Output("z", z)]))))
+    runs = [[{"x": np.arange(-9, 9, dtype=np.int32).reshape(3, 6)}] for _ in members]
+    batch = build_all(members, tmp_path, TARGETS[compiler], ("-O1",))
     for member, feeds, found in zip(members, runs, batch.run(runs), strict=True):
         assert compared(member, found, computed(member.verified, feeds)) == []
