@@ -84,14 +84,14 @@ def shown(
 
 
 def checked(setting: Setting, kind: str) -> None:
-    """Check that an engine is installed and reads a format. Raises as `shown` does."""
+    """Check that an engine reads a format and is installed. Raises as `shown` does."""
     engine = setting.runner
-    if find_spec(engine.module) is None:
-        message = f"the engine {setting.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
-        raise Unsupported("compare.extra", message)
     if kind not in engine.formats:
         message = f"{setting.engine} reads models of {' and '.join(engine.formats)}, and this is a model of {kind}"
         raise Unsupported("compare.format", message)
+    if find_spec(engine.module) is None:
+        message = f"the engine {setting.engine} needs a package that is not installed: pip install 'cvm[{EXTRA}]'"
+        raise Unsupported("compare.extra", message)
 
 
 def taken(
