@@ -87,7 +87,7 @@ def _columns(code: Code, reduction: Reduction, machine: Machine, at: Sequence[V]
         _write(code, reduction, address, totals(code, reduction, start, count))
 
     # The sums of a vector of bytes take two registers in 16 bits and four in 32.
-    at_once = machine.registers // (16 if reduction.kind == "sum" and format_.bits == 8 else 8)
+    at_once = max(1, machine.registers // (16 if reduction.kind == "sum" and format_.bits == 8 else 8))
     code.strips(loop.extent, at_once * machine.width * 32 // format_.bits, some)
 
 
