@@ -6,14 +6,18 @@ call of `require_fits` or `holding`. `tools/lint_arithmetic.py` finds functions 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["bits_of", "holding", "magnitude", "require_fits"]
+__all__ = ["SIGNED", "bits_of", "holding", "magnitude", "narrowest", "require_fits"]
 
 Integers: TypeAlias = npt.NDArray[Any]
+Width: TypeAlias = type[np.integer[Any]]
+
+SIGNED: Sequence[Width] = (np.int8, np.int16, np.int32, np.int64)
 
 
 def magnitude(items: Integers) -> int:
@@ -39,3 +43,11 @@ def require_fits(bound: int, bits: int | None, what: str) -> None:
 def holding(items: Integers, bound: int) -> Integers:
     """The integers as int64 if that holds them and magnitudes up to ``bound``, else as Python integers."""
     return items.astype(np.int64 if max(bound, magnitude(items)) < 2**63 else object, copy=False)
+
+
+def narrowest(lo: int, hi: int, types: Sequence[Width] = SIGNED) -> Width:
+    """The first of ``types`` that holds all integers in [lo, hi]. Raises OverflowError if none does."""
+    for kind in types:
+        if np.iinfo(kind).min <= lo and hi <= np.iinfo(kind).max:
+            return kind
+    raise OverflowError(f"{lo} to {hi} do not fit in {np.dtype(types[-1])}")

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import narrowest
 from cvm.errors import CvmError, Invalid, Location, Unsupported
 from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData
 from cvm.limits import DEFAULT, INT32_MAX, Limits
@@ -36,7 +37,7 @@ from cvm.lowering.proofs.table import Operand as FormOperand
 from cvm.lowering.proofs.table import lattice, tabulate
 from cvm.program.model import OP_SET, Exactness
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
-from cvm.quantization.exact import narrowest, quantize, quantize_rationals
+from cvm.quantization.exact import quantize, quantize_rationals
 from cvm.quantization.rationals import Rationals
 
 __all__ = ["RULES", "Coded", "Lowering", "Result", "Rule", "rule"]
@@ -303,7 +304,7 @@ def _contents(data: TensorData, quantizer: Quantizer | None, shape: Shape) -> Kn
     if isinstance(quantizer, LogarithmicQuantizer):
         return known_powers(_stored(data, shape).rationals(), quantizer)
     if data.quantizer is None:
-        codes = quantize(data.values.reshape(shape), quantizer, dtype=narrowest(quantizer))
+        codes = quantize(data.values.reshape(shape), quantizer, dtype=narrowest(quantizer.lo, quantizer.hi))
         return known_codes(codes, quantizer)
     if data.quantizer == quantizer:
         return known_codes(_codes(data.values.reshape(shape)), quantizer)

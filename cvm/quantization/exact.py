@@ -21,7 +21,7 @@ from cvm.errors import Invalid, Location
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 from cvm.quantization.rationals import Rationals
 
-__all__ = ["code", "dequantize", "narrowest", "nearest_float", "quantize", "quantize_rationals", "round_fraction"]
+__all__ = ["code", "dequantize", "nearest_float", "quantize", "quantize_rationals", "round_fraction"]
 
 _MARGINS = ((2**17, 2.0**-28), (2**31, 2.0**-10))
 """Items within a distance of a rounding threshold, in codes, are decided exactly: if |offset| / scale and the codes are
@@ -99,12 +99,6 @@ def quantize(
         channels = slice(None) if axis is None else block[axis]
         codes[block] = _quantize_block(values[block], quantizer, estimates, channels)
     return codes
-
-
-def narrowest(quantizer: LinearQuantizer) -> type[np.signedinteger[Any]]:
-    """The narrowest signed type that holds all codes of a quantiser."""
-    most = max(abs(quantizer.lo), abs(quantizer.hi) + 1)
-    return next(width for width in (np.int8, np.int16, np.int32, np.int64) if most <= -int(np.iinfo(width).min))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import narrowest
 from cvm.errors import Invalid, Location
 from cvm.graph import Attribute, GraphTensor, Operand, TensorData
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
@@ -208,8 +209,7 @@ class Compact:
     @staticmethod
     def rounded(x: Array, quantizer: LinearQuantizer) -> Compact:
         """The finite numbers ``x``, rounded as `pseudo_quantized` rounds them."""
-        ends = quantizer.lo, quantizer.hi
-        dtype = next(t for t in _NARROW if np.iinfo(t).min <= ends[0] and ends[1] <= np.iinfo(t).max)
+        dtype = narrowest(quantizer.lo, quantizer.hi, _NARROW)
         with np.errstate(all="ignore"):
             codes = _by_rows(x, quantizer, lambda part, at: _code(part, at, quantizer), dtype)
         return Compact(codes, quantizer)

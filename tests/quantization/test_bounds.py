@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from cvm.bounds import bits_of, holding, magnitude, require_fits
+from cvm.bounds import bits_of, holding, magnitude, narrowest, require_fits
 from cvm.quantization.rationals import Rationals
 
 
@@ -46,6 +46,27 @@ def test_integers_are_held_as_their_bound_needs() -> None:
     assert holding(items, 2**63 - 1).dtype == np.int64
     assert holding(items, 2**63).dtype == object
     assert holding(np.array([2**63], np.uint64), 0).tolist() == [2**63]
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "expected"),
+    [
+        (-128, 127, np.int8),
+        (-129, 0, np.int16),
+        (0, 128, np.int16),
+        (-(2**31), 2**31 - 1, np.int32),
+        (0, 2**31, np.int64),
+    ],
+)
+def test_the_narrowest_type_holds_both_ends(lo: int, hi: int, expected: type) -> None:
+    assert narrowest(lo, hi) is expected
+
+
+def test_no_type_is_too_narrow() -> None:
+    with pytest.raises(OverflowError, match="uint8"):
+        narrowest(-1, 255, (np.uint8,))
+    with pytest.raises(OverflowError, match="int64"):
+        narrowest(0, 2**63)
 
 
 def test_rationals_refuse_integers_that_wrap() -> None:

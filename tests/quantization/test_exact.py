@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cvm.bounds import narrowest
 from cvm.errors import Invalid
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
-from cvm.quantization.exact import code, dequantize, narrowest, quantize, quantize_rationals, round_fraction
+from cvm.quantization.exact import code, dequantize, quantize, quantize_rationals, round_fraction
 from cvm.quantization.rationals import Rationals
 
 FLOATS = st.floats(-(10**6), 10**6, allow_nan=False, width=32)
@@ -195,7 +196,7 @@ def test_blocks_of_a_tensor_get_the_codes_of_single_numbers(bits, rounding, axis
     steps = (random.integers(-2 * half, 2 * half, shape) // 2 + random.integers(0, 2, shape) / 2).astype(np.float64)
     scale, offset = (np.array(items, float)[index] for items in (scales, offsets))
     values = np.nextafter(steps * scale + offset, random.choice([-np.inf, 0.0, np.inf], shape))
-    found = quantize(values, quantizer, dtype=narrowest(quantizer))
+    found = quantize(values, quantizer, dtype=narrowest(quantizer.lo, quantizer.hi))
     assert found.dtype == {8: np.int8, 16: np.int16, 24: np.int32}[bits]
     exact = [code(Fraction(x), quantizer, int(i)) for x, i in zip(values.ravel(), index.ravel(), strict=True)]
     assert found.ravel().tolist() == exact

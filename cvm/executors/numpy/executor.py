@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cvm.bounds import narrowest
 from cvm.executors.base import Capture, Int32Array, RunResult, Watch, checked_inputs, feeds, returned, windows
 from cvm.executors.held import Held
 from cvm.executors.numpy.held import Edits, HeldArrays
@@ -129,8 +130,7 @@ def every_tensor(
 
 def _narrowest(lo: int, hi: int) -> type[np.integer[Any]]:
     """The narrowest type that holds all integers of an interval within 32 bits."""
-    types = (np.int8, np.uint8, np.int16, np.uint16)
-    return next((kind for kind in types if np.iinfo(kind).min <= lo and hi <= np.iinfo(kind).max), np.int32)
+    return narrowest(lo, hi, (np.int8, np.uint8, np.int16, np.uint16, np.int32))
 
 
 class _Shows:

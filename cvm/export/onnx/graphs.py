@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import narrowest
 from cvm.errors import Location, Unsupported
 from cvm.export.onnx.file import float32_above, grid_of
 from cvm.export.onnx.operations import RULES, NoMapping
@@ -29,7 +30,6 @@ from cvm.reference.values import stored
 __all__ = ["graph_model", "halves_rounded_otherwise"]
 
 _OPSET, _IR_VERSION = 21, 10
-_TYPES = (np.int8, np.int16, np.int32)
 
 
 def graph_model(graph: QuantizedGraph) -> bytes:
@@ -226,5 +226,5 @@ def _codes_from_zero(codes: npt.NDArray[Any], quantizer: LinearQuantizer) -> npt
         return "its codes do not fit 32 bits"
     shape = [-1 if i == quantizer.axis else 1 for i in range(codes.ndim)] if quantizer.axis is not None else []
     moved = codes.astype(np.int64) - np.array([int(zero) for zero in zeros], np.int64).reshape(shape or ())
-    fitting = [kind for kind in _TYPES if np.iinfo(kind).min <= moved.min() and moved.max() <= np.iinfo(kind).max]
-    return moved.astype(fitting[0]) if fitting else "its codes do not fit 32 bits"
+    width = narrowest(int(moved.min()), int(moved.max()))
+    return "its codes do not fit 32 bits" if width is np.int64 else moved.astype(width)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.blocks import blocks
+from cvm.bounds import narrowest
 from cvm.lowering.forms.emission import Value
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize_rationals, round_fraction
@@ -182,8 +183,7 @@ class Known:
 def _less(codes: npt.NDArray[Any], zero: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """Codes of at most 32 bits minus integers below 2^30, in the narrowest signed type, computed in 64 bits."""
     least, most = int(codes.min()) - int(zero.max()), int(codes.max()) - int(zero.min())
-    types = (np.int8, np.int16, np.int32, np.int64)
-    width = next(t for t in types if np.iinfo(t).min <= least and most <= np.iinfo(t).max)
+    width = narrowest(least, most)
     if not zero.any():
         return codes.astype(width, copy=False)
     found, zeros = np.empty(codes.shape, width), np.broadcast_to(zero, codes.shape)

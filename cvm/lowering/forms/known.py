@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from cvm.bounds import narrowest
 from cvm.lowering.forms.form import Known
 
 __all__ = ["KnownTensors"]
 
 _MANY = 2**12
 """Arrays of fewer items than this are not narrowed."""
-_WIDTHS = (np.int8, np.int16, np.int32)
-_NARROW = (*_WIDTHS, np.uint8, np.uint16)
+_NARROW = (np.int8, np.int16, np.int32, np.uint8, np.uint16)
 
 
 class KnownTensors(MutableMapping[str, Known]):
@@ -57,8 +57,5 @@ def _narrow(known: Known) -> Known | None:
     codes = known.codes
     if codes.dtype != np.int64 or codes.size < _MANY:
         return None
-    lo, hi = int(codes.min()), int(codes.max())
-    for width in _WIDTHS:
-        if np.iinfo(width).min <= lo and hi <= np.iinfo(width).max:
-            return replace(known, codes=codes.astype(width))
-    return None
+    width = narrowest(int(codes.min()), int(codes.max()))
+    return None if width is np.int64 else replace(known, codes=codes.astype(width))
