@@ -1,4 +1,4 @@
-"""Large arrays, block by block: what is computed of them takes bounded memory beside them."""
+"""Arrays, block by block: what is computed of them takes bounded memory beside them, or stays in the cache."""
 
 from __future__ import annotations
 
@@ -6,31 +6,43 @@ import math
 import mmap
 import tempfile
 from collections.abc import Callable, Iterator
-from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MOST", "blocks", "finite", "greatest", "made_in_blocks"]
+__all__ = ["MOST", "blocks", "boxes", "finite", "greatest", "made_in_blocks"]
 
 MOST = 2**18
 """The most items of a block: in 64 bits, 2 MiB."""
 
 
+def boxes(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
+    """Partition the indices of ``shape``, with extents >= 1, into boxes of at most ``limit`` >= 1, in row-major order.
+
+    A box has one index in the leading axes, a run of indices in one axis, and all indices in the axes after it. The
+    runs have about equal lengths.
+    """
+    pivot = next(axis for axis in range(len(shape)) if math.prod(shape[axis + 1 :]) <= limit)
+    extent = shape[pivot]
+    count = -(-extent // max(1, limit // math.prod(shape[pivot + 1 :])))
+    run = -(-extent // count)
+    tail = tuple(slice(0, n) for n in shape[pivot + 1 :])
+    for lead in np.ndindex(shape[:pivot]):
+        head = tuple(slice(i, i + 1) for i in lead)
+        for start in range(0, extent, run):
+            yield (*head, slice(start, min(start + run, extent)), *tail)
+
+
 def blocks(shape: tuple[int, ...], most: int = MOST) -> Iterator[tuple[Any, ...]]:
     """Indices of blocks that together have every item of an array of ``shape`` once, in row-major order.
 
-    An index is a slice per axis, and an ellipsis, so that a block of an array of rank 0 is an array too. Each block has
-    at most ``most`` items, with whole trailing axes as far as they fit. Arrays without items have none.
+    They are the `boxes` of at most ``most`` items. An index has an ellipsis behind them, so that a block of an array of
+    rank 0 is an array too. Arrays without items have none.
     """
-    left, extents = most, []
-    for extent in reversed(shape):
-        extents.append(max(1, min(extent, left)))
-        left //= extents[-1]
-    starts = [range(0, extent, step) for extent, step in zip(shape, reversed(extents), strict=True)]
-    for start in product(*starts):
-        yield (*(slice(k, min(k + step.step, step.stop)) for k, step in zip(start, starts, strict=True)), ...)
+    if 0 not in shape:
+        for box in boxes(shape, most) if shape else ((),):
+            yield (*box, ...)
 
 
 def finite(values: npt.NDArray[Any]) -> bool:

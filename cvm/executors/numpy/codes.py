@@ -21,7 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvm.executors.numpy.blocks import aligned, blocks, parameter, part
+from cvm.blocks import boxes
+from cvm.executors.numpy.blocks import aligned, parameter, part
 from cvm.executors.numpy.step import Array
 from cvm.ops.declaration import Call
 
@@ -88,7 +89,7 @@ class FloatCodes:
     def write_all(self, tensors: Sequence[Array], codes: Array) -> None:
         """Write the codes of tensors of the shape of ``codes``, block by block. A term may have extents of 1."""
         work = np.empty(min(codes.size, FLOAT_ELEMENTS))
-        for box in blocks(codes.shape, FLOAT_ELEMENTS):
+        for box in boxes(codes.shape, FLOAT_ELEMENTS):
             target = codes[box]
             self.within(box).write([part(x, box) for x in tensors], work[: target.size].reshape(target.shape), target)
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cvm.blocks import boxes
 from cvm.bounds import require_fits
-from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, blocks, parameter, part
+from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, parameter, part
 from cvm.executors.numpy.contraction import choose, magnitudes
 from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.executors.numpy.wide import WideSum, wide_quotients
@@ -64,7 +65,7 @@ def plan_quotient(call: Call) -> PlannedNode:
     def run(*tensors: Array) -> Array:
         operands = [aligned(x, len(shape)) for x in tensors]
         Y = np.empty(shape, np.int32)
-        for box in blocks(shape, BLOCK_ELEMENTS):
+        for box in boxes(shape, BLOCK_ELEMENTS):
             np.copyto(Y[box], np.clip(quotients(operands, box), a.lo, a.hi), casting="same_kind")
         return Y
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, blocks, parameter, part
+from cvm.blocks import boxes
+from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, parameter, part
 from cvm.executors.numpy.codes import FloatCodes
 from cvm.executors.numpy.step import Array, PlannedNode, plans, plans_functions, single
 from cvm.ops.declaration import Call
@@ -39,7 +40,7 @@ def plan_requantize(call: Call) -> PlannedNode:
 
     def run(*tensors: Array) -> Array:
         Y = np.empty(shape, np.int32)
-        for box in blocks(shape, BLOCK_ELEMENTS):
+        for box in boxes(shape, BLOCK_ELEMENTS):
             v = np.zeros(Y[box].shape, np.int64)
             for x, m in zip(tensors, factors, strict=True):
                 v += _scaled(part(aligned(x, len(shape)), box), m, box)

@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
+from cvm.blocks import boxes
 from cvm.bounds import require_fits
-from cvm.executors.numpy.blocks import blocks
 from cvm.executors.numpy.codes import FloatCodes
 from cvm.executors.numpy.contraction import Contraction, choose, magnitudes
 from cvm.executors.numpy.depthwise import Depthwise
@@ -54,7 +54,7 @@ def plan_conv2d(call: Call) -> PlannedNode:
         weights = prepared or _grouped(method, geometry, others[0] if stored is None else stored)
         bias = others[-1].reshape(OC, 1, 1) if biased else None
         Y = np.empty(geometry.Y, np.int32)
-        for box in blocks((N, P, Q), limit):
+        for box in boxes((N, P, Q), limit):
             target = Y[box[0], :, box[1], box[2]]
             sums = _products(method, weights, geometry.columns(X, box, method.dtype)).reshape(target.shape)
             if codes is None:
@@ -122,10 +122,10 @@ def plan_dense(call: Call) -> PlannedNode:
         held = others[0] if stored is None and prepared is None else stored
         bias = others[-1] if biased else None
         Y = np.empty((M, N), np.int32)
-        for (columns,) in blocks((N,), N if held is None else max(1, _PART // K)):
+        for (columns,) in boxes((N,), N if held is None else max(1, _PART // K)):
             weights = prepared if held is None else method.split(held[columns])
             assert weights is not None
-            for (rows,) in blocks((M,), limit):
+            for (rows,) in boxes((M,), limit):
                 x, part = X[rows].astype(method.dtype), Y[rows, columns]
                 sums = method.contract((x[:, k], w.T) for w, k in zip(weights, method.runs, strict=True))
                 if codes is None:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cvm.blocks import boxes
 from cvm.bounds import require_fits
-from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, blocks, parameter, part
+from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, parameter, part
 from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.ops.axes import normal
 from cvm.ops.declaration import Call
@@ -49,7 +50,7 @@ def plan_normalize(call: Call) -> PlannedNode:
         V = r * r * Q.astype(object) + e * 2**a.shift
         roots = Roots.of(V, r)
         Y = np.empty(shape, np.int32)
-        for box in blocks(shape, BLOCK_ELEMENTS):
+        for box in boxes(shape, BLOCK_ELEMENTS):
             t = X[box].astype(np.int64)
             t = t if a.statistic == "square_sum" else n * t
             t = t - part(S_1, box) if a.statistic == "variance" else t
@@ -68,7 +69,7 @@ def _sums(X: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     require_fits(n * max(-int(X.min()), int(X.max())) ** 2, 62, "the sum of the squares of a row")
     S_1 = np.zeros(tuple(1 if axis in axes else extent for axis, extent in enumerate(X.shape)), np.int64)
     S_2 = np.zeros_like(S_1)
-    for box in blocks(X.shape, BLOCK_ELEMENTS):
+    for box in boxes(X.shape, BLOCK_ELEMENTS):
         x = X[box].astype(np.int64)
         rows = tuple(slice(0, 1) if axis in axes else cut for axis, cut in enumerate(box))
         S_1[rows] += x.sum(axis=axes, keepdims=True)
