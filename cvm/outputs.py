@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,11 @@ def _fitting(name: str, array: Any, shape: tuple[int, ...]) -> Int32Array:
     return array
 
 
+def _is_code_array(array: Any, shape: tuple[int, ...]) -> TypeGuard[Int32Array]:
+    """Whether this is an array of int32 in a shape. Other dtypes of the same integers are left to slower ways."""
+    return type(array) is np.ndarray and array.dtype is INT32 and array.shape == shape
+
+
 class Fresh:
     """Runs whose outputs get new arrays, for inputs that need no conversion."""
 
@@ -80,9 +85,7 @@ class Fresh:
         addresses = []
         for name, shape in self._given:
             array = inputs.get(name)
-            if type(array) is not np.ndarray or array.dtype is not INT32 or array.shape != shape:
-                return None
-            if not array.flags.c_contiguous:
+            if not _is_code_array(array, shape) or not array.flags.c_contiguous:
                 return None
             addresses.append(address(array))
         addresses += self._none
@@ -126,9 +129,7 @@ class Attached:
         found = []
         for name, shape in self._given:
             array = inputs.get(name)
-            if type(array) is not np.ndarray or array.dtype is not INT32 or array.shape != shape:
-                return None
-            if not array.flags.c_contiguous:
+            if not _is_code_array(array, shape) or not array.flags.c_contiguous:
                 return None
             known, start = self._seen[name]
             if known() is not array:
@@ -141,12 +142,7 @@ class Attached:
             found.append(start)
         for name, known, shape, start in self._outputs:
             array = outputs.get(name)
-            if (
-                type(array) is not np.ndarray
-                or array is not known()
-                or array.dtype is not INT32
-                or array.shape != shape
-            ):
+            if not _is_code_array(array, shape) or array is not known():
                 return None
             if not array.flags.carray:
                 return None

@@ -481,10 +481,11 @@ class Session:
 
     def _run_plain(self, inputs: Mapping[str, Int32Array]) -> Result:
         """Run on plain inputs; the next call may be shorter (`Fresh`)."""
-        entry = self._batching and self._batching.entry()
-        outputs = {output.value: (output.name, self._shapes[output.value]) for output in self._parts.outputs}
-        if entry and len(outputs) == len(self._parts.outputs):
-            self._fresh = Fresh(entry, outputs)
+        if self._fresh is None:
+            outputs = {output.value: (output.name, self._shapes[output.value]) for output in self._parts.outputs}
+            alone = len(outputs) == len(self._parts.outputs)
+            entry = self._batching.entry() if self._batching and alone else None
+            self._fresh = None if entry is None else Fresh(entry, outputs)
         try:
             held = self._kept()
             result = self._executor.run(inputs, {}) if held is None else held.run(inputs)
