@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from cvm.comparison.numbers import ROUNDED, F, Numbers, Stages
 from cvm.comparison.regions import Coded
 
 __all__ = [
+    "BINARY",
+    "at_tap",
     "average_of_reals",
     "binary_of_reals",
     "decoded",
@@ -23,6 +26,13 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
+BINARY: Mapping[str, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+}
+"""The functions of the operations with two operands."""
 
 
 def decoded(numbers: Numbers, operand: Coded) -> Array:
@@ -56,7 +66,7 @@ def binary_of_reals(numbers: Numbers, by: str, late: bool) -> Stages:
     if any(item is None for item in numbers.region.operands) or operation not in ("sub", "mul", "div"):
         return []
     a, b = (decoded(numbers, item) for item in numbers.region.operands if item is not None)
-    real = a - b if operation == "sub" else a * b if operation == "mul" else a / b
+    real = BINARY[operation](a, b)
     return [("result of the real operands in float32", real), *in_codes(numbers, real, by, late)]
 
 
@@ -93,11 +103,21 @@ def window_sums(array: Array, shape: tuple[int, ...], attributes: Any) -> Array:
     after = [max(reach[n] - before[n] - array.shape[2 + n], 0) for n in (0, 1)]
     padded = np.pad(array, ((0, 0), (0, 0), *zip(before, after, strict=True)))
     total: Array = np.zeros(shape, F)
-    for row, column in np.ndindex(*size):
-        top, left = row * dilation[0], column * dilation[1]
-        bottom, right = (first + (shape[2 + n] - 1) * stride[n] + 1 for n, first in enumerate((top, left)))
-        total = total + padded[:, :, top : bottom : stride[0], left : right : stride[1]]
+    for tap in np.ndindex(*size):
+        total = total + padded[at_tap(tap, shape[2:], stride, dilation)]
     return total
+
+
+def at_tap(
+    tap: Sequence[int], extents: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> tuple[slice, ...]:
+    """The places of an image, behind samples and channels, that meet element ``tap`` of a kernel in all its positions.
+
+    The kernel has ``extents`` positions along rows and columns, ``stride`` apart; its elements are ``dilation`` apart.
+    """
+    ends = zip(tap, extents, stride, dilation, strict=True)
+    along = [slice(n * apart, n * apart + (count - 1) * step + 1, step) for n, count, step, apart in ends]
+    return (slice(None), slice(None), *along)
 
 
 def four_neighbours(numbers: Numbers, halves: bool) -> Stages:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.comparison.arithmetic import fused_multiply_add, nearest_even
-from cvm.comparison.floats import in_codes, window_sums
+from cvm.comparison.floats import BINARY, in_codes, window_sums
 from cvm.comparison.numbers import F, Numbers, Stages
 from cvm.comparison.regions import Coded
 
@@ -72,13 +72,13 @@ def pair(numbers: Numbers, form: str, zeros: tuple[str, str] = ("kept", "kept"))
     step_a, step_b = first.scale.astype(F), second.scale.astype(F)
     if form == "reals":
         a, b = a * step_a, b * step_b
-        return in_levels(numbers, a + b if operation == "add" else a - b if operation == "sub" else a * b, fused=False)
-    if operation == "mul":
-        a, b = (a, b * step_b) if form == "first" else (a * step_a, b)
-        return in_levels(numbers, a * b, first.scale if form == "first" else second.scale, fused=False)
-    a, b = (a, b * (step_b / step_a)) if form == "first" else (a * (step_a / step_b), b)
-    moved = a + b if operation == "add" else a - b
-    return in_levels(numbers, moved, first.scale if form == "first" else second.scale)
+        return in_levels(numbers, BINARY[operation](a, b), fused=False)
+    product = operation == "mul"
+    if form == "first":
+        b, unit = b * (step_b if product else step_b / step_a), first.scale
+    else:
+        a, unit = a * (step_a if product else step_a / step_b), second.scale
+    return in_levels(numbers, BINARY[operation](a, b), unit, fused=not product)
 
 
 def sum_of_codes(numbers: Numbers) -> Stages:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.comparison.arithmetic import fused_multiply_add
-from cvm.comparison.floats import decoded, in_codes
+from cvm.comparison.floats import at_tap, decoded, in_codes
 from cvm.comparison.numbers import F, Numbers, Stages
 
 __all__ = ["blocks_of_products", "columns_of_products"]
@@ -52,9 +52,7 @@ def _placed(data: Array, kernel: Array, shape: tuple[int, ...], attributes: Any,
     whole: Array = np.zeros((*shape[:2], *size), F)
     for row, column in np.ndindex(rows, columns):
         made = np.concatenate(list(_channels(data, kernel[:, :, row, column], attributes["groups"], fused)), axis=1)
-        top, left = row * dilation[0], column * dilation[1]
-        bottom, right = (first + (data.shape[2 + n] - 1) * stride[n] + 1 for n, first in enumerate((top, left)))
-        whole[:, :, top : bottom : stride[0], left : right : stride[1]] += made
+        whole[at_tap((row, column), data.shape[2:], stride, dilation)] += made
     return whole[:, :, before[0] : before[0] + shape[2], before[1] : before[1] + shape[3]]
 
 
