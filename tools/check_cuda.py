@@ -54,6 +54,7 @@ from cvm.executors.numpy import NumpyExecutor
 from cvm.program.verifier import VerifiedProgram, verify
 from cvm.vectors import ExecutorRunner, check
 from cvm.vectors.shipped import shipped
+from cvm.writing import write_atomically
 from tools.bench.networks import NETWORKS
 from tools.bench.programs import program_of
 from tools.fuzz.c_programs import case
@@ -298,13 +299,11 @@ class _Report:
         self.write()
 
     def write(self) -> None:
-        """Write the file, if there is one, whole or not at all."""
+        """Write the file, if there is one."""
         if self._file is None:
             return
         document = {"device": self._device, "parts": [asdict(one) for one in self.results], "left out": self.left}
-        beside = self._file.with_name(f"{self._file.name}.tmp")
-        beside.write_text(json.dumps(document, indent=1))
-        beside.replace(self._file)
+        write_atomically(self._file, json.dumps(document, indent=1).encode())
 
 
 def _all_apart(every: Sequence[Part], report: _Report, options: argparse.Namespace, arguments: Sequence[str]) -> None:

@@ -77,8 +77,8 @@ def fused_multiply_add(a: Array, b: Array, c: Array) -> Array:
     """``a * b + c`` of float32 numbers, rounded once to float32: the instruction ``vfmadd``.
 
     float64 holds the product exactly. Its sum with ``c`` is rounded to odd: an inexact sum takes the neighbour whose
-    last bit is 1. So the second rounding, to float32, is that of the exact sum (Boldo and Melquiond, Emulation of FMA
-    and correctly rounded sums: proved algorithms using rounding to odd, 2008).
+    last bit is 1. The second rounding, to float32, then gives what one rounding of the exact sum gives (Boldo and
+    Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd, 2008).
     """
     product, addend = np.float64(a) * np.float64(b), np.float64(c)
     total = product + addend

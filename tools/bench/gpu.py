@@ -32,6 +32,7 @@ from typing import Any
 from cvm.errors import CvmError
 from cvm.executors.cuda import ptx
 from cvm.executors.cuda.device.driver import Driver
+from cvm.writing import write_atomically
 from tools.bench.gpu_layers import Layer
 from tools.bench.gpu_layers import table as layer_table
 from tools.bench.gpu_peers import PEERS
@@ -74,16 +75,14 @@ class Found:
     left: list[str] = field(default_factory=list)
 
     def write(self, file: Path | None, device: str) -> None:
-        """Write all of it, whole or not at all."""
+        """Write all of it, if there is a file."""
         if file is None:
             return
         layers = {name: {"run": whole, "launches": [asdict(one) for one in found]}
                   for name, (found, whole) in self.layers.items()}  # fmt: skip
         document: dict[str, Any] = {"device": device, "rows": [asdict(row) for row in self.rows], "layers": layers,
                                     "left out": self.left}  # fmt: skip
-        beside = file.with_name(f"{file.name}.tmp")
-        beside.write_text(json.dumps(document, indent=1))
-        beside.replace(file)
+        write_atomically(file, json.dumps(document, indent=1).encode())
 
 
 def peak(capability: tuple[int, int], processors: int, kilohertz: int) -> float | None:

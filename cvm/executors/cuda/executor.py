@@ -6,6 +6,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -91,7 +92,6 @@ class CudaExecutor:
         """The networks that runs of other threads use, once for each run."""
         self._lock = _lock_of(device)
         self.refusals: list[str] = []
-        self._numpy: Executor | None = None
         with self._used(frozenset()):
             pass
 
@@ -209,13 +209,12 @@ class CudaExecutor:
         while len(self._idle) > count:
             self._idle.pop(0)[1].close()
 
-    def _numpy_executor(self) -> Executor:
+    @cached_property
+    def _numpy(self) -> Executor:
         """The NumPy executor, which runs the program if no plan of it is trusted."""
-        if self._numpy is None:
-            from cvm.executors.numpy import NumpyExecutor
+        from cvm.executors.numpy import NumpyExecutor
 
-            self._numpy = NumpyExecutor(self._verified)
-        return self._numpy
+        return NumpyExecutor(self._verified)
 
     # Single runs ----------------------------------------------------------------------------------------------------
 
@@ -233,7 +232,7 @@ class CudaExecutor:
         shown = {value.name for node in program.nodes for value in node.outputs} if watch is not None else set()
         with self._used(capture, frozenset(shown)) as used:
             if used is None:
-                return self._numpy_executor().run(inputs, state, capture, watch)
+                return self._numpy.run(inputs, state, capture, watch)
             network, memory = used
             with self._lock:
                 for name in network.given:
@@ -364,7 +363,7 @@ class CudaExecutor:
         with self._used(frozenset()) as used:
             if used is None:
                 refusal = f"no kernels are used for this program: {self.refusals[0]}"
-                return (refusal, *self._numpy_executor().explain())
+                return (refusal, *self._numpy.explain())
             said = () if self._trial is None else self._trial.said
             return (f"on {self.device.name}", *said, *explained(self._verified, used[0].plan))
 

@@ -18,8 +18,8 @@ from cvm.executors.cuda.emit.fragments import (
     COLUMNS,
     DEPTH,
     LANES,
+    MATRIX_ROW,
     MEMBERS,
-    PIECE,
     ROWS,
     STEPS,
     WORDS,
@@ -121,7 +121,7 @@ def test_ldmatrix_gives_each_thread_the_words_of_its_fragment() -> None:
 def test_rows_that_are_read_together_lie_in_different_banks() -> None:
     for step, matrix in product(range(STEPS), range(4)):
         rows = [a_row(8 * matrix + lane, step) for lane in range(8)]
-        banks = {(ROW_BYTES * row + PIECE * shifted(row, piece)) % 128 // PIECE for row, piece in rows}
+        banks = {(ROW_BYTES * row + MATRIX_ROW * shifted(row, piece)) % 128 // MATRIX_ROW for row, piece in rows}
         assert len(banks) == 8
     for row in range(ROWS):
         assert sorted(shifted(row, piece) for piece in range(4)) == [0, 1, 2, 3]

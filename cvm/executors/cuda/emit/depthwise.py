@@ -53,18 +53,15 @@ def _emit_strips(module: Module, name: str, kernel: Depthwise, alignments: Seque
     code = Kernel(module, name, (3 if kernel.starts else 2) + len(kernel.reads) + 1)
     groups, strips = -(-kernel.channels // CHANNELS), kernel.columns // length
     count = kernel.images * kernel.rows * strips * groups
-    index = code.binary("add", code.binary("mul", code.register("ctaid"), THREADS), code.register("tid"))
 
-    def work() -> None:
+    def work(index: V) -> None:
         rest, group = code.binary("udiv", index, groups), code.binary("urem", index, groups)
         row, number = code.binary("udiv", rest, strips), code.binary("urem", rest, strips)
         image, y = code.binary("udiv", row, kernel.rows), code.binary("urem", row, kernel.rows)
         at = image, y, code.binary("mul", number, length)
         _Strip(code, kernel, alignments, at, code.binary("mul", group, CHANNELS), length).write()
 
-    code.when(code.compare("ult", index, count), work)
-    code.finish()
-    return Shape(name, (-(-count // THREADS), 1, 1), THREADS)
+    return code.single(count, work)
 
 
 def _reaches(kernel: Depthwise) -> bool:

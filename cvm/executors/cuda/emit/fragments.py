@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from cvm.executors.native.emit.ir import Code, V
 
-__all__ = ["COLUMNS", "DEPTH", "LANES", "MEMBERS", "PIECE", "ROWS", "STEPS", "WORDS", "a_element", "a_row", "b_element",
-           "c_element", "column", "load_a", "multiply", "shifted", "word"]  # fmt: skip
+__all__ = ["COLUMNS", "DEPTH", "LANES", "MATRIX_ROW", "MEMBERS", "ROWS", "STEPS", "WORDS", "a_element", "a_row",
+           "b_element", "c_element", "column", "load_a", "multiply", "shifted", "word"]  # fmt: skip
 
 ROWS, COLUMNS, DEPTH = 16, 8, 32
 """The extents of the instruction: rows of A and C, columns of B and C, and elements along the sums."""
@@ -28,7 +28,7 @@ MEMBERS = 4
 """The threads of a group: thread 4 g + t is member t of group g."""
 WORDS = 16
 """The words of 64 bytes of a row, which the threads of a group read together, four words each."""
-PIECE = 16
+MATRIX_ROW = 16
 """The bytes that ldmatrix takes from each row of each of its four matrices of 8 rows."""
 STEPS = 2
 """The instructions that multiply 64 bytes of every row."""

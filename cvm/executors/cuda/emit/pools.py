@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cvm.executors.cuda.emit.codes import moved
 from cvm.executors.cuda.emit.permutations import permuted
-from cvm.executors.cuda.emit.threads import THREADS, Kernel, Shape, Shapes, covering, digits
+from cvm.executors.cuda.emit.threads import THREADS, Kernel, Shapes, covering, digits
 from cvm.executors.cuda.emit.tiling import WIDEST
 from cvm.executors.native.emit.ir import Module, V, typed
 from cvm.executors.native.kernels.windows import Pool, Window, store_largest, window_at
@@ -56,9 +56,8 @@ def emit_words(module: Module, name: str, pool: Pool, alignments: Sequence[int])
     if max(_span(pool), count + THREADS) >= WIDEST or pool.rows.taps * pool.columns.taps > MOST_TAPS:
         return None
     code = Kernel(module, name, 2)
-    index = code.binary("add", code.binary("mul", code.register("ctaid"), THREADS), code.register("tid"))
 
-    def work() -> None:
+    def work(index: V) -> None:
         rest, group = code.binary("udiv", index, groups), code.binary("urem", index, groups)
         row, q = code.binary("udiv", rest, extents[2]), code.binary("urem", rest, extents[2])
         n, p = code.binary("udiv", row, extents[1]), code.binary("urem", row, extents[1])
@@ -69,9 +68,7 @@ def emit_words(module: Module, name: str, pool: Pool, alignments: Sequence[int])
             target = code.binary("add", target, code.binary("mul", number, window.target))
         code.store(largest, moved(code, code.arguments[1], target), CHANNELS)
 
-    code.when(code.compare("ult", index, count), work)
-    code.finish()
-    return (Shape(name, (-(-count // THREADS), 1, 1), THREADS),)
+    return (code.single(count, work),)
 
 
 def _in_words(pool: Pool, alignments: Sequence[int]) -> bool:

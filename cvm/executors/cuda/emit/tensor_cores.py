@@ -21,6 +21,7 @@ from functools import partial
 from cvm.executors.cuda.emit.codes import moved
 from cvm.executors.cuda.emit.fragments import (
     LANES,
+    MATRIX_ROW,
     MEMBERS,
     ROWS,
     STEPS,
@@ -122,7 +123,7 @@ class _Writer:
         column, rest = code.binary("urem", warp, n), code.binary("udiv", warp, n)
         row, slice_ = code.binary("urem", rest, m), code.binary("udiv", rest, m)
         group, member = code.binary("udiv", lane, MEMBERS), code.binary("urem", lane, MEMBERS)
-        reads = self._operands(row, column, slice_)
+        reads = self._operands((row, column, slice_), lane, (group, member))
         zeros = [typed("i32", 0)] * (tile.sums * (3 if self.split else 1))
         if len(kernel.shifts) == 1:
             sums = self._pass(0, zeros, reads)
@@ -138,11 +139,12 @@ class _Writer:
             sums = [self._joined(*sums[3 * k : 3 * k + 3]) for k in range(tile.sums)]
         Epilogue.of(self.staging, self.alignments, (row, column, slice_), (group, member)).write(sums)
 
-    def _operands(self, row: V, column: V, slice_: V) -> tuple[list[V], V]:
-        """Places in a stage: of the row of pixels that a thread names to ldmatrix in each step, and of its weights."""
-        code, tile = self.code, self.tile
-        lane = code.binary("urem", self.staging.thread, LANES)
-        group, member = code.binary("udiv", lane, MEMBERS), code.binary("urem", lane, MEMBERS)
+    def _operands(self, warp: tuple[V, V, V], lane: V, part: tuple[V, V]) -> tuple[list[V], V]:
+        """Places in a stage: of the row of pixels that a thread names to ldmatrix in each step, and of its weights.
+
+        ``warp`` is (row, column, slice) of the warp, ``part`` the group of the lane and its member there.
+        """
+        code, tile, (row, column, slice_), (group, member) = self.code, self.tile, warp, part
         within, piece = code.binary("and", lane, ROWS - 1), code.binary("lshr", lane, 4)  # `fragments.a_row`
         pixel = code.binary("add", code.binary("mul", row, ROWS * tile.rows), within)
         first = code.binary("mul", pixel, ROW_BYTES)
@@ -157,7 +159,7 @@ class _Writer:
         pixels = []
         for step in range(self._steps):
             place = code.binary("xor", code.binary("add", piece, 2 * step), shift)
-            pixels.append(code.binary("add", first, code.binary("mul", place, PIECE)))
+            pixels.append(code.binary("add", first, code.binary("mul", place, MATRIX_ROW)))
         return pixels, weights
 
     def _pass(self, number: int, sums: list[V], reads: tuple[list[V], V]) -> list[V]:

@@ -93,6 +93,15 @@ class Kernel(Code):
 
         self.loop(first, count, step, once)
 
+    def single(self, count: int, body: Callable[[V], None]) -> Shape:
+        """Write ``body(index)`` for the one of the indices 0 .. count - 1 < 2^31 that is this thread's, in i32, and end
+        the kernel. Returns its launch: one thread for each index.
+        """
+        index = self.binary("add", self.binary("mul", self.register("ctaid"), THREADS), self.register("tid"))
+        self.when(self.compare("ult", index, count), lambda: body(index))
+        self.finish()
+        return Shape(self._name, (-(-count // THREADS), 1, 1), THREADS)
+
     def mine(self, count: Scalar, body: Callable[[V], None]) -> None:
         """Write ``body(index)`` for the elements 0 .. count - 1 that belong to this thread in a kernel of one block."""
         first, step = (self.cast("zext", self.register(name), 64) for name in ("tid", "ntid"))

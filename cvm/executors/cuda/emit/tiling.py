@@ -233,7 +233,7 @@ def tiling(kernel: Contraction, samples: int = 1, alignment: int = PIECE) -> Til
     """The cheapest tiling of a contraction for so many samples at a time, or None if tensor cores do not serve it.
 
     They multiply bytes, and pairs of digits of 16 bits. The first blocks of channels decide; a block of fewer than
-    eight channels fills no instruction. ``alignment`` is that of the input: see `piece`.
+    eight channels fills no instruction. ``alignment`` divides the address of the input (see `piece`).
     """
     if kernel.per == 1 or not kernel.segments or not reaches(kernel):
         return None

@@ -30,8 +30,8 @@ class Requantization:
     short: bool = False
     """Whether all m fit in 32 bits. The 64-bit product of two 32-bit numbers takes one instruction."""
     bits: int = 0
-    """In ``fused`` arithmetic, the number of bits of the sums, none of which is negative; in ``digits``, that of the
-    lower digits."""
+    """In ``fused`` arithmetic, the number of bits of the sums, none of which is negative; in ``digits``, the number of
+    bits of the lower digits."""
 
 
 Static: TypeAlias = "int | Format | Requantization"

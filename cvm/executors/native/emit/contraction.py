@@ -217,7 +217,7 @@ class _Emitter:
     def grid(self, image: Scalar, channel: Scalar, grid: Grid, units: tuple[Scalar, Scalar], place: Place) -> None:
         """Write the tiles of a grid that begin among the units: rows, or the columns of the only row.
 
-        ``place`` is that of the first tile.
+        ``place`` is the place of the first of them.
         """
         code, rows = self.code, self.kernel.rows > 1
         offsets = [(y, x) for y in range(grid.rows) for x in range(grid.columns)]

@@ -395,8 +395,8 @@ def _merged(code: Code, even: V, odd: V, half: int) -> V:
 def _upper_halves(code: Code, even: V, odd: V) -> V:
     """`_merged` of the upper halves, by one instruction that moves lanes under a mask where there are such masks.
 
-    Machines with multiply-adds of 52 bits have them. The instruction may use four execution units of such a processor
-    (Zen 5), a permutation of two vectors only the two that multiply.
+    Machines with multiply-adds of 52 bits have masks. Zen 5 executes such a move in any of four units, but a
+    permutation of two vectors only in the two units that also multiply.
     """
     count = 2 * lanes(even.type)
     if count < 8:

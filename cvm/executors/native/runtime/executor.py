@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,7 +88,6 @@ class NativeExecutor:
         self._networks: dict[frozenset[str], Network | None] = {}
         self._watched_networks: dict[frozenset[str], tuple[Network, Watched] | None] = {}
         self.refusals: list[str] = []
-        self._numpy: Executor | None = None
         self._lock = threading.Lock()
         self._outputs = frozenset(output.value for output in self._program.outputs)
         self._resident_network: Network | None = None
@@ -166,13 +166,12 @@ class NativeExecutor:
                     return None
                 self._machine = following
 
-    def _numpy_executor(self) -> Executor:
+    @cached_property
+    def _numpy(self) -> Executor:
         """The NumPy executor, which runs the program if its machine code is not trusted."""
-        if self._numpy is None:
-            from cvm.executors.numpy import NumpyExecutor
+        from cvm.executors.numpy import NumpyExecutor
 
-            self._numpy = NumpyExecutor(self._verified)
-        return self._numpy
+        return NumpyExecutor(self._verified)
 
     def run(
         self,
@@ -189,14 +188,14 @@ class NativeExecutor:
         if watch is None:
             network = self._main or self._network(names) if not capture else self._network(names)
             if network is None:
-                return self._numpy_executor().run(inputs, state, capture)
+                return self._numpy.run(inputs, state, capture)
             arrays = self._arrays(network, inputs, state)
             results = {name: np.empty(shape, np.int32) for name, shape in network.left}
             done = network.run([*arrays, *results.values()])
         else:
             watched = self._watched(names)
             if watched is None:
-                return self._numpy_executor().run(inputs, state, capture, watch)
+                return self._numpy.run(inputs, state, capture, watch)
             network, shows = watched
             arrays = self._arrays(network, inputs, state)
             fed = {name: array for (name, _), array in zip(network.given, arrays, strict=True)}
@@ -293,7 +292,7 @@ class NativeExecutor:
         network = network or self._network(self._outputs)
         if network is None:
             refusal = f"machine code is not used for this program: {self.refusals[0]}"
-            return (refusal, *self._numpy_executor().explain())
+            return (refusal, *self._numpy.explain())
         return tuple(explained(self._verified, network.plan))
 
 
