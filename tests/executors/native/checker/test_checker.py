@@ -377,12 +377,15 @@ def test_a_defect_of_the_planner_is_never_proven(name: str, machine: Machine, mo
 @pytest.mark.parametrize("name", mostly_long(DEFECTS, list(DEFECTS)[::5]))
 def test_no_wrong_byte_leaves_whatever_the_planner_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not proven is planned again in plain kernels, or is left to NumPy."""
+    machine = available()[0]
+    if name in IN_ONE_SHIFT and not machine.one_shift:
+        pytest.skip("only machines on which one number shifts all lanes have the arithmetic")
     monkeypatch.setenv("CVM_CACHE", "")
     verified = chain()
     feed = {"x": np.random.default_rng(1).integers(-128, 128, (2, 24, 6, 5)).astype(np.int32)}
     expected = NumpyExecutor(verified).run(feed, {}, "all").values
     plant(name, monkeypatch)
-    native = NativeExecutor(verified, 1, available()[0])
+    native = NativeExecutor(verified, 1, machine)
     for capture in (frozenset(), "all"):
         found = native.run(feed, {}, capture).values  # type: ignore[arg-type]
         for tensor, values in found.items():
