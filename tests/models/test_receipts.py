@@ -1,7 +1,7 @@
 """Claims of all models, every tensor of them, are the same on every executor, with any number of threads and processes.
 
 The models of which FORMAL takes seconds or minutes are in the long suite (``make test-long``): `person_detect`, half a
-minute, with all its tensors, and `mobilenet_v2`, a quarter of an hour, with some elements of each.
+minute, with all its tensors, and `mobilenet_v2` with some elements of each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cvm.agreement import judge
 from cvm.audit import Claim, Recorder
 from cvm.demo import IMAGES
 from cvm.executors import EXECUTORS, create
-from cvm.inputs import arrange
+from cvm.inputs import Intake, arrange
 from tests.audit.examples import subject
 from tests.models.claims import FOLDERS, ROOT, SMALL, claim, inputs, program
 
@@ -57,7 +57,7 @@ def test_formal_claims_the_same(name: str) -> None:
 def test_formal_judges_elements_of_what_is_too_large_for_it() -> None:
     require("mobilenet_v2")
     verified = program("mobilenet_v2")
-    _, samples = arrange(verified.program, inputs("mobilenet_v2", 1))
+    _, samples = arrange(verified.program, inputs("mobilenet_v2", 1), intake=Intake(codes=True))
     agreement = judge(verified, create("numpy", verified), samples, 25)
     assert agreement.difference is None
     assert claim("mobilenet_v2", "native") == claim("mobilenet_v2", "numpy")
