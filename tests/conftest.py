@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import hashlib
 import signal
+import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -27,6 +30,7 @@ SWEPT = 5
 
 _FAST_OF_A_FILE = 2
 _END = pytest.StashKey[float]()
+_USED_UP = "the time was used up while it ran (--seconds)"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -125,17 +129,26 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if left == float("inf") or not alarms:
         return (yield)
     previous = signal.signal(signal.SIGALRM, _break_off)
+    unraisable = sys.unraisablehook
+    sys.unraisablehook = functools.partial(_report_unraisable, unraisable)
     # Again every second: what an alarm raises is lost in a finalizer or in a callback of a foreign function.
     signal.setitimer(signal.ITIMER_REAL, max(left, 0.01), 1.0)
     try:
         return (yield)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = unraisable
         signal.signal(signal.SIGALRM, previous)
 
 
 def _break_off(*_: object) -> None:
-    pytest.skip("the time was used up while it ran (--seconds)")
+    pytest.skip(_USED_UP)
+
+
+def _report_unraisable(report: Callable[[Any], object], lost: Any) -> None:
+    """Report what a finalizer or a callback raised, except for an alarm, which only happened to ring there."""
+    if str(lost.exc_value) != _USED_UP:
+        report(lost)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -77,17 +77,34 @@ def test_that_takes_long() -> None:
         time.sleep(0.1)
 """
 
+FINALIZER = """
+import time
+
+class Slow:
+    def __del__(self) -> None:
+        time.sleep(60)
+
+def test_that_ends() -> None:
+    pass
+
+def test_whose_finalizer_hides_the_first_alarm() -> None:
+    Slow()
+    time.sleep(60)
+"""
+
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no alarms here")
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_test_that_runs_when_the_time_is_used_up_is_broken_off_and_says_so(tmp_path: Path, workers: str) -> None:
-    (tmp_path / "test_slow.py").write_text(SLOW)
+@pytest.mark.parametrize(("text", "workers"), [(SLOW, "0"), (SLOW, "1"), (FINALIZER, "0")])
+def test_a_test_that_runs_when_the_time_is_used_up_is_broken_off(tmp_path: Path, text: str, workers: str) -> None:
+    (tmp_path / "test_slow.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", workers, "-rs"]
+    command += ["-W", "error"]
     begun = time.monotonic()
     result = subprocess.run(
         [*command, "--seconds", "2", "--rootdir", str(tmp_path), str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert "1 passed, 1 skipped" in result.stdout, result.stdout
+    assert result.returncode == 0, result.stdout
+    assert "1 passed, 1 skipped in" in result.stdout, result.stdout
     assert "the time was used up while it ran" in result.stdout
     assert time.monotonic() - begun < 40
