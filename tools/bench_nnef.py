@@ -1,6 +1,6 @@
 """The speed of reading documents: ``python -m tools.bench_nnef`` prints the seconds that each large document takes.
 
-Each is checked as ``cvm nnef check`` checks it, in a process of its own. The tests limit the first two.
+Each is checked as ``cvm nnef check`` checks it, in a process of its own.
 """
 
 from __future__ import annotations

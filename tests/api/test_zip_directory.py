@@ -60,10 +60,10 @@ def test_a_directory_of_many_entries_is_refused_at_once(tmp_path: Path, count: i
             lambda: read_npz(tmp_path / "many.npz", "0"),
             lambda data=data: npz_arrays(data),
         ):
-            begin = time.perf_counter()
+            begin = time.process_time()
             with pytest.raises((LimitExceeded, Malformed)):
                 read()
-            assert time.perf_counter() - begin < 1.0
+            assert time.process_time() - begin < 1.0
 
 
 def test_a_directory_that_claims_few_entries_is_counted() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import platform
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 
@@ -69,6 +72,28 @@ def test_a_processor_with_instructions_for_sha_256_has_a_hasher():
     if not (sha256.store.host().has("sha") and sha256.available()):
         pytest.skip("this processor has no instructions for SHA-256")
     assert sha256.hasher() is not None
+
+
+COMPILE_FOR_EVERY_MACHINE = """
+from cvm.executors.native.emit.machine import MACHINES
+from cvm.executors.native.runtime.jit import compiled
+from cvm.executors.native.runtime.sha256 import _module
+
+for machine in MACHINES:
+    if machine.packs:
+        assert compiled(_module(), machine)
+        print(machine.name)
+"""
+
+
+def test_the_hasher_is_compiled_for_processors_that_are_known_without_its_instructions():
+    """LLVM ends the process if it is asked for an instruction that the processor lacks, and "haswell" has no SHA."""
+    pytest.importorskip("llvmlite")
+    if platform.machine() not in {"x86_64", "AMD64"}:
+        pytest.skip("the code generator of x86 is not this one's")
+    run = subprocess.run([sys.executable, "-c", COMPILE_FOR_EVERY_MACHINE], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert {"avx2", "vnni256", "ifma512"} <= set(run.stdout.split())
 
 
 def test_every_size_and_count_of_messages_agrees_with_hashlib():

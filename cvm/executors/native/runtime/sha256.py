@@ -100,7 +100,7 @@ def _two_rounds(text: _Text, one: str, other: str, keyed: str) -> str:
 
 # Each level overwrites the level below. That is safe: a message is read before its digest is written, and digests are
 # shorter than messages, so they never reach a message that has not been read.
-_TREE = """define void @tree(ptr %data, i64 %size, i64 %count, i64 %more, ptr %nodes) {
+_TREE = """define void @tree(ptr %data, i64 %size, i64 %count, i64 %more, ptr %nodes) #0 {
 entry:
   call void @hash(i8 0, ptr %data, i64 %size, i64 %count, ptr %nodes)
   %all = add i64 %count, %more
@@ -135,7 +135,7 @@ def _module() -> str:
     """The IR of the functions ``hash(i8 prefix, ptr data, i64 size, i64 count, ptr digests)`` and `_TREE`."""
     text = _Text()
     put = text.lines.append
-    put("define void @hash(i8 %prefix, ptr %data, i64 %size, i64 %count, ptr %digests) nounwind {")
+    put("define void @hash(i8 %prefix, ptr %data, i64 %size, i64 %count, ptr %digests) #0 {")
     put(f"entry:\n  %stride = mul i64 %size, {LANES}\n  %end = add i64 %count, -1\n  %some = icmp sgt i64 %count, 0")
     put(f"  %p0 = insertelement {_BYTES} undef, i8 %prefix, i64 0\n  br i1 %some, label %pair, label %done")
     put("pair:\n  %i = phi i64 [ 0, %entry ], [ %next, %final ]")
@@ -153,6 +153,8 @@ def _module() -> str:
     put(f"declare {_WORDS} @llvm.x86.sha256msg1({_WORDS}, {_WORDS})")
     put(f"declare {_WORDS} @llvm.x86.sha256msg2({_WORDS}, {_WORDS})")
     put("declare i64 @llvm.smin.i64(i64, i64)\ndeclare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    # Of the processors that LLVM knows by the name of our machines, some have no SHA instructions, such as "haswell".
+    put('attributes #0 = { nounwind "target-features"="+sha,+sse4.1" }')
     return "\n".join(text.lines) + "\n"
 
 
