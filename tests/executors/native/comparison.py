@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from itertools import product
 from random import Random
@@ -15,9 +16,13 @@ from cvm.executors.native.runtime.select import available
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram
+from tools.emulated_x86 import emulated_machines
 from tools.feeds import Feed, feeds
 
-MACHINES = available()
+EMULATED = emulated_machines() if os.environ.get("CVM_TEST_EMULATED") == "1" else ()
+"""The machines that this processor is not. They take many times the time, and are only tried if asked for."""
+
+MACHINES = (*EMULATED, *available())
 NAMES = [machine.name for machine in MACHINES]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
 from cvm.executors.native.runtime import calls, networks
 from tests.executors.native import comparison
+from tools.emulated_x86 import with_emulated_machines
 
 
 @pytest.fixture(params=["some", pytest.param("every", marks=pytest.mark.long)])
@@ -24,4 +26,5 @@ def _small_work_is_shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         patch.delenv("CVM_MACHINE", raising=False)
         patch.setattr(networks, "WORTH", 0)
         patch.setattr(calls, "GRAIN", 1)
-        yield
+        with with_emulated_machines() if comparison.EMULATED else nullcontext():
+            yield
