@@ -4,8 +4,8 @@ All numbers are int32, little-endian. For each program in turn stdin holds how m
 of them. After each run stdout gets what the run returned, and then, if that is 0, the outputs; before it, for a traced
 program, the number, count and elements of every tensor, and -1 after the last one. One file of C includes the sources
 of all programs, since a compiler needs more time to start than for a small program. A table names the functions that
-run them: called by name, they would become parts of one long function, which takes clang hours. Compilers and programs
-that take longer than they may are ended.
+run them: called by name, they would become parts of one long function, for which clang needs long. Compilers and
+programs that take longer than they may are ended.
 """
 
 from __future__ import annotations

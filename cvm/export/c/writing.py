@@ -26,8 +26,8 @@ __all__ = ["Exported", "arena_bytes", "exported"]
 _LINE = 100
 """The most characters of a line of numbers."""
 _SEPARATE = """
-/* Each step stays a function of its own. clang would put functions that are called once into their caller, and needs
-   several times as long for the one function that holds all steps. A build may define the macro itself. */
+/* Each step stays a function of its own. clang would put functions that are called once into their caller, and may
+   need several times as long for the one function that holds all steps. A build may define the macro itself. */
 #ifndef CVM_NOINLINE
 #ifdef __clang__
 #define CVM_NOINLINE __attribute__((noinline))
