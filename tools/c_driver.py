@@ -3,13 +3,17 @@
 All numbers are int32, little-endian. For each program in turn stdin holds how many runs it gets, and the inputs of each
 of them. After each run stdout gets what the run returned, and then, if that is 0, the outputs; before it, for a traced
 program, the number, count and elements of every tensor, and -1 after the last one. One file of C includes the sources
-of all programs, since a compiler needs more time to start than for a small program.
+of all programs, since a compiler needs more time to start than for a small program. A table names the functions that
+run them: called by name, they would become parts of one long function, for which clang needs long. Compilers and
+programs that take longer than they may are ended.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -95,6 +99,19 @@ static void show(void *context, int32_t value, const void *elements, int32_t byt
 """
 
 
+_START = """
+static void (*const drives[])(void) = {{{drives}}};
+
+int main(void)
+{{
+    for (size_t i = 0; i < sizeof drives / sizeof drives[0]; i++) {{
+        drives[i]();
+    }}
+    return 0;
+}}
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One program of a batch."""
@@ -164,12 +181,41 @@ def _included(member: Member, name: str, source: str, header: str) -> str:
     return f'{defined}#include "{name}.c"\n{_drive(member, name, header)}{undefined}'
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What a command returned and wrote."""
+
+    status: int
+    output: bytes
+    errors: str
+
+
+def _finished(
+    what: str, command: Sequence[str], seconds: float | None, given: bytes = b"", folder: Path | None = None
+) -> _Done:
+    """Run a command to its end. Raises RuntimeError if it takes longer than ``seconds``.
+
+    It is ended together with what it started: the driver of a compiler starts the compiler as a process of its own.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True) as process:
+        try:
+            output, errors = process.communicate(given, seconds)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise RuntimeError(f"{what} took more than {seconds:g} seconds") from None
+            raise
+    return _Done(process.returncode, output, errors.decode(errors="replace"))
+
+
 class Batch:
     """Programs, exported, compiled and ready to run."""
 
-    def __init__(self, members: Sequence[Member], command: Sequence[str]) -> None:
+    def __init__(self, members: Sequence[Member], command: Sequence[str], seconds: float | None = None) -> None:
         self.members = list(members)
         self._command = list(command)
+        self._seconds = seconds
 
     def run(self, feeds: Sequence[Feeds]) -> list[Tensors]:
         """For each program the outputs of each of its runs by name, or every tensor by the name of its value.
@@ -182,10 +228,10 @@ class Batch:
             for feed in runs:
                 given = [feed[item.value.name] for item in member.verified.program.inputs]
                 sent.extend(np.ascontiguousarray(array, "<i4").tobytes() for array in given)
-        done = subprocess.run(self._command, input=b"".join(sent), capture_output=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"exit {done.returncode}: {done.stderr.decode(errors='replace')[:2000]}")
-        numbers = np.frombuffer(done.stdout, "<i4").astype(np.int32)
+        done = _finished("the program", self._command, self._seconds, b"".join(sent))
+        if done.status:
+            raise RuntimeError(f"exit {done.status}: {done.errors[:2000]}")
+        numbers = np.frombuffer(done.output, "<i4").astype(np.int32)
         found, at = [], 0
         for member, runs in zip(self.members, feeds, strict=True):
             of_program: Tensors = []
@@ -232,9 +278,17 @@ class Built:
 
 
 def build_all(
-    members: Sequence[Member], folder: Path, target: Target = GCC, options: Sequence[str] = ("-O1",)
+    members: Sequence[Member],
+    folder: Path,
+    target: Target = GCC,
+    options: Sequence[str] = ("-O1",),
+    seconds: float | None = None,
 ) -> Batch:
-    """Export programs into a folder and compile them. Raises RuntimeError with what the compiler said."""
+    """Export programs into a folder and compile them.
+
+    The compiler and each call of `Batch.run` may take so many ``seconds``. Raises RuntimeError with what the compiler
+    said.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     parts = [_MAIN]
     if any(member.traced for member in members):
@@ -245,14 +299,13 @@ def build_all(
         for file, data in files.items():
             (folder / file).write_bytes(data)
         parts.append(_included(member, name, *(files[f"{name}.{end}"].decode() for end in ("c", "h"))))
-    calls = "".join(f"    drive_m{number}();\n" for number in range(len(members)))
-    parts.append(f"\nint main(void)\n{{\n{calls}    return 0;\n}}\n")
+    parts.append(_START.format(drives=", ".join(f"drive_m{number}" for number in range(len(members)))))
     (folder / "main.c").write_text("\n".join(parts))
     command = target.command([*STRICT, *options], ["main.c"], folder / "program")
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr[:4000])
-    return Batch(members, target.run(folder / "program"))
+    done = _finished("the compiler", command, seconds, folder=folder)
+    if done.status:
+        raise RuntimeError(done.errors[:4000])
+    return Batch(members, target.run(folder / "program"), seconds)
 
 
 def build(

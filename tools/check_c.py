@@ -9,13 +9,15 @@ with all warnings as errors; for the machine that this runs on with sanitizers, 
 all cases with a value of programs, and of ops, whose tensors are all outputs: their inputs are constants, and once more
 inputs where the verifier accepts it;
 ``random`` programs are those of `tools.fuzz.c_programs`; ``models`` are program files, NNEF folders, TFLite and ONNX
-files. A target whose compiler or emulator is missing is skipped by name. Exit status: 0 no difference, 1 a difference,
+files. A target whose compiler or emulator is missing is skipped by name. What takes more than --seconds is ended, and
+each program of its batch is tried alone, so that the slow one is named. Exit status: 0 no difference, 1 a difference,
 2 nothing ran.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +46,8 @@ Tensors = Mapping[str, npt.NDArray[np.int32]]
 
 BATCH = 120
 """How many programs are compiled as one file of C."""
+SECONDS = 1800.0
+"""How long a compiler and a compiled file may take each, until the programs of the file are tried one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +111,22 @@ def _models(options: argparse.Namespace) -> Iterator[Subject]:
         yield Subject(str(path), verified, runs, computed(verified, runs))
 
 
-def _differences(subjects: Sequence[Subject], target: Target, options: Sequence[str], dots: bool) -> Iterator[str]:
-    """What a target computes otherwise, in words."""
+def _differences(
+    subjects: Sequence[Subject], target: Target, options: Sequence[str], dots: bool, seconds: float
+) -> Iterator[str]:
+    """What a target computes otherwise, in words; a program that takes longer than ``seconds`` is a difference."""
     members = [Member(subject.verified, traced, dots) for subject in subjects for traced in subject.traces]
     owners = [subject for subject in subjects for _ in subject.traces]
     with tempfile.TemporaryDirectory(prefix="cvm-c-") as folder:
         try:
-            batch = build_all(members, Path(folder), target, options)
+            batch = build_all(members, Path(folder), target, options, seconds)
             found = batch.run([owner.runs for owner in owners])
         except RuntimeError as error:
             if len(subjects) == 1:
                 yield f"{subjects[0].name}: {error}"
             else:
                 for subject in subjects:
-                    yield from _differences([subject], target, options, dots)
+                    yield from _differences([subject], target, options, dots, seconds)
             return
     for owner, member, runs in zip(owners, members, found, strict=True):
         yield from (f"{owner.name}: {words}" for words in compared(member, runs, owner.expected))
@@ -141,6 +147,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         suite.add_argument("--plain", action="store_true", help="no sanitizers")
         suite.add_argument("--dot", action="store_true", help="export with --dot")
         suite.add_argument("--batch", type=int, default=BATCH)
+        suite.add_argument(
+            "--seconds", type=float, default=SECONDS, help="the most that compiling and running may take"
+        )
     suites["vectors"].add_argument("--folder", type=Path, default=Path("spec_vectors"))
     suites["random"].add_argument("--seed", type=int, default=1)
     suites["random"].add_argument("--begin", type=int, default=0)
@@ -169,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         programs += sum(subject.programs for subject in batch)
         for (target, words), name in zip(settings, failures, strict=True):
             sanitized = SANITIZED if target.sanitizers and not options.plain else ()
-            for difference in _differences(batch, target, [*words, *sanitized], options.dot):
+            for difference in _differences(batch, target, [*words, *sanitized], options.dot, options.seconds):
                 failures[name] += 1
                 print(f"{name}: {difference}", flush=True)
     for name, count in failures.items():
@@ -177,5 +186,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 2 if not failures or not cases else int(any(failures.values()))
 
 
+def _stopped(number: int, _: object) -> None:
+    """End by an exception, so that the compiler that runs is ended too."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stopped)
     sys.exit(main())

@@ -25,6 +25,16 @@ __all__ = ["Exported", "arena_bytes", "exported"]
 
 _LINE = 100
 """The most characters of a line of numbers."""
+_SEPARATE = """
+/* Each step stays a function of its own. clang would put functions that are called once into their caller, and may
+   need several times as long for the one function that holds all steps. A build may define the macro itself. */
+#ifndef CVM_NOINLINE
+#ifdef __clang__
+#define CVM_NOINLINE __attribute__((noinline))
+#else
+#define CVM_NOINLINE
+#endif
+#endif"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,8 @@ class _Writer:
         code = "\n".join([*self._functions(), *self._run(), ""])
         arrays = [item for item in self.layout.constants if self._is_read(item, code)]
         constants = [line for item in arrays for line in self._constant(item)]
-        source = "\n".join([*self._opening(), *constants, with_needed(code), code])
+        separate = [_SEPARATE] if self.layout.steps else []
+        source = "\n".join([*self._opening(), *constants, *separate, with_needed(code), code])
         interface = "\n".join([*header(self.layout), ""])
         state = sum(
             self.source.place(item.value.name).size * self.source.place(item.value.name).type.size
@@ -116,7 +127,7 @@ class _Writer:
             chain = [*self._chain(node), node]
             text.line("")
             text.line(f"/* {comment(' -> '.join(_title(item) for item in chain))} */")
-            with text.block(f"static void step_{number}({self._arguments()})"):
+            with text.block(f"static CVM_NOINLINE void step_{number}({self._arguments()})"):
                 self._body(text, node)
             lines += text.lines
         return lines
