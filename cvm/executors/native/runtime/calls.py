@@ -30,17 +30,18 @@ CHUNKS = 4
 """The number of chunks of a call per thread. If a thread loses its core, the others wait for one chunk at most."""
 GRAIN = 4_000
 """The least estimated time of a chunk, in nanoseconds, if a call has more chunks than there are threads."""
-LEAST = 1_000
+LEAST = 500
 """The least estimated time of a chunk, in nanoseconds."""
 
 
 def chunks(units: int, cost: float, threads: int) -> int:
     """The number of chunks into which a call is split. A counter has 16 bits for it.
 
-    A call gets one chunk for each thread even if these are smaller than others may be.
+    A call gets one chunk for each thread even if these are smaller than others may be. If it has more, all threads get
+    equally many: if one of two threads has one chunk and the other two, a third of the work waits for nothing.
     """
-    count = max(int(cost // GRAIN), min(threads, int(cost // LEAST)))
-    return max(1, min(units, CHUNKS * threads, count, 2**16 - 1))
+    count = min(units, CHUNKS * threads, int(cost // GRAIN)) // threads * threads
+    return max(1, min(count or min(units, threads, int(cost // LEAST)), 2**16 - 1))
 
 
 @dataclass(frozen=True, slots=True)
