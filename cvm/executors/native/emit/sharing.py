@@ -24,8 +24,9 @@ import os
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 
-__all__ = ["ARENA", "ARRAYS", "BUSY", "CONSTANTS", "COUNTER", "HEAD_BYTES", "JOB", "LINE", "LINES", "RANGES", "STOP",
-           "TICKET", "claim_bytes", "emit_begin", "emit_claim", "emit_next", "emit_wait", "emit_worker", "ranges"]  # fmt: skip
+__all__ = ["ARENA", "ARRAYS", "BUSY", "CONSTANTS", "COUNTER", "FINISHED", "HEAD_BYTES", "JOB", "LINE", "LINES", "RANGES",
+           "STOP", "TICKET", "claim_bytes", "emit_begin", "emit_claim", "emit_next", "emit_wait", "emit_worker",
+           "ranges"]  # fmt: skip
 
 RANGES = 8
 """The most ranges of a call. Neighbouring threads share one if there are more threads."""
@@ -199,7 +200,8 @@ def emit_worker(module: Module, machine: Machine) -> None:
     * ``settle(control, lines, job)`` returns when none of the ``lines`` workers is in the job.
     """
     pause, yields = _pauses(module, machine)
-    module.functions |= {"worker": _worker(pause), "start": _start("void @start"), "run": _RUN, "settle": _settle(yields)}
+    module.functions |= {"worker": _worker(pause), "start": _start("void @start"), "run": _RUN}
+    module.functions["settle"] = _settle(yields)
 
 
 def emit_begin(module: Module) -> None:
@@ -282,6 +284,7 @@ alone:
   call void @run(ptr %job, i64 %epoch, i64 0)
   ret void
 }}"""
+
 
 _RUN = f"""define internal void @run(ptr %job, i64 %epoch, i64 %thread) nounwind noinline {{
 entry:

@@ -306,6 +306,14 @@ class Network:
         def run(_: object = kept) -> bool:
             return bool(start(head) < 0)
 
+        if self._preference is not None:
+            choose, alone, together = self._preference.run, self._alone, self._together
+
+            def either(_: object = kept) -> bool:
+                return choose(alone, together, head) < 0
+
+            return either
+
         def staged(_: object = kept) -> bool:
             return self._run_in(memory, None)
 

@@ -86,7 +86,7 @@ class Workers:
         )
         self.control = np.zeros((LINES + MOST * LINE) // 8, np.int64)
         self.address = self.control.ctypes.data
-        self._words = memoryview(self.control)  # whose elements are read faster
+        self._words = self.control.data  # whose elements are read faster
         self._threads: list[_Worker] = []
         self._lines = 0
         self._growing = threading.Lock()
