@@ -314,8 +314,8 @@ def _print(name: str, network: _Measured, costs: Costs, counts: Sequence[int], s
     for loss, at in sorted(lost, reverse=True)[:WORST]:
         call, more = made[at].calls[0], len(made[at].calls) - 1
         others = f" and {more} more calls" if more else ""
-        print(f"* {call.what}, {call.function}{others}: {loss / 1e3:.1f} us; {made[at].chunks} chunks of {call.units} parts, "
-              f"{last[at].work / 1e3:.1f} us of work")  # fmt: skip
+        print(f"* {call.what}, {call.function}{others}: {loss / 1e3:.1f} us; {made[at].chunks} chunks of "
+              f"{call.units} parts, {last[at].work / 1e3:.1f} us of work")  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
