@@ -24,9 +24,9 @@ import os
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 
-__all__ = ["ARENA", "ARRAYS", "BUSY", "CONSTANTS", "COUNTER", "FINISHED", "HEAD_BYTES", "JOB", "LINE", "LINES", "RANGES",
-           "STOP", "TICKET", "claim_bytes", "emit_begin", "emit_claim", "emit_next", "emit_wait", "emit_worker",
-           "ranges"]  # fmt: skip
+__all__ = ["ARENA", "ARRAYS", "BUSY", "CONSTANTS", "COUNTER", "FINISHED", "HEAD_BYTES", "JOB", "LINE", "LINES",
+           "RANGES", "STOP", "TICKET", "claim_bytes", "emit_begin", "emit_claim", "emit_next", "emit_wait",
+           "emit_worker", "ranges"]  # fmt: skip
 
 RANGES = 8
 """The most ranges of a call. Neighbouring threads share one if there are more threads."""
