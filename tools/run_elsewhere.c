@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { STOP = 1, CONTROL_BYTES = 64 + 64 * 64, PAGE = 65536 };
+enum { STOP = 1, CONTROL_BYTES = 128 + 64 * 64, PAGE = 65536 };
 
 void stage_0(void *arena, void *constants, void **table, void *claims, int64_t epoch);
 int64_t worker(void *control, int64_t index, int64_t seen, int64_t budget);

@@ -166,9 +166,12 @@ def test_a_simulated_call_waits_for_claims_and_for_its_longest_chunk():
     assert scaling.simulated_call([4.0] * 8, 64, free).elapsed == 4
     assert scaling.simulated_call([9.0, 1.0, 1.0], 2, free).elapsed == 9
     assert scaling.simulated_call([1.0, 1.0, 9.0, 1.0], 2, free).elapsed == 9  # the idle thread takes the last one
-    # Sixty-four claims one after the other take longer than the chunks.
-    assert scaling.simulated_call([1.0] * 64, 64, scaling.Costs(10, 0, 0)).elapsed >= 640
-    assert scaling.simulated_call([4.0, 4.0], 2, scaling.Costs(1, 5, 0)) == scaling.Spent(1 + 1 + 4 + 1 + 5, 8)
+    # Eight threads share a range: eight claims one after the other, and then as many chunks are counted.
+    assert scaling.simulated_call([1.0] * 64, 64, scaling.Costs(10, 0, 0)).elapsed >= 160
+    assert scaling.simulated_call([4.0, 4.0], 2, scaling.Costs(1, 5, 0)) == scaling.Spent(1 + 4 + 1 + 5, 8)
+    assert scaling.simulated_call([4.0, 4.0, 4.0], 2, scaling.Costs(1, 5, 0)) == scaling.Spent(
+        1 + 4 + 1 + 4 + 1 + 5, 12
+    )
 
 
 @x86

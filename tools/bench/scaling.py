@@ -3,12 +3,12 @@
     python -m tools.bench.scaling [NETWORK..] [--threads 1,2,4,..,64] [--seconds S]
 
 Every call of a network is split into chunks as for so many threads, and one thread measures each chunk (the time stamp
-counter of x86, least of many runs). Two threads that share empty chunks tell what a claim and what a barrier cost. The
-simulation gives the chunks of a call to threads in the order in which they become free, those of a thread's own range
-first (`emit.sharing`). Claims of one counter are served one after the other, since only one core at a time can own its
-cache line, and so are the additions to the counter of finished chunks. The next call begins when the last addition is
-seen. With one and with two threads the network is also run and timed. For the most threads, the tool names the calls
-that lose most to an even division.
+counter of x86, least of many runs). Neighbouring calls of a single chunk are one step (`calls.steps`). Two threads that
+share empty chunks tell what a claim and what a barrier cost. The simulation gives the chunks of a step to threads in
+the order in which they become free, those of a thread's own range first (`emit.sharing`). Claims from one range are
+served one after the other, since only one core at a time can own its cache line, and so are the chunks of a range that
+are counted as done. The next step begins when the last one is seen. With one and with two threads the network is also
+run and timed. For the most threads, the tool names the steps that lose most to an even division.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cvm.executors.native.emit.sharing import HEAD_BYTES, claim_bytes, ranges
 from cvm.executors.native.kernels.registry import emit, plan
 from cvm.executors.native.plan.homes import Buffer
 from cvm.executors.native.plan.steps import KernelCall, Plan
-from cvm.executors.native.runtime.calls import chunks, emit_network
+from cvm.executors.native.runtime.calls import CHUNKS, chunks, emit_network, steps
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.select import available
 from cvm.executors.native.runtime.threads import workers
@@ -51,8 +51,8 @@ WORST = 4
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Nanoseconds of sharing: of one claim or addition, of a barrier beside these, of the start of a run with several
-    threads, and of one with one thread, which is a call from Python.
+    """Nanoseconds of sharing: of a claim, which also counts the chunk before it as done, of a barrier beside these, of
+    the start of a run with several threads, and of one with one thread, which is a call from Python.
     """
 
     claim: float
@@ -70,34 +70,34 @@ class Spent:
 
 
 def simulated_call(times: Sequence[float], threads: int, costs: Costs) -> Spent:
-    """The time from the first claim of a call to the moment when all threads may begin the next one.
+    """The time from the first claim of a step to the moment when all threads may begin the next one.
 
-    A thread claims a chunk, computes it, and comes back; if no chunk is left, it adds the number of its chunks to the
-    counter of finished ones. One core at a time owns a counter.
+    A thread claims a chunk, computes it, and comes back, which counts the chunk as done. One core at a time owns the
+    counters of a range.
     """
     if threads == 1:
         return Spent(sum(times), sum(times))
-    free = [(0.0, thread) for thread in range(threads)]
-    most, added = ranges(threads), 0.0
-    bounds = [len(times) * part // most for part in range(most + 1)]
+    free = [(0.0, thread, -1) for thread in range(threads)]
+    most, ended = ranges(threads), 0.0
+    bounds = [-(-len(times) * part // most) for part in range(most + 1)]
     left = [list(reversed(times[low:high])) for low, high in pairwise(bounds)]
-    claimed = [0.0] * most
-    mine = [0] * threads
+    owned = [0.0] * most
     while free:
-        now, thread = heapq.heappop(free)
+        now, thread, before = heapq.heappop(free)
         own = thread * most // threads
+        if before >= 0:
+            now = owned[before] = max(now, owned[before]) + costs.claim
+            ended = max(ended, now)
         found = next((part for part in (*range(own, most), *range(own)) if left[part]), None)
         if found is not None:
-            claimed[found] = max(now, claimed[found]) + costs.claim
-            mine[thread] += 1
-            heapq.heappush(free, (claimed[found] + left[found].pop(), thread))
-        elif mine[thread]:
-            added = max(now, added) + costs.claim
-    return Spent(added + costs.barrier, sum(times))
+            if found != before:
+                now = owned[found] = max(now, owned[found]) + costs.claim
+            heapq.heappush(free, (now + left[found].pop(), thread, found))
+    return Spent(ended + costs.barrier, sum(times))
 
 
 def simulated(calls: Sequence[Sequence[float]], threads: int, costs: Costs) -> list[Spent]:
-    """All calls of a run: the chunk times of each one."""
+    """All steps of a run: the chunk times of each one."""
     return [simulated_call(times, threads, costs) for times in calls]
 
 
@@ -125,6 +125,15 @@ class _Measured:
         if threads == 1:
             return [1] * len(self.plan.calls)
         return [chunks(call.units, call.cost, threads) for call in self.plan.calls]
+
+    def step_times(self, threads: int, seconds: float) -> list[list[float]]:
+        """The least nanoseconds of every chunk of every step; calls in one chunk count together."""
+        times = iter(self.chunk_times(threads, seconds))
+        made = []
+        for step in steps(self.plan.calls, threads):
+            chunked = [next(times) for _ in step.calls]
+            made.append(chunked[0] if step.chunks > 1 else [sum(map(sum, chunked))])
+        return made
 
     def chunk_times(self, threads: int, seconds: float) -> list[list[float]]:
         """The least nanoseconds of every chunk of every call, on one thread, one chunk after the other."""
@@ -214,19 +223,19 @@ def _places(code: Code, made: Plan, call: KernelCall, arena: V, constants: V, ar
 
 def sharing_costs(machine: Machine, seconds: float) -> Costs:
     """What two threads need for claims and barriers, from runs of empty calls of few and of many chunks."""
-    few, many = 2, 32
+    few, many = 2, 2 * CHUNKS
     found = {}
     for name, count, number in (("start", few, 1), ("few", few, EMPTY_CALLS), ("many", many, EMPTY_CALLS)):
-        loaded = _empty_calls(machine, count, number, many)  # as many chunks as parts
-        job, pool = _job(loaded.address("run"), [0, 0, 0], number, many), workers(machine)
+        loaded = _empty_calls(machine, count, number, 2)  # as many chunks as parts
+        job, pool = _job(loaded.address("run"), [0, 0, 0], number, 2), workers(machine)
         found[name] = _typical(partial(pool.run, job.ctypes.data, 1), seconds)
         pool.settle(job.ctypes.data)
-    by_chunk = (found["many"] - found["few"]) / EMPTY_CALLS / (many - few)
-    barrier = max(found["few"] / EMPTY_CALLS - 2 * few * by_chunk, 0.0)  # two claims and an addition of each thread
+    by_chunk = max((found["many"] - found["few"]) / EMPTY_CALLS / (many - few) * 2, 0.0)  # each thread claims half
+    barrier = max(found["few"] / EMPTY_CALLS - 2 * by_chunk, 0.0)  # of a chunk, a thread claims it and counts it
     one = _empty_calls(machine, 1, 1, 1)
     empty = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int64)(one.address("run"))
     alone = _least(lambda: empty(None, None, None, None, 1, 0), seconds)
-    return Costs(max(by_chunk, 0.0), barrier, found["start"], alone)
+    return Costs(by_chunk, barrier, found["start"], alone)
 
 
 def _empty_calls(machine: Machine, parts: int, number: int, threads: int) -> Loaded:
@@ -288,8 +297,9 @@ def _print(name: str, network: _Measured, costs: Costs, counts: Sequence[int], s
     print(f"\n## {name}\n\n| threads | predicted us | measured us | faster | chunks | claims and barriers |")
     print("|---:|---:|---:|---:|---:|---:|")
     last: list[Spent] = []
+    times: list[list[float]] = []
     for threads in counts:
-        times = network.chunk_times(threads, seconds)
+        times = network.step_times(threads, seconds)
         last = simulated(times, threads, costs)
         free = sum(call.elapsed for call in simulated(times, threads, Costs(0, 0, 0)))
         total = sum(call.elapsed for call in last) + (costs.start if threads > 1 else costs.alone)
@@ -298,13 +308,14 @@ def _print(name: str, network: _Measured, costs: Costs, counts: Sequence[int], s
         print(
             f"| {threads} | {total / 1e3:.1f} | {measured} | {alone / total:.2f} | {sum(map(len, times))} | {share} |"
         )
-    splits = network.splits(counts[-1])
+    made = steps(network.plan.calls, counts[-1])
     lost = [(spent.elapsed - spent.work / counts[-1], at) for at, spent in enumerate(last)]
     print(f"\nWith {counts[-1]} threads, most is lost in:\n")
     for loss, at in sorted(lost, reverse=True)[:WORST]:
-        call = network.plan.calls[at]
-        print(f"* {call.what}, {call.function}: {loss / 1e3:.1f} us; {splits[at]} chunks of {call.units} parts, "
-              f"{last[at].work / 1e3:.1f} us of work")  # fmt: skip
+        call, more = made[at].calls[0], len(made[at].calls) - 1
+        others = f" and {more} more calls" if more else ""
+        print(f"* {call.what}, {call.function}{others}: {loss / 1e3:.1f} us; {made[at].chunks} chunks of "
+              f"{call.units} parts, {last[at].work / 1e3:.1f} us of work")  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.runtime.calls import CHUNKS, chunks, emit_check, emit_start
+from cvm.executors.native.plan.steps import KernelCall
+from cvm.executors.native.runtime.calls import CHUNKS, chunks, emit_check, emit_start, steps
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 
@@ -26,6 +27,25 @@ def test_chunks_cover_all_units_and_none_is_empty(units: int, cost: float, threa
     assert bounds[0] == 0
     assert bounds[-1] == units
     assert all(a < b for a, b in pairwise(bounds))
+
+
+@given(st.integers(1, 10**6), st.floats(0, 1e12), st.integers(2, 100))
+def test_beyond_one_chunk_for_each_thread_all_threads_get_equally_many(units: int, cost: float, threads: int) -> None:
+    count = chunks(units, cost, threads)
+    assert count <= threads or count % threads == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.floats(0, 10**5)), max_size=30), st.integers(2, 9))
+def test_calls_that_are_not_split_follow_one_another_without_a_barrier(
+    made: list[tuple[int, float]], threads: int
+) -> None:
+    plan = [KernelCall(str(number), (), units, "", "", cost) for number, (units, cost) in enumerate(made)]
+    found = steps(plan, threads)
+    assert [call for step in found for call in step.calls] == plan
+    for step in found:
+        assert [chunks(call.units, call.cost, threads) for call in step.calls] == [step.chunks] * len(step.calls)
+        assert step.chunks == 1 or len(step.calls) == 1
+    assert all(max(a.chunks, b.chunks) > 1 for a, b in pairwise(found))
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=NAMES)

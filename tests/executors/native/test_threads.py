@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import cvm
@@ -77,25 +78,70 @@ def test_calls_are_really_split() -> None:
     assert max(counts) == 2 * calls.CHUNKS
 
 
+Next = Callable[[int, int, int, int, int], int]
+
+
+def claims(count: int) -> tuple[Next, npt.NDArray[np.int64], Loaded]:
+    """``next`` for so many threads, counters of one step at an address that is a multiple of 64, and the code."""
+    module = Module()
+    sharing.emit_claim(module)
+    sharing.emit_wait(module, GENERIC)
+    sharing.emit_next(module, count)
+    loaded = Loaded(compiled(str(module), GENERIC), GENERIC)
+    claim = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 4)(loaded.address("next"))
+    room = np.zeros(sharing.claim_bytes(count) // 8 + 8, np.int64)
+    return claim, room[(-room.ctypes.data % 64) // 8 :], loaded
+
+
 @pytest.mark.parametrize("count", [2, 3, 8, 11])
 @pytest.mark.parametrize("parts", [1, 2, 5, 37])
 def test_a_thread_claims_its_own_range_first_and_every_chunk_is_claimed_once(count: int, parts: int) -> None:
-    module = Module()
-    sharing.emit_claim(module)
-    sharing.emit_next(module, count)
-    loaded = Loaded(compiled(str(module), GENERIC), GENERIC)
-    claim = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 3)(loaded.address("next"))
-    room = np.zeros(sharing.claim_bytes(count) // 8 + 8, np.int64)
-    counters, most = room[(-room.ctypes.data % 64) // 8 :].ctypes.data, sharing.ranges(count)
+    claim, room, _loaded = claims(count)
+    counters, most = room.ctypes.data, sharing.ranges(count)
     for epoch, thread in enumerate([*range(count)] * 2, 1):
         home = thread * most // count
-        own = list(range(parts * home // most, parts * (home + 1) // most))
-        found = [claim(counters, epoch, parts, thread) for _ in range(parts + 1)]
-        assert found[: len(own)] == own
-        assert sorted(found[:-1]) == list(range(parts))
-        assert found[-1] == claim(counters, epoch, parts, (thread + 1) % count) == -1
+        own = list(range(-(-parts * home // most), -(-parts * (home + 1) // most)))
+        found = [-1]
+        for _ in range(parts + 1):
+            found.append(claim(counters, epoch, parts, thread, found[-1]))
+        assert found[1 : len(own) + 1] == own
+        assert sorted(found[1:-1]) == list(range(parts))
+        assert found[-1] == claim(counters, epoch, parts, (thread + 1) % count, -1) == -1
         if epoch > 1:
-            assert claim(counters, epoch - 1, parts, thread) == -1  # a thread that comes late finds nothing
+            assert claim(counters, epoch - 1, parts, thread, -1) == -1  # a thread that comes late finds nothing
+
+
+@pytest.mark.parametrize("count", [2, 11])
+def test_a_thread_waits_until_the_chunks_of_others_are_done(count: int) -> None:
+    """A chunk is done when the thread that claimed it asks for the next one, whichever range it is of."""
+    claim, room, _loaded = claims(count)
+    counters, parts = room.ctypes.data, 5
+    for epoch in (1, 2):
+        held = [claim(counters, epoch, parts, 0, -1) for _ in range(parts)]
+        assert sorted(held) == list(range(parts))
+        ended = threading.Event()
+
+        def wait(epoch: int = epoch, ended: threading.Event = ended) -> None:
+            assert claim(counters, epoch, parts, count - 1, -1) == -1
+            ended.set()
+
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        for chunk in held[1:]:  # all but one are done
+            before = int(room[1::8].sum())
+            count_done(room, chunk, parts, count)
+            assert int(room[1::8].sum()) == before + 1
+        assert not ended.wait(0.05)
+        assert claim(counters, epoch, parts, 0, held[0]) == -1
+        assert ended.wait(60)
+        waiting.join()
+
+
+def count_done(room: npt.NDArray[np.int64], chunk: int, parts: int, count: int) -> None:
+    """Count a chunk as done, as ``next`` would: beside the counter of the range that it was claimed from."""
+    most = sharing.ranges(count)
+    (found,) = (k for k in range(most) if -(-parts * k // most) <= chunk < -(-parts * (k + 1) // most))
+    room[(found * sharing.COUNTER + sharing.FINISHED) // 8] += 1
 
 
 @pytest.mark.skipif(threads._core() is None, reason="the system does not say on which core a thread runs")

@@ -6,13 +6,15 @@ which stays in its core's cache, and hardly anybody else writes the counter that
 
 A thread claims the next chunk of a range with a compare-and-swap on the range's counter. The counter also holds the
 epoch, the number of the run. So nothing has to be reset between runs, and a thread that comes late finds no chunk left
-to claim. A call is done when all its chunks are done. A thread without a chunk pauses, then yields its core.
+to claim. Beside it, in the same cache line, lies the number of chunks of the range that are done. A call is done when
+all chunks of all ranges are. A thread without a chunk pauses, then yields its core. So where two threads share a call,
+each of them waits for one line of the other, which it has to look into anyway.
 
-Workers and the threads that run networks share a control block: (ticket, stop, job, busy), then one cache line per
-worker: (whether it sleeps, the job that it is in). A job is ``HEAD_BYTES`` of (epoch, function, arena, constants,
-arrays, workers), then its claims. The control block shows a job for as long as it runs. A worker first writes the job
-that it enters into its own line, then checks that the control block still shows this job, and only then reads the job.
-So a job may be freed when it is no longer shown and no worker's line names it.
+Workers and the threads that run networks share a control block: a cache line of (ticket, stop), which idle workers
+watch, one of (job, busy), then one per worker: (whether it sleeps, the job that it is in). A job is ``HEAD_BYTES`` of
+(epoch, function, arena, constants, arrays, workers), then its claims. The control block shows a job for as long as it
+runs. A worker first writes the job that it enters into its own line, then checks that the control block still shows
+this job, and only then reads the job. So a job may be freed when it is no longer shown and no worker's line names it.
 """
 
 from __future__ import annotations
@@ -22,20 +24,23 @@ import os
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 
-__all__ = ["ARENA", "ARRAYS", "BUSY", "CONSTANTS", "COUNTER", "HEAD_BYTES", "JOB", "LINE", "LINES", "RANGES", "STOP",
-           "TICKET", "claim_bytes", "emit_claim", "emit_next", "emit_wait", "emit_worker", "ranges"]  # fmt: skip
+__all__ = ["ARENA", "ARRAYS", "BUSY", "CONSTANTS", "COUNTER", "FINISHED", "HEAD_BYTES", "JOB", "LINE", "LINES",
+           "RANGES", "STOP", "TICKET", "claim_bytes", "emit_begin", "emit_claim", "emit_next", "emit_wait",
+           "emit_worker", "ranges"]  # fmt: skip
 
 RANGES = 8
 """The most ranges of a call. Neighbouring threads share one if there are more threads."""
 COUNTER = 64
-"""The bytes of a counter: a cache line of its own."""
+"""The bytes of a range's counters: a cache line of their own."""
+FINISHED = 8
+"""The offset of the counter of finished chunks behind that of claimed ones, in bytes."""
 HEAD_BYTES = 64
 """Bytes of a job before its claims: epoch, function, arena, constants, arrays, number of workers that may help."""
 ARENA, CONSTANTS, ARRAYS = 16, 24, 32
 """Offsets in a job, in bytes."""
-TICKET, STOP, JOB, BUSY = 0, 8, 16, 24
-"""Offsets in the control block, in bytes."""
-LINES, LINE = 64, 64
+TICKET, STOP, JOB, BUSY = 0, 8, 64, 72
+"""Offsets in the control block, in bytes. A run writes its job and that it is busy where no idle worker looks."""
+LINES, LINE = 128, 64
 """The offset of the first worker's line, and the number of bytes from one line to the next."""
 SPINS = 2000
 """How often a waiting thread pauses before it yields its core."""
@@ -47,8 +52,8 @@ def ranges(threads: int) -> int:
 
 
 def claim_bytes(threads: int) -> int:
-    """Bytes per call: a counter of claimed chunks for each range, then the counter of finished chunks."""
-    return COUNTER * (ranges(threads) + 1)
+    """Bytes per call: for each range, a counter of claimed chunks and one of finished chunks."""
+    return COUNTER * ranges(threads)
 
 
 def emit_claim(module: Module) -> None:
@@ -86,28 +91,39 @@ none:
 
 
 def emit_next(module: Module, threads: int) -> None:
-    """Write ``next(counters, epoch, count, thread)``, which claims one of ``count`` chunks for a thread.
+    """Write ``next(counters, epoch, count, thread, last)``, which claims one of ``count`` chunks for a thread.
 
-    The ranges are tried in turn, from the thread's own on. Returns -1 if no chunk is left in any.
+    ``last`` is the chunk that the thread has just computed, which counts as done from now on, or -1. The ranges are
+    tried in turn, from the thread's own on. If no chunk is left in any, the function waits until all are done, and
+    returns -1.
     """
     most = ranges(threads)
     module.functions[
         "next"
-    ] = f"""define i64 @next(ptr %counters, i64 %epoch, i64 %count, i64 %thread) nounwind noinline {{
+    ] = f"""define i64 @next(ptr %counters, i64 %epoch, i64 %count, i64 %thread, i64 %last) nounwind noinline {{
 entry:
+  %new = icmp slt i64 %last, 0
+  br i1 %new, label %begin, label %finish
+finish:
+  %last.scaled = mul i64 %last, {most}
+  %last.range = udiv i64 %last.scaled, %count
+  %last.offset = mul i64 %last.range, {COUNTER}
+  %last.finished = add i64 %last.offset, {FINISHED}
+  %last.at = getelementptr i8, ptr %counters, i64 %last.finished
+  %before = atomicrmw add ptr %last.at, i64 1 acq_rel
+  br label %begin
+begin:
   %scaled = mul i64 %thread, {most}
   %home = udiv i64 %scaled, {threads}
   %own = urem i64 %home, {most}
   br label %try
 try:
-  %range = phi i64 [%own, %entry], [%following, %left]
-  %tried = phi i64 [0, %entry], [%more, %left]
+  %range = phi i64 [%own, %begin], [%following, %left]
+  %tried = phi i64 [0, %begin], [%more, %left]
+  %first = call i64 @first(i64 %range, i64 %count)
   %end = add i64 %range, 1
-  %from = mul i64 %range, %count
-  %to = mul i64 %end, %count
-  %first = udiv i64 %from, {most}
-  %last = udiv i64 %to, {most}
-  %size = sub i64 %last, %first
+  %limit = call i64 @first(i64 %end, i64 %count)
+  %size = sub i64 %limit, %first
   %offset = mul i64 %range, {COUNTER}
   %counter = getelementptr i8, ptr %counters, i64 %offset
   %claimed = call i64 @claim(ptr %counter, i64 %epoch, i64 %size)
@@ -118,12 +134,33 @@ left:
   %wraps = icmp eq i64 %end, {most}
   %following = select i1 %wraps, i64 0, i64 %end
   %all = icmp eq i64 %more, {most}
-  br i1 %all, label %nothing, label %try
+  br i1 %all, label %wait, label %try
 got:
   %chunk = add i64 %first, %claimed
   ret i64 %chunk
+wait:
+  %part = phi i64 [0, %left], [%part.end, %wait]
+  %part.first = call i64 @first(i64 %part, i64 %count)
+  %part.end = add i64 %part, 1
+  %part.limit = call i64 @first(i64 %part.end, i64 %count)
+  %part.size = sub i64 %part.limit, %part.first
+  %goal = mul i64 %epoch, %part.size
+  %part.offset = mul i64 %part, {COUNTER}
+  %part.finished = add i64 %part.offset, {FINISHED}
+  %part.at = getelementptr i8, ptr %counters, i64 %part.finished
+  call void @await(ptr %part.at, i64 %goal)
+  %complete = icmp eq i64 %part.end, {most}
+  br i1 %complete, label %nothing, label %wait
 nothing:
   ret i64 -1
+}}"""
+    # A single chunk is in the range of the thread that starts a run. Chunk k is in the range k * ranges / count.
+    module.functions["first"] = f"""define internal i64 @first(i64 %range, i64 %count) nounwind alwaysinline {{
+entry:
+  %scaled = mul i64 %range, %count
+  %up = add i64 %scaled, {most - 1}
+  %chunk = udiv i64 %up, {most}
+  ret i64 %chunk
 }}"""
 
 
@@ -163,7 +200,13 @@ def emit_worker(module: Module, machine: Machine) -> None:
     * ``settle(control, lines, job)`` returns when none of the ``lines`` workers is in the job.
     """
     pause, yields = _pauses(module, machine)
-    module.functions |= {"worker": _worker(pause), "start": _START, "run": _RUN, "settle": _settle(yields)}
+    module.functions |= {"worker": _worker(pause), "start": _start("void @start"), "run": _RUN}
+    module.functions["settle"] = _settle(yields)
+
+
+def emit_begin(module: Module) -> None:
+    """Write ``begin(control, job)``, which is ``start`` of `emit_worker` for the functions of the same module."""
+    module.functions |= {"begin": _start("internal void @begin"), "run": _RUN}
 
 
 def _worker(pause: str) -> str:
@@ -218,7 +261,8 @@ done:
 }}"""
 
 
-_START = f"""define void @start(ptr %control, ptr %job) nounwind {{
+def _start(head: str) -> str:
+    return f"""define {head}(ptr %control, ptr %job) nounwind {{
 entry:
   %before = load atomic i64, ptr %job acquire, align 8
   %epoch = add i64 %before, 1
@@ -241,7 +285,8 @@ alone:
   ret void
 }}"""
 
-_RUN = f"""define void @run(ptr %job, i64 %epoch, i64 %thread) nounwind noinline {{
+
+_RUN = f"""define internal void @run(ptr %job, i64 %epoch, i64 %thread) nounwind noinline {{
 entry:
   %function.at = getelementptr i8, ptr %job, i64 8
   %function = load ptr, ptr %function.at, align 8

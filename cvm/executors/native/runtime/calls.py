@@ -15,26 +15,55 @@ from cvm.executors.native.emit.sharing import (
     ARENA,
     ARRAYS,
     CONSTANTS,
-    COUNTER,
     claim_bytes,
+    emit_begin,
     emit_claim,
     emit_next,
     emit_wait,
-    ranges,
 )
 from cvm.executors.native.plan.steps import KernelCall, Plan
 
-__all__ = ["arguments_of", "chunks", "emit_call", "emit_check", "emit_network", "emit_start"]
+__all__ = ["arguments_of", "chunks", "emit_call", "emit_check", "emit_network", "emit_start",
+           "emit_together", "steps"]  # fmt: skip
 
 CHUNKS = 4
 """The number of chunks of a call per thread. If a thread loses its core, the others wait for one chunk at most."""
 GRAIN = 4_000
+"""The least estimated time of a chunk, in nanoseconds, if a call has more chunks than there are threads."""
+LEAST = 500
 """The least estimated time of a chunk, in nanoseconds."""
 
 
 def chunks(units: int, cost: float, threads: int) -> int:
-    """The number of chunks into which a call is split. A counter has 16 bits for it."""
-    return max(1, min(units, CHUNKS * threads, int(cost // GRAIN), 2**16 - 1))
+    """The number of chunks into which a call is split. A counter has 16 bits for it.
+
+    A call gets one chunk for each thread even if these are smaller than others may be. If it has more, all threads get
+    equally many: if one of two threads has one chunk and the other two, a third of the work waits for nothing.
+    """
+    count = min(units, CHUNKS * threads, int(cost // GRAIN)) // threads * threads
+    return max(1, min(count or min(units, threads, int(cost // LEAST)), 2**16 - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Calls between two barriers: one call in several chunks, or some calls that one thread makes one after the other,
+    in a single chunk.
+    """
+
+    calls: tuple[KernelCall, ...]
+    chunks: int
+
+
+def steps(calls: Sequence[KernelCall], threads: int) -> list[Step]:
+    """The steps of a run: no barrier separates neighbouring calls that are not split."""
+    made: list[Step] = []
+    for call in calls:
+        count = chunks(call.units, call.cost, threads)
+        if count == 1 and made and made[-1].chunks == 1:
+            made[-1] = Step((*made[-1].calls, call), 1)
+        else:
+            made.append(Step((call,), count))
+    return made
 
 
 def emit_network(
@@ -52,15 +81,14 @@ def emit_network(
         emit_claim(module)
         emit_next(module, threads)
         emit_wait(module, machine)
-    for number, call in enumerate(calls):
-        arguments = arguments_of(code, plan, call, memory, constants, arrays)
-        if threads == 1:
-            emit_call(code, call.function, arguments, V("i64", "0"), V("i64", str(call.units)))
+    for number, step in enumerate(steps(calls, threads)):
+        counters = None if threads == 1 else code.at(claims, number * claim_bytes(threads))
+        every = [(call, arguments_of(code, plan, call, memory, constants, arrays)) for call in step.calls]
+        if counters is None:
+            for call, arguments in every:
+                emit_call(code, call.function, arguments, V("i64", "0"), V("i64", str(call.units)))
         else:
-            count = chunks(call.units, call.cost, threads)
-            counters = code.at(claims, number * claim_bytes(threads))
-            turn = _Turn(counters, code.at(counters, COUNTER * ranges(threads)), epoch, thread)
-            _shared(code, call, arguments, count, turn)
+            _shared(code, every, step.chunks, _Turn(counters, epoch, thread))
     code.finish()
 
 
@@ -96,24 +124,39 @@ def emit_check(module: Module, bounds: Sequence[tuple[int, int, int]], machine: 
     code.finish("i64 -1")
 
 
-def emit_start(module: Module, runs: str | None) -> None:
-    """Write the function ``start(job)``, which Python calls; `emit.sharing` says what a job is.
+def emit_start(module: Module, runs: str | None, name: str = "start") -> None:
+    """Write the function ``name(job)``, which Python calls; `emit.sharing` says what a job is.
 
     It returns the result of ``check`` for the arrays of the job. If that is -1, it has also called the function
     ``runs`` with the arena, the constants and the arrays of the job, and without claims, unless ``runs`` is None.
     """
     job = V("ptr", "%job")
-    code = Code(module, "start", [job], result="i64")
+    code = Code(module, name, [job], result="i64")
     arena, constants, arrays = (code.load("ptr", code.at(job, offset), 8) for offset in (ARENA, CONSTANTS, ARRAYS))
+    _checked(code, arrays)
+    if runs:
+        code.line(f"call void @{runs}({arena}, {constants}, {arrays}, ptr null, i64 0, i64 0)")
+    code.finish("i64 -1")
+
+
+def emit_together(module: Module) -> None:
+    """Write the function ``together(control, job)``: as ``start``, but workers help to run the job."""
+    emit_begin(module)
+    control, job = V("ptr", "%control"), V("ptr", "%job")
+    code = Code(module, "together", [control, job], result="i64")
+    _checked(code, code.load("ptr", code.at(job, ARRAYS), 8))
+    code.line(f"call void @begin({control}, {job})")
+    code.finish("i64 -1")
+
+
+def _checked(code: Code, arrays: V) -> None:
+    """Return the result of ``check`` unless that is -1."""
     found = code.value("i64", f"call i64 @check({arrays})")
     refused, fine = code.fresh(), code.fresh()
     code.line(f"br {code.compare('sge', found, 0)}, label %{refused}, label %{fine}")
     code.label(refused)
     code.line(f"ret {found}")
     code.label(fine)
-    if runs:
-        code.line(f"call void @{runs}({arena}, {constants}, {arrays}, ptr null, i64 0, i64 0)")
-    code.finish("i64 -1")
 
 
 def _outside(code: Code, array: V, count: int, least: int, largest: int, width: int) -> V:
@@ -142,39 +185,30 @@ def emit_call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """How a thread shares a call: the counters of claimed chunks, that of finished ones, the epoch, and the thread."""
+    """How a thread shares a step: the counters of its chunks, the epoch, and the thread."""
 
     counters: V
-    finished: V
     epoch: V
     thread: V
 
 
-def _shared(code: Code, call: KernelCall, arguments: Sequence[V], count: int, turn: _Turn) -> None:
-    """Write the code that computes chunks until none is left to claim, then waits for the chunks of other threads.
-
-    A thread counts its chunks and adds their number once: all threads write the counter of finished chunks, one after
-    the other.
-    """
+def _shared(code: Code, calls: Sequence[tuple[KernelCall, Sequence[V]]], count: int, turn: _Turn) -> None:
+    """Write the code that computes chunks of a step until all are done, by this thread or by others."""
     again, work, done = code.fresh(), code.fresh(), code.fresh()
-    before = code.block
-    mine, more = code.unused(), code.unused()
+    before, last = code.block, code.unused()
     code.line(f"br label %{again}")
     code.label(again)
-    code.line(f"{mine} = phi i64 [0, %{before}], [{more}, %{work}]")
-    claimed = code.value("i64", f"call i64 @next({turn.counters}, {turn.epoch}, i64 {count}, {turn.thread})")
+    code.line(f"{last} = phi i64 [-1, %{before}], [{last}.claimed, %{work}]")
+    given = (turn.counters, turn.epoch, f"i64 {count}", turn.thread, f"i64 {last}")
+    code.line(f"{last}.claimed = call i64 @next({', '.join(map(str, given))})")
+    claimed = V("i64", f"{last}.claimed")
     code.line(f"br {code.compare('sge', claimed, 0)}, label %{work}, label %{done}")
     code.label(work)
-    low = code.binary("udiv", code.binary("mul", claimed, call.units), count)
-    high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), call.units), count)
-    emit_call(code, call.function, arguments, low, high)
-    code.line(f"{more} = add i64 {mine}, 1")
+    for call, arguments in calls:
+        low, high = V("i64", "0"), V("i64", str(call.units))
+        if count > 1:
+            low = code.binary("udiv", code.binary("mul", claimed, call.units), count)
+            high = code.binary("udiv", code.binary("mul", code.binary("add", claimed, 1), call.units), count)
+        emit_call(code, call.function, arguments, low, high)
     code.line(f"br label %{again}")
     code.label(done)
-    added = V("i64", mine)
-
-    def add() -> None:
-        code.line(f"{code.unused()} = atomicrmw add {turn.finished}, {added} acq_rel")
-
-    code.when(code.compare("sgt", added, 0), add)
-    code.line(f"call void @await({turn.finished}, {code.binary('mul', turn.epoch, count)})")

@@ -21,9 +21,10 @@ from cvm.executors.native.emit.sharing import HEAD_BYTES, claim_bytes
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.batches import BatchCode, Batches, emit_batch, segments, slot_bytes
-from cvm.executors.native.runtime.calls import emit_check, emit_network, emit_start
+from cvm.executors.native.runtime.calls import emit_check, emit_network, emit_start, emit_together
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.jit import Loaded, compiled
+from cvm.executors.native.runtime.preference import Preference
 from cvm.executors.native.runtime.stored import SLACK, Compiled, aligned, restore, store
 from cvm.executors.native.runtime.threads import settled, workers
 from cvm.executors.native.runtime.watched import stage_ends
@@ -41,6 +42,10 @@ the function that compiles it.
 """
 WORTH = 200_000
 """Threads share a run if its estimated time on one core is at least this many nanoseconds."""
+SMALL = 10_000
+"""A run of less time than this is never shared. Between the two, time decides (`preference`)."""
+ALONE = "calls"
+"""The function of all calls on one thread, where threads may share them."""
 
 
 class _Memory:
@@ -88,7 +93,8 @@ def network_text(
     """The IR of a plan for ``threads`` threads: a function for each stage, and ``start`` (see `calls`).
 
     Without ``stages`` there is one stage with all calls. If there is also only one thread, ``start`` runs the stage.
-    If the caller's arrays hold no state, there are the functions of `batches`, too.
+    If threads may share it or not, ``alone`` and ``together`` run it in these ways. If the caller's arrays hold no
+    state, there are the functions of `batches`, too.
     """
     from cvm.executors.native.emit.merging import shared  # only compiling needs these
     from cvm.executors.native.kernels.registry import emit
@@ -101,9 +107,18 @@ def network_text(
         emit_network(module, stage_name(number), made, made.calls[first:end], machine, threads)
     emit_check(module, bounds, machine)
     emit_start(module, stage_name(0) if threads == 1 and stages is None else None)
+    if stages is None and threads > 1 and _estimate(made) < WORTH:
+        emit_network(module, ALONE, made, made.calls, machine, 1)
+        emit_start(module, ALONE, "alone")
+        emit_together(module)
     if stages is None and not made.kept:
         emit_batch(module, made, segments(made), machine)
     return str(module)
+
+
+def _estimate(made: Plan) -> float:
+    """The estimated time of a run on one core, in nanoseconds."""
+    return sum(call.cost for call in made.calls)
 
 
 def stage_name(number: int) -> str:
@@ -132,7 +147,7 @@ class Network:
         ends: Callable[[Plan], Sequence[int]] | None = None,
     ) -> None:
         self._planned, self.machine, self.name, self.bounds, self._ends = planned, machine, name, bounds, ends
-        key = cache.key(machine, (name, str(threads), str(WORTH), "whole" if ends is None else "in stages"))
+        key = cache.key(machine, (name, str(threads), str(WORTH), str(SMALL), "whole" if ends is None else "in stages"))
         found = restore(key)
         self.cached, made = found is not None, None
         if found is None:
@@ -144,11 +159,17 @@ class Network:
         self.given, self.left = given[: self.plan.written], given[self.plan.written :]
         self._loaded = Loaded(found.code, machine)
         self.addresses = [self._loaded.address(stage_name(number)) for number in range(len(self.stages))]
-        self._start = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._loaded.address("start"))
+        begin = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+        self._start = begin(self._loaded.address("start"))
+        self._preference: Preference | None = None
+        if self.threads > 1 and ends is None and _estimate(self.plan) < WORTH:
+            self._alone = begin(self._loaded.address("alone"))
+            together = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+            self._joint = together(self._loaded.address("together"))
+            self._preference = Preference()
         stage = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, ctypes.c_int64)
         self._stage_functions = [stage(address) for address in self.addresses]
-        cost = sum(call.cost for call in self.plan.calls)
-        code = BatchCode(self._loaded, self.packed, machine, found.room, found.grouped, cost)
+        code = BatchCode(self._loaded, self.packed, machine, found.room, found.grouped, _estimate(self.plan))
         self.batches = Batches(code, threads) if found.room else None
         self.constants = self.packed.ctypes.data
         self._free: list[_Memory] = [_Memory(self)]
@@ -168,7 +189,7 @@ class Network:
         getattr(self, "_free", []).clear()  # workers must leave the jobs before the code is freed
 
     def _written(self, made: Plan, threads: int) -> Callable[[], Compiled]:
-        threads = threads if sum(call.cost for call in made.calls) >= WORTH else 1
+        threads = threads if _estimate(made) >= (WORTH if self._ends else min(SMALL, WORTH)) else 1
         ends = self._ends(made) if self._ends else ()
         stages = tuple(pairwise((0, *(ends or (len(made.calls),)))))
         return partial(self._compiled, made, threads, stages, self._text(made, threads, stages))
@@ -203,6 +224,21 @@ class Network:
         finally:
             self._free.append(memory)
 
+    def ways(self) -> list[Callable[[Sequence[npt.NDArray[Any]]], bool]]:
+        """`run` in each way in which the network may run: new code must be tried in all of them."""
+
+        def forced(way: Callable[[int], int], arrays: Sequence[npt.NDArray[Any]]) -> bool:
+            memory = self._taken()
+            try:
+                memory.arrays[: len(arrays)] = [address(array) for array in arrays]
+                return way(memory.head) < 0
+            finally:
+                self._free.append(memory)
+
+        if self._preference is None:
+            return [self.run]
+        return [partial(forced, self._alone), partial(forced, self._together)]
+
     def _taken(self) -> _Memory:
         """Memory that no other run uses."""
         try:
@@ -212,6 +248,8 @@ class Network:
 
     def _run_in(self, memory: _Memory, after: Callable[[int], None] | None) -> bool:
         """`run` on the arrays whose addresses are in the memory."""
+        if self._preference is not None:
+            return self._preference.run(self._alone, self._together, memory.head) < 0
         if self._start(memory.head) >= 0:
             return False
         if self._whole:
@@ -223,6 +261,13 @@ class Network:
             if after is not None:
                 after(number + 1)
         return True
+
+    def _together(self, head: int) -> int:
+        """Check and run a job with the help of workers. Returns -1, or the number of an array outside its bounds."""
+        pool = workers(self.machine)
+        pool.rouse(self.threads - 1)
+        found: int = self._joint(pool.address, head)
+        return found
 
     def run_all(self, tables: npt.NDArray[np.int64]) -> int | None:
         """Run on each row of ``tables``, the addresses of all arrays of the plan. The caller keeps the arrays alive.
@@ -260,6 +305,14 @@ class Network:
 
         def run(_: object = kept) -> bool:
             return bool(start(head) < 0)
+
+        if self._preference is not None:
+            choose, alone, together = self._preference.run, self._alone, self._together
+
+            def either(_: object = kept) -> bool:
+                return choose(alone, together, head) < 0
+
+            return either
 
         def staged(_: object = kept) -> bool:
             return self._run_in(memory, None)
@@ -317,7 +370,7 @@ def network_of(
     def tried(made: Plan, loaded: Loaded, constants: Bytes, network: Network) -> None:
         from cvm.executors.native.runtime.rehearsal import rehearse
 
-        rehearse(verified, made, loaded, constants, network.run, network.batches, expected)
+        rehearse(verified, made, loaded, constants, network.ways(), network.batches, expected)
         expected.clear()
 
     ends = partial(stage_ends, program) if watched else None

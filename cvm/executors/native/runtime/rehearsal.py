@@ -2,8 +2,8 @@
 
 The checker proves the plan; the rehearsal tests the code that was emitted for it. First every call runs alone, in parts
 as threads would share it, and all elements that it writes are compared with the tensors of the NumPy executor. Then the
-whole network runs, on as many threads as it will have. It must give the same results, and refuse inputs beyond their
-intervals. A network is rehearsed once: its code is stored only after the rehearsal.
+whole network runs, in each way in which it may run, alone or with workers. It must give the same results, and refuse
+inputs beyond their intervals. A network is rehearsed once: its code is stored only after the rehearsal.
 """
 
 from __future__ import annotations
@@ -62,22 +62,24 @@ def rehearse(
     plan: Plan,
     loaded: Loaded,
     constants: npt.NDArray[np.uint8],
-    run: Runs,
+    ways: Sequence[Runs],
     batches: Batches | None,
     expected: Sequence[Tensors],
 ) -> None:
     """Raise `Distrusted` if the code of a plan gives other values than the NumPy executor.
 
-    ``run`` runs the whole network on the arrays of the plan, and returns False if the network refuses them;
-    ``batches`` runs several samples, if the network can. ``expected`` are the `expectations`.
+    Each of the ``ways`` runs the whole network on the arrays of the plan, and returns False if the network refuses
+    them; ``batches`` runs several samples, if the network can. ``expected`` are the `expectations`.
     """
     for tensors in expected:
         trial = _Trial(verified, plan, loaded, constants, tensors)
         trial.calls()
-        trial.whole(run)
+        for run in ways:
+            trial.whole(run)
         if batches is not None:
             trial.batch(batches)
-    trial.refuses(run)
+    for run in ways:
+        trial.refuses(run)
 
 
 def expectations(verified: VerifiedProgram, plan: Plan) -> Iterator[Tensors]:

@@ -86,6 +86,7 @@ class Workers:
         )
         self.control = np.zeros((LINES + MOST * LINE) // 8, np.int64)
         self.address = self.control.ctypes.data
+        self._words = self.control.data  # whose elements are read faster
         self._threads: list[_Worker] = []
         self._lines = 0
         self._growing = threading.Lock()
@@ -93,14 +94,19 @@ class Workers:
 
     def run(self, job: int, count: int) -> None:
         """Run a job with the help of ``count`` workers, or alone if another job has the workers."""
-        if not self.control[BUSY // 8]:
+        self.rouse(count)
+        self._start(self.address, job)
+
+    def rouse(self, count: int) -> None:
+        """Wake ``count`` workers, unless a job has them."""
+        words = self._words
+        if not words[BUSY // 8]:
             if len(self._threads) < min(count, MOST):
                 self._grow(min(count, MOST))
-            asleep = [worker for worker in self._threads[:count] if self.control[worker.flag]]
+            asleep = [worker for worker in self._threads[:count] if words[worker.flag]]
             core = _core() if asleep else None
             for worker in asleep:
                 worker.wake(core)
-        self._start(self.address, job)
 
     def settle(self, job: int) -> None:
         """Return when no worker is in a job that has ended. Then its memory and code may be freed."""
@@ -154,6 +160,9 @@ _making = threading.Lock()
 def workers(machine: Machine) -> Workers:
     """The workers of this process, which are made at the first call."""
     global _pool
+    pool = _pool
+    if pool is not None:
+        return pool
     with _making:
         if _pool is None:
             _pool = Workers(machine)
