@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+from dataclasses import replace
 from functools import cache
 
 from cvm.executors.native.emit.fips180 import ROUNDS, A, B, C, D, E, F, G, H, K
@@ -219,7 +220,8 @@ def hasher() -> Hasher | None:
     """The hasher of this processor, or None if it has no SHA instructions or the hasher disagrees with `hashlib`."""
     if not store.host().has("sha") or not available():
         return None
-    machine, text = available()[0], _module()
+    # Named features of a machine, such as those of `avx2`, leave out SHA: this processor's own ones are taken instead.
+    machine, text = replace(available()[0], cpu=None, features=None), _module()
     library = loaded(kept_or_compiled("sha256", text, machine), machine)
     types = (ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     hash_ = ctypes.CFUNCTYPE(None, *types)(library.address("hash"))
