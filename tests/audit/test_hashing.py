@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 
@@ -69,6 +72,21 @@ def test_a_processor_with_instructions_for_sha_256_has_a_hasher():
     if not (sha256.store.host().has("sha") and sha256.available()):
         pytest.skip("this processor has no instructions for SHA-256")
     assert sha256.hasher() is not None
+
+
+def test_a_machine_without_named_features_for_sha_256_has_a_hasher_too():
+    """LLVM ends the process where it has no such instructions, so a process of its own asks for the hasher."""
+    sha256 = pytest.importorskip("cvm.executors.native.runtime.sha256")
+    machines = [machine.name for machine in sha256.available() if machine.features is not None]
+    if not (sha256.store.host().has("sha") and machines):
+        pytest.skip("this processor has no instructions for SHA-256, or no machine that names its features")
+    text = (
+        "from cvm.executors.native.runtime import select, sha256\n"
+        f"sha256.available = lambda: (select.named({machines[0]!r}),)\n"
+        "assert sha256.hasher() is not None"
+    )
+    environment = {**os.environ, "CVM_CACHE": ""}
+    subprocess.run([sys.executable, "-c", text], check=True, env=environment)
 
 
 def test_every_size_and_count_of_messages_agrees_with_hashlib():

@@ -59,9 +59,7 @@ def _name(machine: Machine, one: Class) -> str:
     return cache.key(machine, ("trial", one.name))
 
 
-def _at_once(
-    tell: Callable[[Sequence[Class]], str | None], some: Sequence[Sequence[Class]]
-) -> Iterator[str | None]:
+def _at_once(tell: Callable[[Sequence[Class]], str | None], some: Sequence[Sequence[Class]]) -> Iterator[str | None]:
     """What ``tell`` says of each list of classes, in order.
 
     A program is planned and checked while the code generator, which does not hold Python's lock, works for another.
@@ -82,13 +80,12 @@ def _at_once(
 def _failure(machine: Machine, classes: Sequence[Class]) -> str | None:
     """The first of some classes for which the machine gives wrong results; else None.
 
-    One program tries all of them, since a program costs more than its kernels. If it fails, each class is tried alone,
-    which tells the one that fails; if none does, the first one is named, as the machine is not to be trusted.
+    One program tries all of them, since a program costs more than its kernels. If it fails, each class is tried alone
+    to name the one that fails. If none does, the first one is named: the machine is not to be trusted.
     """
-    if len(classes) > 1 and not _passes(machine, merged([one.made() for one in classes])):
-        return next(filter(None, (_failure(machine, [one]) for one in classes)), f"{classes[0].name}, with others")
-    if len(classes) == 1 and not _passes(machine, classes[0].made()):
-        return classes[0].name
+    if not _passes(machine, merged([one.made() for one in classes])):
+        wrong = (one.name for one in classes if len(classes) == 1 or not _passes(machine, one.made()))
+        return next(wrong, f"{classes[0].name}, with others")
     for one in classes:
         cache.write(_name(machine, one), PASSED)
     return None

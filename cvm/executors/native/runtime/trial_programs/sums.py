@@ -27,7 +27,7 @@ def of_sums() -> Iterator[tuple[str, str, Callable[[str], Program]]]:
     bytes_ = (0, 255)
     small = (1, 5, 5, 8), (37, 5, 3, 3)
     yield "8-bit convolution", "bytes", convolution(small, bytes_, 128, padding=(1, 1))
-    wide = (1, 72, 9, 12), (147, 72, 3, 3)
+    wide = (1, 40, 9, 12), (147, 40, 3, 3)
     yield "convolution of many channels", "bytes", convolution(wide, bytes_, 128, padding=(1, 1))
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
     yield "8-bit convolution of signed codes", "bytes", convolution(signed, (-128, 127), 128)
@@ -121,18 +121,14 @@ def residual(last: tuple[int, ...]) -> Program:
     return builder.build([Output("total", total)])
 
 
-def _product(
-    rows: int, depth: int, columns: int, epilogue: str, least: int = -128, largest: int = 127
-) -> Program:
+def _product(rows: int, depth: int, columns: int, epilogue: str, least: int = -128, largest: int = 127) -> Program:
     builder = ProgramBuilder()
     x = builder.input("x", (rows, depth), -128, 127)
     weights = builder.constant(extreme_weights(columns, depth, least=least, largest=largest))
     return _codes(builder, lambda: builder.add("dense", [x, weights])[0], (1, columns), epilogue)
 
 
-def _codes(
-    builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...], epilogue: str
-) -> Program:
+def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...], epilogue: str) -> Program:
     """Sums, or their 8-bit codes in the arithmetic that most networks need or in the widest one.
 
     ``sums`` is called for each result: sums with two readers would not be computed inside the kernel of their codes.
