@@ -27,7 +27,7 @@ def of_sums() -> Iterator[tuple[str, str, Callable[[str], Program]]]:
     bytes_ = (0, 255)
     small = (1, 5, 5, 8), (37, 5, 3, 3)
     yield "8-bit convolution", "bytes", convolution(small, bytes_, 128, padding=(1, 1))
-    wide = (1, 40, 9, 12), (147, 40, 3, 3)
+    wide = (1, 36, 9, 12), (147, 36, 3, 3)
     yield "convolution of many channels", "bytes", convolution(wide, bytes_, 128, padding=(1, 1))
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
     yield "8-bit convolution of signed codes", "bytes", convolution(signed, (-128, 127), 128)
