@@ -289,11 +289,11 @@ PROVEN: Table = {
     ): "`Suppression.of`: 303 * D^2 < 2^63 in int64, else Python integers",
     (
         "cvm/executors/native/checker/__init__.py",
-        "_Checker._added",
-    ): "sums of weights of 32 bits over a window: below 2^63",
+        "_sums",
+    ): "int32 where count * magnitude fits; else sums of weights of 32 bits over a window: below 2^63",
     ("cvm/executors/native/checker/groups.py", "Group._requantize"): "bounds of what is added to sums of 32 bits",
     ("cvm/executors/native/checker/packed.py", "per_channel"): "stored integers of 32 bits and a bias of 8, in 64 bits",
-    ("cvm/executors/native/checker/packed.py", "weights_of"): "modulo 2^32, from below 2^41",
+    ("cvm/executors/native/checker/packed.py", "weights_of"): "modulo 2^32, in integers of 32 bits",
     ("cvm/executors/native/checker/addresses.py", "_values"): "stored integers of 32 bits and a bias of 8, in 64 bits",
     (
         "cvm/executors/native/runtime/executor.py",

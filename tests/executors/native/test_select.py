@@ -22,6 +22,7 @@ from cvm.executors.native.emit.tiles import Tiled
 from cvm.executors.native.kernels.registry import EMITTERS, plan
 from cvm.executors.native.runtime import cache, select, trial, trial_programs
 from cvm.executors.native.runtime.classes import kinds_of
+from cvm.executors.native.runtime.rehearsal import QUICK
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, VerifiedProgram, verify
 from tests.executors.native.comparison import NAMES
@@ -197,7 +198,12 @@ def test_a_kernel_of_a_kind_that_no_class_tries_needs_the_whole_trial(monkeypatc
     assert trial.failure(right, frozenset({"copies"})) is None
     assert len(tried) == 1
     assert trial.failure(right, frozenset({"copies", "a kind that no class tries"})) is None
-    assert len(tried) == len(trial.CLASSES)
+    assert len(tried) == 1 + count_of_programs(len(trial.CLASSES) - 1)
+
+
+def count_of_programs(classes: int) -> int:
+    """How many programs try so many classes."""
+    return -(-classes // trial.TOGETHER)
 
 
 def _swapped_vectors(self: epilogue.Epilogue, values: list[V]) -> V:
@@ -246,17 +252,41 @@ def test_a_verdict_is_kept_and_only_a_good_one(monkeypatch: pytest.MonkeyPatch) 
         return machine.name != "wrong"
 
     monkeypatch.setattr(trial, "_agrees", agrees)
-    count = len(list(trial_programs.programs()))
+    count = count_of_programs(len(trial.CLASSES))
     right, wrong = replace(GENERIC, name="right"), replace(GENERIC, name="wrong")
     assert [trial.failure(right) for _ in range(2)] == [None, None]
     assert tried == ["right"] * count
     assert [trial.failure(wrong) for _ in range(2)] == ["8-bit convolution"] * 2
     assert tried[:count] == ["right"] * count
     assert tried.count("right") == count
-    assert 2 <= tried.count("wrong") <= 2 * count  # other classes may be under way when the first one fails
+    assert tried.count("wrong") >= 4  # each time a program of several classes, and the first of these alone
     monkeypatch.setattr(cache, "_sources", lambda: b"another version")
     trial.failure(right)
     assert tried[-count:] == ["right"] * count
+
+
+@pytest.mark.parametrize("name", [None, "matrix product of one row"])
+def test_a_class_is_named_even_if_others_are_tried_with_it(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class that fails alone is named. If all pass alone and fail together, none of them is taken for good."""
+    monkeypatch.setenv("CVM_CACHE", "")
+    alone = {one.made().digest: one.name for one in trial.CLASSES}
+    monkeypatch.setattr(
+        trial, "_agrees", lambda machine, verified: alone.get(verified.program.digest, name) not in (None, name)
+    )
+    passed: list[str] = []
+    monkeypatch.setattr(cache, "write", lambda what, *parts, **more: passed.append(what))
+    found = trial.failure(replace(GENERIC, name="wrong together"), frozenset({"bytes, codes", "row, codes"}))
+    assert found == (name or "8-bit convolution, with others")
+    assert passed == []
+
+
+@pytest.mark.parametrize("machine", select.available(), ids=lambda machine: machine.name)
+def test_classes_that_are_tried_together_are_rehearsed_on_all_data(machine: Machine) -> None:
+    costs = []
+    for _, verified in trial_programs.programs():
+        made = plan(verified, machine, returned(verified.program, frozenset()))
+        costs.append(sum(call.cost for call in made.calls))
+    assert sum(sorted(costs)[-trial.TOGETHER :]) <= QUICK
 
 
 def test_the_environment_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from cvm.executors.native.checker.addresses import (
 )
 from cvm.executors.native.checker.estimates import require_normalization, require_quotient
 from cvm.executors.native.checker.groups import Added, Group, require_joint
-from cvm.executors.native.checker.packed import per_channel, saturates, weights_of
+from cvm.executors.native.checker.packed import per_channel, saturates, segments_of, weights_of
 from cvm.executors.native.checker.residence import Residence
 from cvm.executors.native.checker.summed import require_windows, summed
 from cvm.executors.native.descriptions.computed import Normalization, Quotient
@@ -564,12 +564,10 @@ class _Checker:
         require(buffer is source.buffer and kernel_format(kernel, source), "another input")
         first, rest = divmod(offset, source.format.bytes)
         require(rest == 0, "the address of the input lies between two elements")
-        packed = self._bytes(arguments[1])
+        digits = segments_of(self._bytes(arguments[1]), kernel)
         bytes_ = isinstance(kernel, Depthwise) or kernel.per == 4
-        require(
-            not (self.machine.saturates and bytes_ and saturates(packed, kernel)), "pairs of products could saturate"
-        )
-        found = weights_of(packed, kernel)
+        require(not (self.machine.saturates and bytes_ and saturates(digits)), "pairs of products could saturate")
+        found = weights_of(digits, kernel)
         if isinstance(kernel, Contraction):
             at = np.full((1,), first)
             for n, step in kernel.taps:
@@ -588,13 +586,14 @@ class _Checker:
                 bool((offsets - offsets[:1] == np.arange(len(offsets))[:, None]).all()),
                 "a channel reads other elements",
             )
-        ours, theirs = np.flatnonzero(found.any(axis=0)), np.flatnonzero(given.any(axis=0))
+        ours, theirs = np.flatnonzero(_any(found)), np.flatnonzero(_any(given))
         ours, theirs = ours[np.argsort(at[ours], kind="stable")], theirs[np.argsort(expected[theirs], kind="stable")]
         require(np.array_equal(at[ours], expected[theirs]), "the kernel multiplies other elements by its weights")
         require(bool((np.diff(at[ours]) > 0).all()), "the kernel multiplies one element by two weights")
-        left, right = found[:, ours], given[:, theirs]
-        if found.dtype.itemsize == 8:
-            right = right.astype(np.int64) & 2**32 - 1
+        order = np.argsort(theirs)  # so that fewer columns change their places
+        left, right = _columns(found, ours[order]), _columns(given, theirs[order])
+        if found.dtype == np.uint32:  # modulo 2^32
+            right = right.astype(np.uint32)
         require(np.array_equal(left, right), "other weights")
 
     def _start(self, kernel: Kernel, argument: tuple[Buffer, int], channels: int) -> Array:
@@ -640,10 +639,7 @@ class _Checker:
         b = (source.format.bias if per > 1 else 0) - (128 if self.machine.signed_bytes and per == 4 else 0)
         lo, hi = self.verified.ranges[node.inputs[0]].hull()
         lo, hi = min(lo, 0), max(hi, 0)
-        total, below = (
-            rows.sum(axis=1, dtype=np.int64).tolist(),
-            np.minimum(rows, 0).sum(axis=1, dtype=np.int64).tolist(),
-        )
+        total, below = _sums(rows).tolist(), _sums(np.minimum(rows, 0)).tolist()
         bias = [0] * len(total)
         if len(node.inputs) == 3:
             bias = list(map(int, self.constants[node.inputs[2]].integers()))
@@ -692,6 +688,23 @@ def kernel_format(kernel: Kernel, source: Home) -> bool:
         return (format_.bits, format_.signed) == (8, False)
     fits = {4: (8, False), 2: (16, True)}.get(kernel.per)
     return kernel.input == format_ and fits in (None, (format_.bits, format_.signed))
+
+
+def _any(rows: Array) -> Array:
+    """For each column, whether it has another number than 0."""
+    return np.asarray(np.bitwise_or.reduce(rows, axis=0) != 0)
+
+
+def _columns(rows: Array, numbers: Array) -> Array:
+    """The columns with these numbers. All columns in their order are the array itself, not a copy."""
+    same = np.array_equal(numbers, np.arange(rows.shape[1]))
+    return rows if same else np.take(rows, numbers, axis=1)
+
+
+def _sums(rows: Array) -> Array:
+    """The sum of each row of at most 2^31 integers of at most 32 bits."""
+    small = rows.shape[1] << 8 * rows.itemsize - 1 < 2**31
+    return np.asarray(rows.sum(axis=1, dtype=np.int32 if small else np.int64))
 
 
 def _number(step: Any) -> Array:

@@ -11,7 +11,7 @@ from cvm.executors.native.checker.addresses import Array, require
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
 
-__all__ = ["per_channel", "saturates", "weights_of"]
+__all__ = ["per_channel", "saturates", "segments_of", "weights_of"]
 
 
 def _lanes(one: Segment) -> Array:
@@ -45,14 +45,13 @@ def per_channel(data: memoryview, segments: Sequence[Segment], format_: Format, 
     return found[:channels] - format_.bias
 
 
-def weights_of(data: memoryview, kernel: Contraction | Depthwise) -> Array:
-    """The weights as an array (channels, taps, elements). Weights of several digits are reduced modulo 2^32.
+def weights_of(parts: Sequence[Array], kernel: Contraction | Depthwise) -> Array:
+    """The weights as an array (channels, taps, elements), from the digits of all segments (`segments_of`).
 
-    In a depthwise window, a tap is a column, and its elements are the rows. A row that is multiplied once more has the
-    sum of both weights.
+    Weights of several digits are reduced modulo 2^32. In a depthwise window, a tap is a column, and its elements are
+    the rows. A row that is multiplied once more has the sum of both weights.
     """
     order = _ordered([_lanes(one) for one in kernel.segments], kernel.channels)
-    parts = _segments(data, kernel)
     digits = np.empty((order.size, *parts[0].shape[1:]), parts[0].dtype)
     digits[order] = np.concatenate(parts)
     digits = digits[: kernel.channels]
@@ -60,27 +59,30 @@ def weights_of(data: memoryview, kernel: Contraction | Depthwise) -> Array:
     if digits.shape[1] == 1 and not repeats:
         return digits[:, 0]
     shifts = kernel.shifts if isinstance(kernel, Contraction) else (0,) * kernel.parts
-    total = np.zeros(digits[:, 0].shape, np.int64)
+    total = np.zeros(digits[:, 0].shape, np.uint32)  # arithmetic modulo 2^32, as these integers have
     for number, shift in enumerate(shifts):
-        total = ((total << shift) + digits[:, number]) & 2**32 - 1  # at most 2^41 before the reduction
+        total = (total << shift) + digits[:, number].astype(np.uint32)
     for again, row in enumerate(repeats, kernel.window[0] - len(repeats) if isinstance(kernel, Depthwise) else 0):
-        total[..., row] = (total[..., row] + total[..., again]) & 2**32 - 1
+        total[..., row] += total[..., again]
         total[..., again] = 0
     return total
 
 
-def saturates(data: memoryview, kernel: Contraction | Depthwise) -> bool:
+def saturates(parts: Sequence[Array]) -> bool:
     """Whether bytes times two neighbouring digits may add up to a number that 16 bits do not hold."""
-    for part in _segments(data, kernel):
-        pairs = part.reshape(-1, 2).astype(np.int64)
-        most, least = pairs.clip(0, None).sum(axis=1).max(), pairs.clip(None, 0).sum(axis=1).min()
+    for part in parts:
+        digits = part.reshape(-1)
+        wide = np.int16 if digits.dtype == np.int8 else np.int64  # two digits of 8 bits add up to at most 9 bits
+        above, below = np.maximum(digits, 0), np.minimum(digits, 0)
+        most = int(np.add(above[::2], above[1::2], dtype=wide).max())
+        least = int(np.add(below[::2], below[1::2], dtype=wide).min())
         if 255 * most >= 2**15 or 255 * least < -(2**15):
             return True
     return False
 
 
-def _segments(data: memoryview, kernel: Contraction | Depthwise) -> list[Array]:
-    """The digits of all segments, which lie one after the other."""
+def segments_of(data: memoryview, kernel: Contraction | Depthwise) -> list[Array]:
+    """The digits of all segments, which lie one after the other, each as an array (lanes, digits, taps, elements)."""
     parts: list[Array] = []
     for one in kernel.segments:
         parts.append(_digits(data, kernel, one, sum(part.nbytes for part in parts)))
@@ -88,19 +90,20 @@ def _segments(data: memoryview, kernel: Contraction | Depthwise) -> list[Array]:
 
 
 def _digits(data: memoryview, kernel: Contraction | Depthwise, one: Segment, start: int) -> Array:
-    """The digits of a segment as an array (lanes, digits, taps, elements)."""
+    """The digits of a segment as an array (lanes, digits, taps, elements). Those of a step stay side by side."""
     lane, vectors = one.block.lane, one.block.vectors
     if isinstance(kernel, Contraction):
-        together = one.together or vectors
-        dtype = np.int8 if kernel.widened else {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
+        per, together = kernel.per, one.together or vectors
+        dtype = np.int8 if kernel.widened else {4: np.int8, 2: np.int16, 1: np.int32}[per]
         taps, count = math.prod(n for n, _ in kernel.taps), len(kernel.shifts)
-        shape: tuple[int, ...] = (one.count, vectors // together, count, taps, kernel.steps, together, lane, kernel.per)
-        order: tuple[int, ...] = (0, 1, 5, 6, 2, 3, 4, 7)
-        form = (-1, count, taps, kernel.steps * kernel.per)
+        shape: tuple[int, ...] = (one.count, vectors // together, count, taps, kernel.steps, together, lane)
+        order: tuple[int, ...] = (0, 1, 5, 6, 2, 3, 4)
+        form = (-1, count, taps, kernel.steps * per)
     else:
         dtype, columns, per = np.int8 if kernel.per == 4 else np.int16, kernel.window[1], kernel.per
-        shape = (one.count, columns, kernel.parts, kernel.groups, vectors, 4 // per, lane, per)
-        order = (0, 4, 6, 2, 1, 3, 5, 7)
+        shape = (one.count, columns, kernel.parts, kernel.groups, vectors, 4 // per, lane)
+        order = (0, 4, 6, 2, 1, 3, 5)
         form = (-1, kernel.parts, columns, 4 * kernel.groups)
-    stored = np.frombuffer(data, dtype, math.prod(shape), start)
-    return np.ascontiguousarray(stored.reshape(shape).transpose(order)).reshape(form)
+    step = np.dtype(f"u{per * np.dtype(dtype).itemsize}")
+    stored = np.frombuffer(data, step, math.prod(shape), start)
+    return np.ascontiguousarray(stored.reshape(shape).transpose(order)).view(dtype).reshape(form)

@@ -1,6 +1,7 @@
 """The trial of a machine: every class of kernels is compared with the NumPy executor on extreme values.
 
-It finds a processor, a hypervisor or a code generator that computes wrong results, before a user's network runs. The
+It finds a processor, a hypervisor or a code generator that computes wrong results, before a user's network runs. A
+class of kernels has a small program; several of them are tried as one, which costs a third of what they cost alone. The
 result of the trial is stored with compiled code, so each machine is tried once per version of this package.
 """
 
@@ -19,13 +20,19 @@ from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.networks import network_of
 from cvm.executors.native.runtime.trial_programs import CLASSES, Class
-from cvm.program.verifier import VerifiedProgram
+from cvm.program.merging import merged
+from cvm.program.program import Program
+from cvm.program.verifier import VerifiedProgram, verify
 
 __all__ = ["agrees", "failure"]
 
 PASSED = b"passed"
-AT_ONCE = 3
-"""How many classes are tried at the same time: Python works for one of them at a time, and so does the generator."""
+TOGETHER = 8
+"""At most this many classes are tried by one program: its run is so short that it is rehearsed on all data that the
+rehearsal knows (`rehearsal.QUICK`).
+"""
+AT_ONCE = 2
+"""How many of these programs are tried at the same time: Python works for one, the code generator for the other."""
 
 
 def failure(machine: Machine, used: frozenset[str] | None = None) -> str | None:
@@ -39,23 +46,30 @@ def failure(machine: Machine, used: frozenset[str] | None = None) -> str | None:
         return None
     known = frozenset().union(*(one.kinds for one in CLASSES))
     needed = [one for one in CLASSES if used is None or used - known or used & one.kinds]
-    wrong = next((said for said in _at_once(partial(_failure, machine), needed) if said is not None), None)
+    left = [one for one in needed if cache.read(_name(machine, one)) != PASSED]
+    some = [left[first : first + TOGETHER] for first in range(0, len(left), TOGETHER)]
+    wrong = next((said for said in _at_once(partial(_failure, machine), some) if said is not None), None)
     if used is None and wrong is None:
         cache.write(whole, PASSED)
     return wrong
 
 
-def _at_once(tell: Callable[[Class], str | None], classes: Sequence[Class]) -> Iterator[str | None]:
-    """What ``tell`` says of each class, in order.
+def _name(machine: Machine, one: Class) -> str:
+    """The name of the note that a machine has passed in a class."""
+    return cache.key(machine, ("trial", one.name))
 
-    Some classes are planned and checked while the code generator, which does not hold Python's lock, works for others.
+
+def _at_once(tell: Callable[[Sequence[Class]], str | None], some: Sequence[Sequence[Class]]) -> Iterator[str | None]:
+    """What ``tell`` says of each list of classes, in order.
+
+    A program is planned and checked while the code generator, which does not hold Python's lock, works for another.
     """
     with ThreadPoolExecutor(AT_ONCE) as threads:
         try:
-            told = [threads.submit(tell, one).result for one in classes]
+            told = [threads.submit(tell, classes).result for classes in some]
         except RuntimeError:  # the system has no more threads
             threads.shutdown(cancel_futures=True)
-            told = [partial(tell, one) for one in classes]
+            told = [partial(tell, classes) for classes in some]
         try:
             for result in told:
                 yield result()
@@ -63,18 +77,26 @@ def _at_once(tell: Callable[[Class], str | None], classes: Sequence[Class]) -> I
             threads.shutdown(cancel_futures=True)
 
 
-def _failure(machine: Machine, one: Class) -> str | None:
-    """What is said of a class if the machine gives wrong results for it; else None."""
-    name = cache.key(machine, ("trial", one.name))
-    if cache.read(name) == PASSED:
-        return None
-    try:
-        if not _agrees(machine, one.program()):
-            return one.name
-    except RuntimeError as error:  # the code generator cannot compile the code
-        return f"{one.name}: {str(error).splitlines()[0]}"
-    cache.write(name, PASSED)
+def _failure(machine: Machine, classes: Sequence[Class]) -> str | None:
+    """The first of some classes for which the machine gives wrong results; else None.
+
+    One program tries all of them, since a program costs more than its kernels. If it fails, each class is tried alone
+    to name the one that fails. If none does, the first one is named: the machine is not to be trusted.
+    """
+    if not _passes(machine, merged([one.made() for one in classes])):
+        wrong = (one.name for one in classes if len(classes) == 1 or not _passes(machine, one.made()))
+        return next(wrong, f"{classes[0].name}, with others")
+    for one in classes:
+        cache.write(_name(machine, one), PASSED)
     return None
+
+
+def _passes(machine: Machine, program: Program) -> bool:
+    """Whether a machine gives the right results for a program, and its code can be compiled."""
+    try:
+        return _agrees(machine, verify(program))
+    except RuntimeError:  # the code generator cannot compile the code
+        return False
 
 
 def _agrees(machine: Machine, verified: VerifiedProgram) -> bool:

@@ -12,18 +12,23 @@ from functools import partial
 from cvm.executors.native.runtime.classes import EPILOGUES
 from cvm.executors.native.runtime.trial_programs import computed, elements, sums
 from cvm.executors.native.runtime.trial_programs.building import SPANS
-from cvm.program.verifier import VerifiedProgram
+from cvm.program.program import Program
+from cvm.program.verifier import VerifiedProgram, verify
 
 __all__ = ["CLASSES", "Class", "programs"]
 
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class of kernels: its name, the kinds of kernels that its program has, and the program."""
+    """A class of kernels: its name, the kinds of kernels that its program has, and the function that makes it."""
 
     name: str
     kinds: frozenset[str]
-    program: Callable[[], VerifiedProgram]
+    made: Callable[[], Program]
+
+    def program(self) -> VerifiedProgram:
+        """The program of the class."""
+        return verify(self.made())
 
 
 def _classes() -> Iterator[Class]:

@@ -16,12 +16,12 @@ from cvm.executors.native.runtime.trial_programs.building import (
 from cvm.limits import INT32_MAX
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output
-from cvm.program.verifier import VerifiedProgram, verify
+from cvm.program.program import Program
 
 __all__ = ["detections", "elementwise", "moved", "narrow", "pools", "reductions", "transposed"]
 
 
-def elementwise() -> VerifiedProgram:
+def elementwise() -> Program:
     """Ops by element on inputs in 32 bits, and look-ups in tables."""
     builder = ProgramBuilder()
     most = INT32_MAX
@@ -45,7 +45,7 @@ def elementwise() -> VerifiedProgram:
     return program_of(builder, applied)
 
 
-def narrow() -> VerifiedProgram:
+def narrow() -> Program:
     """Ops by element on inputs that lie in 8 and 16 bits."""
     builder = ProgramBuilder()
     applied: list[Applied] = []
@@ -61,7 +61,7 @@ def narrow() -> VerifiedProgram:
     return program_of(builder, applied)
 
 
-def transposed() -> VerifiedProgram:
+def transposed() -> Program:
     """Transposes of inputs in every format."""
     builder = ProgramBuilder()
     applied: list[Applied] = []
@@ -72,7 +72,7 @@ def transposed() -> VerifiedProgram:
     return program_of(builder, applied)
 
 
-def moved() -> VerifiedProgram:
+def moved() -> Program:
     """Ops that move elements."""
     builder = ProgramBuilder()
     x = builder.input("x", (3, 21), -INT32_MAX, INT32_MAX)
@@ -87,7 +87,7 @@ def moved() -> VerifiedProgram:
     ])  # fmt: skip
 
 
-def pools() -> VerifiedProgram:
+def pools() -> Program:
     """Maxima over windows, of channels that lie apart and of channels that lie side by side."""
     builder = ProgramBuilder()
     x = builder.input("x", (2, 19, 9, 9), -128, 127)
@@ -98,7 +98,7 @@ def pools() -> VerifiedProgram:
     return program_of(builder, [("max_pool2d", [x], pool), ("max_pool2d", [words], pool)])
 
 
-def reductions(op: str, spans: Sequence[tuple[int, int]]) -> VerifiedProgram:
+def reductions(op: str, spans: Sequence[tuple[int, int]]) -> Program:
     """Sums or maxima of tensors that lie in the formats of intervals."""
     builder = ProgramBuilder()
     applied: list[Applied] = []
@@ -110,7 +110,7 @@ def reductions(op: str, spans: Sequence[tuple[int, int]]) -> VerifiedProgram:
     return program_of(builder, applied)
 
 
-def detections() -> VerifiedProgram:
+def detections() -> Program:
     """Boxes with small and with large coordinates: those that count, and those that are kept."""
     builder = ProgramBuilder()
     boxes = builder.input("boxes", (2, 21, 6), -200, 200)
@@ -123,4 +123,4 @@ def detections() -> VerifiedProgram:
     count, rows = builder.add("get_valid_count", [wide], {"score_threshold": -(2**29)})
     attributes = {"iou_threshold": 5, "max_output_size": -1, "force_suppress": True, "top_k": -1}
     outputs.append(Output("wide", builder.add("non_max_suppression", [rows, count], attributes)[0]))
-    return verify(builder.build(outputs))
+    return builder.build(outputs)
