@@ -161,9 +161,17 @@ def _reduced() -> list[Case]:
             ]
     pool = {"pool_size": (2, 2), "strides": (2, 2), "padding": (0, 0)}
     three = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1)}
+    five = {"pool_size": (5, 5), "strides": (1, 1), "padding": (2, 2)}
     cases += [
         Case("max_pool2d 2x2, 8 bits", "max_pool2d", [Tensor(MAP)], pool),
-        Case("max_pool2d 3x3/2, 8 bits", "max_pool2d", [Tensor(MAP)], three, binds="nine loads for each result"),
+        Case("max_pool2d 3x3/2, 8 bits", "max_pool2d", [Tensor(MAP)], three),
+        Case(
+            "max_pool2d 5x5, 8 bits",
+            "max_pool2d",
+            [Tensor((1, 256, 20, 20))],
+            five,
+            binds="five loads and eight maxima for each result",
+        ),
     ]
     return cases
 
