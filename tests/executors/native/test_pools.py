@@ -48,7 +48,7 @@ def pooled(shape: tuple[int, ...], span: tuple[int, int]) -> Program:
     [(2, 19, 9, 7), (1, 131, 5, 12)],
 ))  # fmt: skip
 def test_maxima_of_windows_of_every_kind(shape: tuple[int, ...], span: tuple[int, int]) -> None:
-    """Random numbers, and maps that fall along both axes, where the first or the last tap inside the map is the largest."""
+    """Random numbers, and maps that fall along both axes, whose first or last tap in the map is the largest."""
     random = np.random.default_rng(shape[1])
     falling = np.linspace(span[1], span[0], shape[2] * shape[3]).astype(np.int32).reshape(shape[2:])
     feeds = [{"x": random.integers(*span, shape, np.int32, endpoint=True)}]

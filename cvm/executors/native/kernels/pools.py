@@ -22,7 +22,9 @@ from cvm.executors.native.kernels.windows import Pool, Window, store_largest, wi
 __all__ = ["emit_pool"]
 
 TOGETHER = 4
-"""The most vectors of a pixel that are computed together, so that a cache line is read as a whole."""
+"""The most vectors of maxima that are carried, so that machines of few registers hold them. With as many vectors of a
+pixel computed together, a cache line is read as a whole.
+"""
 
 
 def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
@@ -113,7 +115,8 @@ def _row(code: Code, pool: Pool, width: int, p: Scalar, images: tuple[V, V]) -> 
         here = tuple(code.at(row, code.mul(c, size)) for row in rows)
         _strip(_Strip(code, pool, here, code.at(out, code.mul(c, pool.target.bytes)), count))
 
-    together = TOGETHER if pool.source == pool.target else 1
+    shared = max(pool.columns.taps - pool.columns.stride, 1)
+    together = max(TOGETHER // shared, 1) if pool.source == pool.target else 1
     code.strips(pool.channels.extent, together * _lanes(pool, width), channels)
 
 
