@@ -318,6 +318,10 @@ def _require_same(
     largest sum of any channel, which the neighbouring lane may hold.
     """
     *ms, c, s = node
+    if rule.arithmetic == "words":
+        require(bias == 0 and rule.rounding == "half_up", "a result has a bias")
+        _require_words(rule, (ms[0], c, s), kernel, operands)
+        return
     if rule.arithmetic in ("scaled", "digits"):
         kernel = _combined(rule, kernel, operands)
     require(len(kernel) == len(node), "another number of parameters")
@@ -351,6 +355,25 @@ def _require_same(
         _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (clip[0] + bias, clip[1] + bias)),
         "the results of the two requantizations may differ",
     )
+
+
+def _require_words(
+    rule: Requantization, node: tuple[int, int, int], kernel: Sequence[int], operands: Sequence[int]
+) -> None:
+    """Prove one channel of bytes in 16-bit lanes: each value of the operand is tried."""
+    require((len(kernel), len(operands), rule.clips) == (4, 3, True), "another number of parameters")
+    (m, c, s), (lo, hi, more) = node, operands
+    k, M, a, b = kernel
+    lane = 2**16 - 1
+    require(more == 0 and 0 <= lo - rule.least <= hi - rule.least <= 255, "the operand is no byte")
+    require(all(0 <= number <= lane for number in (M, a, b)), "a parameter has more than 16 bits")
+    require(k >= 0 and (hi - rule.least) * k <= lane, "a product does not fit in its lane")
+    require(0 <= rule.bits < 16 and 0 <= rule.hi - rule.lo <= lane, "a shift or a bound is as wide as the lane")
+    half = (1 << s) >> 1
+    for x in range(lo, hi + 1):
+        total = max(min(((x - rule.least) * k * M >> 16) + a, lane) - b, 0)
+        found = rule.lo + min(total >> rule.bits, rule.hi - rule.lo)
+        require(found == min(max(m * x + c + half >> s, rule.lo), rule.hi), "a byte has another code")
 
 
 def _require_fits(rule: Requantization, Ms: Sequence[int], C: int, S: int, operands: Sequence[int]) -> int:

@@ -17,6 +17,7 @@ from cvm.executors.native.emit.elements import decoded, load
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.requantize import requantized
 from cvm.executors.native.emit.tables import permuted, picked
+from cvm.executors.native.emit.words import in_words
 
 __all__ = ["Reader", "evaluate"]
 
@@ -56,7 +57,10 @@ def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
             xs = [
                 code.splat(x, count) if lanes(x.type) < count else x for x in map(value, step.arguments[: rule.terms])
             ]
-            values[number] = requantized(code, rule, xs, parameters)
+            if rule.arithmetic == "words":
+                values[number] = in_words(code, rule, xs[0], [value(n) for n in step.arguments[1:]])
+            else:
+                values[number] = requantized(code, rule, xs, parameters)
         else:
             arguments = _aligned(code, [value(argument) for argument in step.arguments], count)
             values[number] = _STEPS[step.op](code, arguments, step.static)

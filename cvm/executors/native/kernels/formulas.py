@@ -15,6 +15,7 @@ from cvm.executors.native.descriptions.formats import INT32, INT64, SHORT, Forma
 from cvm.executors.native.emit.digits import digit_parameters
 from cvm.executors.native.emit.fused import fused_parameters
 from cvm.executors.native.emit.requantize import Terms, biased, half, terms
+from cvm.executors.native.emit.words import word_parameters
 from cvm.executors.native.exact import Exact, exact
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import Planning
@@ -26,6 +27,7 @@ __all__ = ["BUILDERS", "Build", "Operand", "Sums", "build"]
 
 Array: TypeAlias = npt.NDArray[Any]
 BYTES = Format(8, signed=False)
+WORDS = Format(16, signed=False)
 POSITIONS = 1024
 """Parameters of at least this many elements are stored in as few bytes as hold them."""
 ROW = 128
@@ -247,6 +249,10 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     rounding = str(node.attributes["rounding"])
     bounds = builder.attribute(node, "lo"), builder.attribute(node, "hi")
     plain = node.outputs[0].name in builder.planner.plain
+    if not plain and count == 1 and rounding == "half_up":
+        words = _in_words(builder, node, multipliers[0], offset, shift, bounds)
+        if words is not None:
+            return words
     level = builder.planner.machine.one_shift
     chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds, plain, level)
     begun = (
@@ -326,6 +332,29 @@ def _in_digits(
     rule = Requantization("digits", 1, "half_up", *bounds, bits=found.bits)
     digits = found.multiplier.reshape(shape), found.offset.reshape(shape)
     return Terms(rule, (digits[0],), digits[1], np.array([found.shift], np.int64))
+
+
+def _in_words(
+    builder: _Builder, node: Node, multiplier: Array, offset: Array, shift: Array, bounds: tuple[int, int]
+) -> Reference | None:
+    """The step of a requantize from bytes to bytes in 16-bit lanes, or None if there is none."""
+    planner, name = builder.planner, node.inputs[0]
+    alone = builder.sums is None and node is builder.root and name not in planner.groups.joined
+    if not alone or not planner.machine.packs or planner.constant(name) is not None:
+        return None
+    source, target = planner.home(name).format, planner.result(node.outputs[0].name).format
+    if (source.bits, target.bits) != (8, 8):
+        return None
+    c, s = exact(offset) + half(exact(shift)), exact(shift)
+    shape = np.broadcast_shapes(multiplier.shape, c.shape, s.shape)
+    flat = (array.broadcast(shape).reshape(-1) for array in (exact(multiplier), c, s))
+    least, most = source.hull[0], planner.hull(name)[1]
+    found = word_parameters(*flat, (least, most - least), bounds)
+    if found is None:
+        return None
+    rule = Requantization("words", 1, "half_up", *bounds, bits=found.shift, least=least)
+    parameters = [builder.array(array.reshape(shape), WORDS) for array in found.parameters]
+    return builder.step("requantize", (builder.value(name), *parameters), (rule,))
 
 
 def _offset_with_start(

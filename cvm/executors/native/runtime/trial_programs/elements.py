@@ -18,7 +18,7 @@ from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output
 from cvm.program.verifier import VerifiedProgram, verify
 
-__all__ = ["detections", "elementwise", "moved", "narrow", "pools", "reductions", "transposed"]
+__all__ = ["bytes_in_words", "detections", "elementwise", "moved", "narrow", "pools", "reductions", "transposed"]
 
 
 def elementwise() -> VerifiedProgram:
@@ -58,6 +58,23 @@ def narrow() -> VerifiedProgram:
             ("broadcast_greater", [x, codes], {}), ("where", [positive, x, codes], {}),
             ("broadcast_mul", [x, codes], {}), ("broadcast_add", [x, codes], {}), ("broadcast_sub", [codes, x], {}),
         ]  # fmt: skip
+    return program_of(builder, applied)
+
+
+def bytes_in_words() -> VerifiedProgram:
+    """Requantizations from bytes to bytes: one multiplier for all, one for each row, and one for each column.
+
+    The offsets let results pass both ends of their interval, and the operands are all bytes.
+    """
+    builder = ProgramBuilder()
+    applied: list[Applied] = []
+    for x, (lo, hi) in zip(stored_inputs(builder, (3, 250), SPANS[:2]), ((-128, 127), (5, 200)), strict=True):
+        for shape in ((1, 1), (3, 1), (1, 250)):
+            number = np.arange(shape[0] * shape[1]).reshape(shape)
+            multipliers = 2**29 + number * 1_000_003 % 2**29
+            offsets = (number % 61 - 30) * 2**30 + number * 7919
+            numbers = [builder.parameter(array) for array in (multipliers, offsets, np.full((1, 1), 30))]
+            applied.append(("requantize", [x, *numbers], {"rounding": "half_up", "lo": lo, "hi": hi}))
     return program_of(builder, applied)
 
 
