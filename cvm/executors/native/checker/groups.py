@@ -16,7 +16,7 @@ import numpy as np
 
 from cvm.executors.native.checker.addresses import Array, Factors, Unproven, broadcast, extent, merged, require, stride
 from cvm.executors.native.checker.thresholds import Line, agree
-from cvm.executors.native.descriptions.expressions import TABLE, Formula, FormulaStep, Requantization, Residual
+from cvm.executors.native.descriptions.expressions import SINGLE, TABLE, Formula, FormulaStep, Requantization, Residual
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
@@ -170,6 +170,9 @@ class Group:
                 self._requantize(node, step, 0, clip)
             case _:
                 require(step.op == SAME.get(node.op), f"{node.op} is computed as {step.op}")
+                if step.static:  # float32 holds every integer below 2^24, and no quotient of two of them is misplaced
+                    ends = [abs(end) for name in node.inputs for end in self.hull(name)]
+                    require(step.static == (SINGLE,) and max(ends) < 2**24, "an operand has more bits than float32")
                 for name, argument in zip(node.inputs, step.arguments, strict=True):
                     self.proves(name, argument)
 
@@ -220,7 +223,7 @@ class Group:
         self.proves(indices, step.arguments[1])
 
     def _gather(self, node: Node, step: FormulaStep, axis: int | None) -> None:
-        if step.op == "permute":
+        if step.op in ("permute", "shuffle"):
             self._permute(node, step)
             return
         require(step.op in ("gather", "pick"), f"{node.op} is computed as {step.op}")
@@ -319,8 +322,7 @@ def _require_same(
     """
     *ms, c, s = node
     if rule.arithmetic == "words":
-        require(bias == 0 and rule.rounding == "half_up", "a result has a bias")
-        _require_words(rule, (ms[0], c, s), kernel, operands)
+        _require_words(rule, (ms[0], c, s), kernel, operands, bias)
         return
     if rule.arithmetic in ("scaled", "digits"):
         kernel = _combined(rule, kernel, operands)
@@ -358,10 +360,11 @@ def _require_same(
 
 
 def _require_words(
-    rule: Requantization, node: tuple[int, int, int], kernel: Sequence[int], operands: Sequence[int]
+    rule: Requantization, node: tuple[int, int, int], kernel: Sequence[int], operands: Sequence[int], bias: int
 ) -> None:
     """Prove one channel of bytes in 16-bit lanes: each value of the operand is tried."""
     require((len(kernel), len(operands), rule.clips) == (4, 3, True), "another number of parameters")
+    require((bias, rule.rounding) == (0, "half_up"), "a result has a bias, or another rounding")
     (m, c, s), (lo, hi, more) = node, operands
     k, M, a, b = kernel
     lane = 2**16 - 1

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from cvm.executors.native.descriptions.formats import Format
 
-__all__ = ["TABLE", "Formula", "FormulaStep", "Requantization", "Residual", "Static"]
+__all__ = ["SINGLE", "TABLE", "Formula", "FormulaStep", "Requantization", "Residual", "Static"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,15 @@ Static: TypeAlias = "int | Format | Requantization"
 
 
 TABLE = 256
-"""The entries of a table that a byte numbers. A step ``permute`` reads such a table, one more entry being a number."""
+"""The entries of a table that a byte numbers. A step ``permute`` or ``shuffle`` reads such a table, and one more entry
+may be a number of the step.
+"""
+
+
+SINGLE = 24
+"""The bits of integers that float32 numbers hold. The static part of a step ``div`` is this number if all operands are
+proven to have fewer; then float32 is enough for the quotient.
+"""
 
 
 @dataclass(frozen=True, slots=True)

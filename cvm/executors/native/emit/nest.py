@@ -233,7 +233,7 @@ def _repeated(nest: Nest) -> list[int]:
     steps = nest.formula.steps
     if not steps:
         return []
-    addressed = {step.arguments[0] for step in steps if step.op in ("gather", "pick", "permute")}
+    addressed = {step.arguments[0] for step in steps if step.op in ("gather", "pick", "permute", "shuffle")}
     used = {argument for step in steps for argument in step.arguments} - addressed
     return [number for number, stride in enumerate(reads) if stride == 0 and number in used]
 

@@ -33,13 +33,18 @@ def elementwise() -> VerifiedProgram:
     few, many = (builder.constant(np.arange(n) * 37 % 120 - 9) for n in (97, 31))
     (short,) = builder.add("slice", [bytes_], {"begin": (0, 7), "end": (3, 67), "strides": (1, 1)})
     table, longer = (builder.constant(extreme_weights(n, least=-most, largest=most)) for n in (200, 257))
+    narrow_, words = (
+        builder.constant(extreme_weights(n, least=-top, largest=top)) for n, top in ((256, 99), (257, 2**14))
+    )
     applied: list[Applied] = [
-        ("broadcast_div", [x, z], {}), ("broadcast_max", [x, y], {}), ("broadcast_greater", [x, y], {}),
+        ("broadcast_div", [x, z], {}), ("broadcast_div", [y, z], {}),
+        ("broadcast_max", [x, y], {}), ("broadcast_greater", [x, y], {}),
         ("broadcast_mul", [y, z], {}), ("broadcast_sub", [y, z], {}), ("abs", [x], {}), ("negative", [x], {}),
         ("cvm_precision", [x], {}), ("cvm_clip", [x], {"precision": 9}), ("relu", [x], {}),
         ("cvm_right_shift", [x], {"precision": 31, "shift_bit": 3}),
         ("cvm_left_shift", [x], {"precision": 31, "shift_bit": 30}), ("cvm_lut", [table, y], {}),
         ("take", [y, z], {"axis": 1}), ("cvm_lut", [longer, codes], {}), ("cvm_lut", [table, codes], {}),
+        ("cvm_lut", [narrow_, codes], {}), ("cvm_lut", [words, codes], {}),
         ("take", [bytes_, few], {"axis": 1}), ("take", [short, many], {"axis": 1}),
     ]  # fmt: skip
     return program_of(builder, applied)
