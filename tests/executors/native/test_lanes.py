@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cvm.executors.native.checker import unproven
 from cvm.executors.native.descriptions.loops import Nest
 from cvm.executors.native.emit.narrow import lane_bits
 from cvm.executors.native.emit.transposition import Blocks
+from cvm.executors.native.kernels import formulas
 from cvm.executors.native.kernels.registry import plan
 from cvm.executors.native.plan.steps import Plan
 from cvm.program import Output, Program, ProgramBuilder, verify
@@ -70,6 +72,42 @@ def test_elementwise_ops_on_every_number_of_a_format(span: tuple[int, int], othe
     ends = [np.rint(np.linspace(*one, count)).astype(np.int32) for one in (span, other)]
     feeds = [{"x0": ends[0], "x1": random.permutation(ends[1])} for _ in range(3)]
     compare(build.results(elementwise(x, y)), feeds)
+
+
+@pytest.mark.parametrize("bits", [24, 25])
+def test_quotients_of_numbers_next_to_multiples(bits: int) -> None:
+    """Quotients that lie as near below and above an integer as operands of so many bits allow, and division by 0.
+
+    Float32 divides numbers of up to 24 bits; the checker does not accept it for others.
+    """
+    most, random = 2**bits - 1, np.random.default_rng(bits)
+    build = ProgramBuilder()
+    x, y = build.input("x", (1200,), -most, most), build.input("y", (1200,), -most, most)
+    (quotient,) = build.add("broadcast_div", [x, y])
+    verified = verify(build.build([Output("quotient", quotient)]))
+    y_ = np.concatenate([random.integers(0, 2 ** random.integers(1, bits, 1000)), np.full(200, most)])
+    x_ = y_ * (most // np.maximum(y_, 1)) + np.resize([-1, 0, 1], 1200)
+    signs = np.resize([1, -1, -1], 1200), np.resize([1, 1, -1, -1], 1200)
+    x_, y_ = (one.clip(-most, most) * sign for one, sign in zip((x_, y_), signs, strict=True))
+    compare(verified, [{"x": x_.astype(np.int32), "y": y_.astype(np.int32)}])
+    for machine in MACHINES:
+        made = plan(verified, machine, frozenset({quotient}))
+        nests = {name: kernel for name, kernel in made.functions.items() if isinstance(kernel, Nest)}
+        steps = [step for kernel in nests.values() for step in kernel.formula.steps if step.op == "div"]
+        assert [step.static for step in steps] == [(24,) if bits == 24 else ()]
+
+
+def test_float32_quotients_of_wider_operands_are_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = ProgramBuilder()
+    x = build.input("x", (12,), -(2**24), 2**24)
+    (quotient,) = build.add("broadcast_div", [x, build.input("y", (12,), -9, 9)])
+    verified = verify(build.build([Output("quotient", quotient)]))
+    wanted = frozenset({quotient})
+    assert unproven(verified, plan(verified, MACHINES[0], wanted), MACHINES[0]) == {}
+    single = lambda builder, node: builder.step("div", builder.operands(node), (24,))  # noqa: E731
+    monkeypatch.setitem(formulas.BUILDERS, "broadcast_div", single)
+    found = unproven(verified, plan(verified, MACHINES[0], wanted), MACHINES[0])
+    assert "an operand has more bits than float32" in found[quotient]
 
 
 def test_lanes_are_as_narrow_as_the_operands_allow() -> None:

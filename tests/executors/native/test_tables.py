@@ -44,16 +44,36 @@ def test_entries_of_tables(lengths: tuple[int, ...], columns: int) -> None:
     compare(looked_up(lengths, columns), feeds)
 
 
+@pytest.mark.parametrize("most", [200, 2**15 - 1, 2**20])
 @pytest.mark.parametrize(("length", "permuted"), [(1, True), (256, True), (257, True), (258, False)])
-def test_tables_of_up_to_257_entries_are_permuted(length: int, permuted: bool) -> None:
+def test_tables_of_up_to_257_entries_are_permuted(length: int, permuted: bool, most: int) -> None:
+    """By instructions that pick among 128 bytes, else by those that pick among 16 if entries have one or two bytes."""
     builder = ProgramBuilder()
     x = builder.input("x", (64,), -9, 300)
-    (y,) = builder.add("cvm_lut", [builder.constant(np.arange(length)), x])
+    (y,) = builder.add("cvm_lut", [builder.constant(most - np.arange(length)), x])
     verified = verify(builder.build([Output("y", y)]))
     for machine in MACHINES:
         kernels = plan(verified, machine, frozenset({y})).functions.values()
         steps = [step.op for kernel in kernels if isinstance(kernel, Nest) for step in kernel.formula.steps]
         assert ("permute" in steps) == (permuted and machine.permutes)
+        assert ("shuffle" in steps) == (permuted and machine.packs and not machine.permutes and most < 2**15)
+
+
+@pytest.mark.parametrize("length", [1, 2, 16, 17, 33, 100, 144, 240, 255, 256, 257])
+@pytest.mark.parametrize("columns", [1, 3, 70])
+def test_every_entry_of_short_tables(length: int, columns: int) -> None:
+    """Every number of rows of 16 entries that instructions pick from, odd ones included; every index and more."""
+    random = np.random.default_rng(length)
+    builder, outputs = ProgramBuilder(), []
+    rows = -(-300 // columns)
+    (x,) = builder.add("clip", [builder.input("x", (rows, columns), -20, 280)], {"a_min": -20, "a_max": 280})
+    (byte,) = builder.add("clip", [x], {"a_min": 0, "a_max": 255})
+    for lo, hi in ENDS[:4]:
+        entries = builder.constant(random.integers(lo, hi, length, np.int64, endpoint=True))
+        for index in (x, byte):
+            outputs.append(Output(f"y{len(outputs)}", *builder.add("cvm_lut", [entries, index])))
+    every = np.resize(np.arange(-20, 281), (rows, columns)).astype(np.int32)
+    compare(builder.build(outputs), [{"x": every}, {"x": np.ascontiguousarray(every[::-1, ::-1])}])
 
 
 def test_rows_of_bytes_are_picked_and_resized() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from cvm.executors.native.checker.addresses import Array, Factors, Unproven, broadcast, extent, merged, require, stride
 from cvm.executors.native.checker.thresholds import Line, agree
-from cvm.executors.native.descriptions.expressions import TABLE, Formula, FormulaStep, Requantization, Residual
+from cvm.executors.native.descriptions.expressions import SINGLE, TABLE, Formula, FormulaStep, Requantization, Residual
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
@@ -170,6 +170,9 @@ class Group:
                 self._requantize(node, step, 0, clip)
             case _:
                 require(step.op == SAME.get(node.op), f"{node.op} is computed as {step.op}")
+                if step.static:  # float32 holds every integer below 2^24, and no quotient of two of them is misplaced
+                    ends = [abs(end) for name in node.inputs for end in self.hull(name)]
+                    require(step.static == (SINGLE,) and max(ends) < 2**24, "an operand has more bits than float32")
                 for name, argument in zip(node.inputs, step.arguments, strict=True):
                     self.proves(name, argument)
 
@@ -220,7 +223,7 @@ class Group:
         self.proves(indices, step.arguments[1])
 
     def _gather(self, node: Node, step: FormulaStep, axis: int | None) -> None:
-        if step.op == "permute":
+        if step.op in ("permute", "shuffle"):
             self._permute(node, step)
             return
         require(step.op in ("gather", "pick"), f"{node.op} is computed as {step.op}")
@@ -318,6 +321,9 @@ def _require_same(
     largest sum of any channel, which the neighbouring lane may hold.
     """
     *ms, c, s = node
+    if rule.arithmetic == "words":
+        _require_words(rule, (ms[0], c, s), kernel, operands, bias)
+        return
     if rule.arithmetic in ("scaled", "digits"):
         kernel = _combined(rule, kernel, operands)
     require(len(kernel) == len(node), "another number of parameters")
@@ -351,6 +357,26 @@ def _require_same(
         _same_sums(pairs, Line(0, c, s + 1), Line(0, C, total), slack, (clip[0] + bias, clip[1] + bias)),
         "the results of the two requantizations may differ",
     )
+
+
+def _require_words(
+    rule: Requantization, node: tuple[int, int, int], kernel: Sequence[int], operands: Sequence[int], bias: int
+) -> None:
+    """Prove one channel of bytes in 16-bit lanes: each value of the operand is tried."""
+    require((len(kernel), len(operands), rule.clips) == (4, 3, True), "another number of parameters")
+    require((bias, rule.rounding) == (0, "half_up"), "a result has a bias, or another rounding")
+    (m, c, s), (lo, hi, more) = node, operands
+    k, M, a, b = kernel
+    lane = 2**16 - 1
+    require(more == 0 and 0 <= lo - rule.least <= hi - rule.least <= 255, "the operand is no byte")
+    require(all(0 <= number <= lane for number in (M, a, b)), "a parameter has more than 16 bits")
+    require(k >= 0 and (hi - rule.least) * k <= lane, "a product does not fit in its lane")
+    require(0 <= rule.bits < 16 and 0 <= rule.hi - rule.lo <= lane, "a shift or a bound is as wide as the lane")
+    half = (1 << s) >> 1
+    for x in range(lo, hi + 1):
+        total = max(min(((x - rule.least) * k * M >> 16) + a, lane) - b, 0)
+        found = rule.lo + min(total >> rule.bits, rule.hi - rule.lo)
+        require(found == min(max(m * x + c + half >> s, rule.lo), rule.hi), "a byte has another code")
 
 
 def _require_fits(rule: Requantization, Ms: Sequence[int], C: int, S: int, operands: Sequence[int]) -> int:

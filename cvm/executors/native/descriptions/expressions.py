@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from cvm.executors.native.descriptions.formats import Format
 
-__all__ = ["TABLE", "Formula", "FormulaStep", "Requantization", "Residual", "Static"]
+__all__ = ["SINGLE", "TABLE", "Formula", "FormulaStep", "Requantization", "Residual", "Static"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,11 @@ class Requantization:
     The operands of the step are x_1 .. x_n, then the parameters m_1 .. m_n, c and s. In ``high`` arithmetic, s is the
     shift minus 32; in ``fused`` there is no s. ``scaled`` is ``high`` for x times a factor, which is the first
     parameter. The parameters of ``digits`` are m, n, c, d and s: the multiplier is m 2^bits + n, the offset c 2^bits +
-    d, and the shift s + bits. Without ``clips`` the result is not clipped to [lo, hi]; the store clips it.
+    d, and the shift s + bits. Those of ``words`` are k, M, a and b (see `emit.words`). Without ``clips`` the result is
+    not clipped to [lo, hi]; the store clips it.
     """
 
-    arithmetic: Literal["narrow", "high", "scaled", "digits", "fused", "wide"]
+    arithmetic: Literal["narrow", "words", "high", "scaled", "digits", "fused", "wide"]
     terms: int
     rounding: str
     lo: int
@@ -31,14 +32,24 @@ class Requantization:
     """Whether all m fit in 32 bits. The 64-bit product of two 32-bit numbers takes one instruction."""
     bits: int = 0
     """In ``fused`` arithmetic, the number of bits of the sums, none of which is negative; in ``digits``, the number of
-    bits of the lower digits."""
+    bits of the lower digits; in ``words``, the shift."""
+    least: int = 0
+    """In ``words`` arithmetic, the element that is stored as the byte 0."""
 
 
 Static: TypeAlias = "int | Format | Requantization"
 
 
 TABLE = 256
-"""The entries of a table that a byte numbers. A step ``permute`` reads such a table, one more entry being a number."""
+"""The entries of a table that a byte numbers. A step ``permute`` or ``shuffle`` reads such a table, and one more entry
+may be a number of the step.
+"""
+
+
+SINGLE = 24
+"""The bits of integers that float32 numbers hold. The static part of a step ``div`` is this number if all operands are
+proven to have fewer; then float32 is enough for the quotient.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from cvm.executors.native.descriptions.expressions import Formula, FormulaStep, Requantization, Static
+from cvm.executors.native.descriptions.expressions import SINGLE, Formula, FormulaStep, Requantization, Static
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.emit.elements import decoded, load
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.requantize import requantized
 from cvm.executors.native.emit.tables import permuted, picked
+from cvm.executors.native.emit.words import in_words
 
 __all__ = ["Reader", "evaluate"]
 
@@ -46,7 +47,7 @@ def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
     for number, step in enumerate(formula.steps, formula.reads):
         if step.op in ("gather", "pick"):
             values[number] = _gathered(code, step, reader, value(step.arguments[1]), count)
-        elif step.op == "permute":
+        elif step.op in ("permute", "shuffle"):
             (index,) = _aligned(code, [value(step.arguments[1])], count, whole=True)
             values[number] = permuted(code, step, reader.addresses(step.arguments[0])[0], index)
         elif step.op == "requantize":
@@ -56,7 +57,10 @@ def evaluate(code: Code, formula: Formula, reader: Reader, count: int) -> V:
             xs = [
                 code.splat(x, count) if lanes(x.type) < count else x for x in map(value, step.arguments[: rule.terms])
             ]
-            values[number] = requantized(code, rule, xs, parameters)
+            if rule.arithmetic == "words":
+                values[number] = in_words(code, rule, xs[0], [value(n) for n in step.arguments[1:]])
+            else:
+                values[number] = requantized(code, rule, xs, parameters)
         else:
             arguments = _aligned(code, [value(argument) for argument in step.arguments], count)
             values[number] = _STEPS[step.op](code, arguments, step.static)
@@ -156,20 +160,22 @@ def _divided(code: Code, values: list[V], static: tuple[Static, ...]) -> V:
     a = code.intrinsic("smax", a, -(2**31) + 1)
     zero = code.compare("eq", b, 0)
     b = code.select(zero, typed(b.type, 1), b)
-    quotient = code.binary("sdiv", a, b) if lanes(a.type) == 1 else _vector_quotient(code, a, b)
+    kind = "float" if static == (SINGLE,) else "double"
+    quotient = code.binary("sdiv", a, b) if lanes(a.type) == 1 else _vector_quotient(code, a, b, kind)
     return code.select(zero, typed(a.type, 0), quotient)
 
 
-def _vector_quotient(code: Code, a: V, b: V) -> V:
-    """The truncated quotient a / b in float64, since no processor divides vectors of integers.
+def _vector_quotient(code: Code, a: V, b: V, kind: str) -> V:
+    """The truncated quotient a / b in floating point, since no processor divides vectors of integers.
 
     This is exact. If q = a / b is no integer, the next integer further from 0 is at least 1 / |b| = |q| / |a| away,
     that is, 2^-31 of |q|. Float64 division errs by at most 2^-53 of |q|, so it does not reach that integer. An integer
-    q is a float64 number itself.
+    q is a float64 number itself. In float32 the same holds for |a| and |b| below 2^24: these are float32 numbers, the
+    next integer is more than 2^-24 of |q| away, and the division errs by at most 2^-24 of |q|.
     """
-    double = f"<{lanes(a.type)} x double>"
-    x, y = (code.value(double, f"sitofp {one} to {double}") for one in (a, b))
-    return code.value(a.type, f"fptosi {code.value(double, f'fdiv {x}, {y.text}')} to {a.type}")
+    type_ = f"<{lanes(a.type)} x {kind}>"
+    x, y = (code.value(type_, f"sitofp {one} to {type_}") for one in (a, b))
+    return code.value(a.type, f"fptosi {code.value(type_, f'fdiv {x}, {y.text}')} to {a.type}")
 
 
 def _magnitude(code: Code, values: list[V], static: tuple[Static, ...]) -> V:

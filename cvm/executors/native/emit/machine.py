@@ -71,6 +71,11 @@ class Machine:
     permutes: bool = False
     """Whether one instruction picks any of 128 bytes for each byte of a vector."""
 
+    @property
+    def shuffles(self) -> bool:
+        """Whether one instruction picks any of 16 bytes for each byte of a vector, which has more than 16 bytes."""
+        return self.packs
+
 
 def _vpdpbusd(code: Code, total: V, a: V, w: V) -> V:
     return code.call(total.type, f"llvm.x86.avx512.vpdpbusd.{32 * lanes(total.type)}", total, a, w)

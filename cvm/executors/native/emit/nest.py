@@ -210,17 +210,32 @@ def emit_nest(module: Module, name: str, nest: Nest, width: int) -> None:
     sizes = [format_.bytes for format_ in nest.formats]
 
     def innermost(pointers: list[V]) -> None:
+        same = {number: load(code, nest.formats[number], pointers[number], 1) for number in _repeated(nest)}
+
         def at(index: Scalar, count: int) -> None:
             if bits is not None:
                 _narrow(code, nest, bits, moved(code, pointers, inner.strides, sizes, index), count)
                 return
-            here = Reading(code, nest, moved(code, pointers, inner.strides, sizes, index), count)
+            here = Reading(code, nest, moved(code, pointers, inner.strides, sizes, index), count, dict(same))
             here.write(evaluate(code, nest.formula, here, count), copies)
 
         code.strips(inner.extent, width, at)
 
     walked(code, outer, (lo, hi), names, sizes, innermost)
     code.finish()
+
+
+def _repeated(nest: Nest) -> list[int]:
+    """The tensors of which the innermost loop reads one element only. It is loaded before the loop: the code generator
+    cannot know that no store of the loop changes it.
+    """
+    *reads, _ = nest.loops[-1].strides
+    steps = nest.formula.steps
+    if not steps:
+        return []
+    addressed = {step.arguments[0] for step in steps if step.op in ("gather", "pick", "permute", "shuffle")}
+    used = {argument for step in steps for argument in step.arguments} - addressed
+    return [number for number, stride in enumerate(reads) if stride == 0 and number in used]
 
 
 def _raw_gather(nest: Nest) -> Nest | None:

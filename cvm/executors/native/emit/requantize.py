@@ -1,6 +1,7 @@
-"""`requantize` in machine integers, in one of six arithmetics. Proven bounds decide which of them are possible.
+"""`requantize` in machine integers, in one of seven arithmetics. Proven bounds decide which of them are possible.
 
 * ``narrow``: all intermediate numbers fit in 32 bits.
+* ``words``: bytes in 16-bit lanes, see the module `words`.
 * ``high``: all shifts are at least 32 (for smaller shifts, m and c are multiplied by a power of two). The products of
   the even and of the odd lanes are 64-bit vectors. A 32-bit shift of their upper halves gives the result, since
   floor(floor(v / 2^32) / 2^k) = floor(v / 2^(32 + k)).

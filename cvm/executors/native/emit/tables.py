@@ -15,12 +15,14 @@ WHOLE = 64
 
 def permutes(formula: Formula) -> bool:
     """Whether a formula picks bytes in this way. Then it is best computed for 64 elements at a time."""
-    return any(step.op in ("permute", "pick") for step in formula.steps)
+    return any(step.op in ("permute", "shuffle", "pick") for step in formula.steps)
 
 
 def permuted(code: Code, step: FormulaStep, table: V, index: V) -> V:
     """The entries at clipped indices. ``table`` has the lowest bytes of `TABLE` stored entries, then the second bytes,
     and so on; the entry after them, if there is one, is a number of the step.
+
+    A step ``permute`` takes instructions that pick among 128 bytes, a step ``shuffle`` those that pick among 16.
     """
     extent, format_, *last = step.static
     assert isinstance(extent, int)
@@ -28,7 +30,8 @@ def permuted(code: Code, step: FormulaStep, table: V, index: V) -> V:
     count = lanes(index.type)
     clipped = code.intrinsic("smin", code.intrinsic("smax", index, 0), extent - 1)
     narrow = code.cast("trunc", clipped, 8)
-    planes = [_bytes(code, code.at(table, TABLE * plane), narrow, extent) for plane in range(format_.bytes)]
+    bytes_ = _bytes if step.op == "permute" else _shuffled
+    planes = [bytes_(code, code.at(table, TABLE * plane), narrow, extent) for plane in range(format_.bytes)]
     while len(planes) > 1:  # bytes 0 and 2, then bytes 1 and 3, then both
         half = len(planes) // 2
         planes = [_in_turn(code, planes[number], planes[number + half]) for number in range(half)]
@@ -67,6 +70,35 @@ def _bytes(code: Code, plane: V, index: V, extent: int) -> V:
         above = _half(code, code.at(plane, TABLE // 2), wide)
         found = code.select(code.compare("slt", wide, 0), above, found)
     return found if count == WHOLE else code.shuffle(found, found, range(count))
+
+
+_SHUFFLES = {16: "llvm.x86.ssse3.pshuf.b.128", 32: "llvm.x86.avx2.pshuf.b", 64: "llvm.x86.avx512.pshuf.b.512"}
+"""The instruction that picks bytes within each 16 bytes of a vector, by the number of bytes."""
+ROW = 16
+"""The bytes among which it picks."""
+
+
+def _shuffled(code: Code, plane: V, index: V, extent: int) -> V:
+    """One byte for each lane of an index of 8 bits: the byte that each row of 16 entries has at the lowest four bits,
+    then the choice between two rows by bit 4, between two pairs of rows by bit 5, and so on.
+    """
+    count = lanes(index.type)
+    size = max(count, ROW)
+    wide = code.splat(index, size) if count == 1 else index
+    if 1 < count < size:
+        wide = code.shuffle(index, index, [lane % count for lane in range(size)])
+    place = code.binary("and", wide, ROW - 1)
+    found = []
+    for first in range(0, min(extent, TABLE), ROW):
+        row = code.load(vector(8, ROW), code.at(plane, first))
+        rows = code.shuffle(row, row, [lane % ROW for lane in range(size)])
+        found.append(code.call(vector(8, size), _SHUFFLES[size], rows, place))
+    for bit in range(4, 8):
+        if len(found) > 1:
+            odd = code.compare("slt", code.binary("shl", wide, 7 - bit), 0)
+            pairs = zip(found[::2], [*found[1::2], found[-1]], strict=False)
+            found = [code.select(odd, high, low) if low is not high else low for low, high in pairs]
+    return found[0] if count == size else code.shuffle(found[0], found[0], range(count))
 
 
 def _half(code: Code, plane: V, index: V) -> V:

@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.descriptions.expressions import TABLE, Formula, FormulaStep, Requantization, Static
+from cvm.executors.native.descriptions.expressions import SINGLE, TABLE, Formula, FormulaStep, Requantization, Static
 from cvm.executors.native.descriptions.formats import INT32, INT64, SHORT, Format
 from cvm.executors.native.emit.digits import digit_parameters
 from cvm.executors.native.emit.fused import fused_parameters
 from cvm.executors.native.emit.requantize import Terms, biased, half, terms
+from cvm.executors.native.emit.words import word_parameters
 from cvm.executors.native.exact import Exact, exact
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import Planning
@@ -26,6 +27,7 @@ __all__ = ["BUILDERS", "Build", "Operand", "Sums", "build"]
 
 Array: TypeAlias = npt.NDArray[Any]
 BYTES = Format(8, signed=False)
+WORDS = Format(16, signed=False)
 POSITIONS = 1024
 """Parameters of at least this many elements are stored in as few bytes as hold them."""
 ROW = 128
@@ -210,6 +212,13 @@ def _clipped(builder: _Builder, value: Reference, node: Node, lo: int, hi: int) 
     return builder.step("clip", (value,), (lo, hi))
 
 
+def _div(builder: _Builder, node: Node) -> Reference:
+    """`broadcast_div`, in float32 where the proven intervals of both operands allow it."""
+    ends = [abs(end) for name in node.inputs for end in builder.planner.hull(name)]
+    single = max(ends) < 2**SINGLE and node.outputs[0].name not in builder.planner.plain
+    return builder.step("div", builder.operands(node), (SINGLE,) if single else ())
+
+
 def _right_shift(builder: _Builder, node: Node) -> Reference:
     shift, alpha = builder.attribute(node, "shift_bit"), 2 ** (builder.attribute(node, "precision") - 1) - 1
     shifted = builder.step("right_shift", (builder.value(node.inputs[0]),), (shift,))
@@ -247,6 +256,10 @@ def _requantize(builder: _Builder, node: Node) -> Reference:
     rounding = str(node.attributes["rounding"])
     bounds = builder.attribute(node, "lo"), builder.attribute(node, "hi")
     plain = node.outputs[0].name in builder.planner.plain
+    if not plain and count == 1 and rounding == "half_up":
+        words = _in_words(builder, node, multipliers[0], offset, shift, bounds)
+        if words is not None:
+            return words
     level = builder.planner.machine.one_shift
     chosen = terms(magnitudes, multipliers, offset, shift, rounding, *bounds, plain, level)
     begun = (
@@ -328,6 +341,29 @@ def _in_digits(
     return Terms(rule, (digits[0],), digits[1], np.array([found.shift], np.int64))
 
 
+def _in_words(
+    builder: _Builder, node: Node, multiplier: Array, offset: Array, shift: Array, bounds: tuple[int, int]
+) -> Reference | None:
+    """The step of a requantize from bytes to bytes in 16-bit lanes, or None if there is none."""
+    planner, name = builder.planner, node.inputs[0]
+    alone = builder.sums is None and node is builder.root and name not in planner.groups.joined
+    if not alone or not planner.machine.packs or planner.constant(name) is not None:
+        return None
+    source, target = planner.home(name).format, planner.result(node.outputs[0].name).format
+    if (source.bits, target.bits) != (8, 8):
+        return None
+    c, s = exact(offset) + half(exact(shift)), exact(shift)
+    shape = np.broadcast_shapes(multiplier.shape, c.shape, s.shape)
+    flat = (array.broadcast(shape).reshape(-1) for array in (exact(multiplier), c, s))
+    least, most = source.hull[0], planner.hull(name)[1]
+    found = word_parameters(*flat, (least, most - least), bounds)
+    if found is None:
+        return None
+    rule = Requantization("words", 1, "half_up", *bounds, bits=found.shift, least=least)
+    parameters = [builder.array(array.reshape(shape), WORDS) for array in found.parameters]
+    return builder.step("requantize", (builder.value(name), *parameters), (rule,))
+
+
 def _offset_with_start(
     builder: _Builder, node: Node, multipliers: Sequence[Array], offset: Array, shift: Array
 ) -> Exact | None:
@@ -394,8 +430,9 @@ def _take(builder: _Builder, node: Node) -> Reference:
             flat = home.view.reshaped((math.prod(home.view.shape),))
         assert flat is not None
         home, axis = replace(home, view=flat), 0
-        if _permutes(builder, node, home):
-            return _permuted(builder, home, source, indices)
+        op = _permutes(builder, node, home)
+        if op is not None:
+            return _permuted(builder, op, home, source, indices)
     assert isinstance(axis, int)
     axis %= len(home.view.axes)
     if home.view.stride(axis) is None:
@@ -417,14 +454,21 @@ def _take(builder: _Builder, node: Node) -> Reference:
     return builder.step("pick" if picks else "gather", (elements, index), (extent, stride, home.format))
 
 
-def _permutes(builder: _Builder, node: Node, home: Home) -> bool:
-    """Whether a table is looked up by permuting bytes: it is a constant and has hardly more entries than a byte."""
-    planner = builder.planner
-    known = planner.constant(node.inputs[0]) is not None and home.format.bits <= 32 and home.view.shape[0] <= TABLE + 1
-    return planner.machine.permutes and known and node.outputs[0].name not in planner.plain
+def _permutes(builder: _Builder, node: Node, home: Home) -> str | None:
+    """The step that looks a table up by permuting bytes, if it is a constant and has hardly more entries than a byte.
+
+    Instructions that pick among few bytes take 31 steps for each byte of an entry, as many as 8 loads of an entry take.
+    So they serve entries of one or two bytes, and vectors that are filled with elements.
+    """
+    planner, size = builder.planner, home.format.bits
+    known = planner.constant(node.inputs[0]) is not None and size <= 32 and home.view.shape[0] <= TABLE + 1
+    if not known or node.outputs[0].name in planner.plain:
+        return None
+    few = planner.machine.shuffles and size <= 16 and builder.sums is None
+    return "permute" if planner.machine.permutes else "shuffle" if few else None
 
 
-def _permuted(builder: _Builder, home: Home, source: str, indices: str) -> Reference:
+def _permuted(builder: _Builder, op: str, home: Home, source: str, indices: str) -> Reference:
     """A table whose stored entries are split into bytes: all lowest ones, then all second ones, and so on."""
     planner, size = builder.planner, home.format.bytes
     values = planner.constant(source)
@@ -437,14 +481,14 @@ def _permuted(builder: _Builder, home: Home, source: str, indices: str) -> Refer
     view = View(packed.view.offset, ((),) * len(planner.shape(indices)))
     table = builder.read(Operand(replace(packed, view=view), None, BYTES))
     static = (stored.size, home.format) if last is None else (stored.size, home.format, last)
-    return builder.step("permute", (table, builder.value(indices)), static)
+    return builder.step(op, (table, builder.value(indices)), static)
 
 
 BUILDERS: dict[str, Callable[[_Builder, Node], Reference]] = {
     "broadcast_add": _plain("add"),
     "broadcast_sub": _plain("sub"),
     "broadcast_mul": _plain("mul"),
-    "broadcast_div": _plain("div"),
+    "broadcast_div": _div,
     "broadcast_max": _plain("max"),
     "broadcast_greater": _plain("greater"),
     "elemwise_add": _plain("add"),

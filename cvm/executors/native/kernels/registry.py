@@ -23,6 +23,7 @@ from cvm.executors.native.kernels import (
     movement,
     normalization,
     pointwise,
+    pools,
     quotients,
     reductions,
     rows,
@@ -84,7 +85,7 @@ EMITTERS: Mapping[type, Emitter] = {
     Reduction: emit_reduction,
     vision.Suppression: _anywhere(vision.emit_suppression),
     vision.ValidCount: _anywhere(vision.emit_valid_count),
-    windows.Pool: _by_width(windows.emit_pool),
+    windows.Pool: _by_width(pools.emit_pool),
     windows.Products: _by_width(windows.emit_products),
 }
 """The function that writes the code of each kind of kernel."""

@@ -1,4 +1,6 @@
-"""Kernels that go over windows: `max_pool2d`, and contractions whose weights are computed during the run."""
+"""Kernels that go over windows: the plan of `max_pool2d`, whose code `pools` writes, and contractions whose weights are
+computed during the run.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.ops.declaration import REGISTRY, Call
 from cvm.program.model import Node
 
-__all__ = ["PLANS", "Pool", "Products", "emit_pool", "emit_products", "plan_products", "product", "store_largest",
+__all__ = ["PLANS", "Pool", "Products", "Window", "emit_products", "plan_products", "product", "store_largest",
            "window_at"]  # fmt: skip
 
 
@@ -49,6 +51,23 @@ class Pool:
     source: Format
     target: Format
 
+    @property
+    def shares(self) -> bool:
+        """Whether neighbouring results share the maxima of the columns that are common to their windows."""
+        beside = self.channels.strides == (1, 1) and self.columns.outputs > 1
+        return beside and max(self.rows.taps, self.columns.taps) <= MOST_TAPS
+
+    @property
+    def nanoseconds(self) -> float:
+        """The estimated time of one result."""
+        taps = self.rows.taps * self.columns.taps
+        loads = self.rows.taps * min(self.columns.stride, self.columns.taps)
+        return 0.015 * self.source.bytes * loads if self.shares else 0.1 * taps
+
+
+MOST_TAPS = 5
+"""The most rows, and the most columns, of a window whose loads are written one by one."""
+
 
 def plan_pool(planner: Planning, node: Node) -> None:
     """Plan `max_pool2d`, which takes the maximum over the taps inside the map."""
@@ -73,27 +92,8 @@ def plan_pool(planner: Planning, node: Node) -> None:
         pool.rows.outputs,
         name,
         "maxima of windows",
-        0.1 * math.prod(out) * math.prod(a.pool_size),
+        pool.nanoseconds * math.prod(out),
     )
-
-
-def emit_pool(module: Module, name: str, pool: Pool, width: int) -> None:
-    """Write the function of a pool: (source, target, first row, end of rows)."""
-    source, target, lo, hi = V("ptr", "%source"), V("ptr", "%target"), V("i64", "%lo"), V("i64", "%hi")
-    code = Code(module, name, [source, target, lo, hi])
-    size = pool.source.bytes
-
-    def image(n: Scalar) -> None:
-        read = code.at(source, code.mul(n, pool.images.strides[0] * size))
-        write = code.at(target, code.mul(n, pool.images.strides[1] * pool.target.bytes))
-
-        def row(p: Scalar) -> None:
-            code.each(0, pool.columns.outputs, lambda q: _pooled(code, pool, width, (p, q), read, write))
-
-        code.each(lo, hi, row)
-
-    code.each(0, pool.images.extent, image)
-    code.finish()
 
 
 def window_at(
@@ -110,21 +110,6 @@ def window_at(
     )
     out = code.at(write, code.mul(p, pool.rows.target * pool.target.bytes))
     return corner, code.at(out, code.mul(q, pool.columns.target * pool.target.bytes)), rows, columns
-
-
-def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read: V, write: V) -> None:
-    """Write the maxima of all channels at one row and column of the output."""
-    size = pool.source.bytes
-    corner, out, rows, columns = window_at(code, pool, at, read, write)
-
-    def channels(c: Scalar, count: int) -> None:
-        first = code.at(corner, code.mul(c, pool.channels.strides[0] * size))
-        result = code.at(out, code.mul(c, pool.channels.strides[1] * pool.target.bytes))
-        store_largest(code, pool, first, result, rows, columns, count)
-
-    beside = pool.channels.strides == (1, 1)
-    count = width * 4 // size if beside and pool.source == pool.target else width if beside else 1
-    code.strips(pool.channels.extent, count, channels)
 
 
 def store_largest(

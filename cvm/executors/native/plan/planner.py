@@ -362,7 +362,7 @@ class Planner:
         nest = Nest(loops_in_order(loops), tuple(home.format for home in homes), formula)
         if not nest.copies:
             # A gather reads more elements than the loops visit; a copy would have only those that they visit.
-            bases = {step.arguments[0] for step in formula.steps if step.op in ("gather", "pick", "permute")}
+            bases = {step.arguments[0] for step in formula.steps if step.op in ("gather", "pick", "permute", "shuffle")}
             lined = [
                 home if number in bases else self._lined_up(nest, number, home, target)
                 for number, home in enumerate(reads)

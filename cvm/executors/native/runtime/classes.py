@@ -61,7 +61,8 @@ def kinds(kernel: object) -> frozenset[str]:
             copies = {"copies"} if steps <= {"immediate"} else {"narrow"} if lane_bits(kernel) is not None else set()
             if Blocks.of(kernel) is not None:
                 copies = {"blocks"}
-            return frozenset({*copies, *_roundings(kernel.formula), *({"elements"} if steps - _PLAIN else ())})
+            words = {"bytes in words"} if any(rule.arithmetic == "words" for rule in _rules(kernel.formula)) else ()
+            return frozenset({*copies, *_roundings(kernel.formula), *words, *({"elements"} if steps - _PLAIN else ())})
         case _:
             return frozenset({_OTHERS[type(kernel)]})
 

@@ -47,6 +47,7 @@ def _classes() -> Iterator[Class]:
         kind = frozenset({f"requantize {rounding}"})
         yield Class(f"requantize, {rounding}", kind, partial(sums.requantization, rounding))
         yield Class(f"requantize at the ends of its results, {rounding}", kind, partial(sums.ends_of_results, rounding))
+    yield Class("requantize of bytes", frozenset({"bytes in words"}), elements.bytes_in_words)
     yield Class("ops by element", frozenset({"elements"}), elements.elementwise)
     yield Class("ops by element in narrow lanes", frozenset({"narrow"}), elements.narrow)
     yield Class("ops that move elements", frozenset({"copies"}), elements.moved)

@@ -18,7 +18,7 @@ from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output
 from cvm.program.program import Program
 
-__all__ = ["detections", "elementwise", "moved", "narrow", "pools", "reductions", "transposed"]
+__all__ = ["bytes_in_words", "detections", "elementwise", "moved", "narrow", "pools", "reductions", "transposed"]
 
 
 def elementwise() -> Program:
@@ -33,13 +33,18 @@ def elementwise() -> Program:
     few, many = (builder.constant(np.arange(n) * 37 % 120 - 9) for n in (97, 31))
     (short,) = builder.add("slice", [bytes_], {"begin": (0, 7), "end": (3, 67), "strides": (1, 1)})
     table, longer = (builder.constant(extreme_weights(n, least=-most, largest=most)) for n in (200, 257))
+    narrow_, words = (
+        builder.constant(extreme_weights(n, least=-top, largest=top)) for n, top in ((256, 99), (257, 2**14))
+    )
     applied: list[Applied] = [
-        ("broadcast_div", [x, z], {}), ("broadcast_max", [x, y], {}), ("broadcast_greater", [x, y], {}),
+        ("broadcast_div", [x, z], {}), ("broadcast_div", [y, z], {}),
+        ("broadcast_max", [x, y], {}), ("broadcast_greater", [x, y], {}),
         ("broadcast_mul", [y, z], {}), ("broadcast_sub", [y, z], {}), ("abs", [x], {}), ("negative", [x], {}),
         ("cvm_precision", [x], {}), ("cvm_clip", [x], {"precision": 9}), ("relu", [x], {}),
         ("cvm_right_shift", [x], {"precision": 31, "shift_bit": 3}),
         ("cvm_left_shift", [x], {"precision": 31, "shift_bit": 30}), ("cvm_lut", [table, y], {}),
         ("take", [y, z], {"axis": 1}), ("cvm_lut", [longer, codes], {}), ("cvm_lut", [table, codes], {}),
+        ("cvm_lut", [narrow_, codes], {}), ("cvm_lut", [words, codes], {}),
         ("take", [bytes_, few], {"axis": 1}), ("take", [short, many], {"axis": 1}),
     ]  # fmt: skip
     return program_of(builder, applied)
@@ -58,6 +63,23 @@ def narrow() -> Program:
             ("broadcast_greater", [x, codes], {}), ("where", [positive, x, codes], {}),
             ("broadcast_mul", [x, codes], {}), ("broadcast_add", [x, codes], {}), ("broadcast_sub", [codes, x], {}),
         ]  # fmt: skip
+    return program_of(builder, applied)
+
+
+def bytes_in_words() -> Program:
+    """Requantizations from bytes to bytes: one multiplier for all, one for each row, and one for each column.
+
+    The offsets let results pass both ends of their interval, and the operands are all bytes.
+    """
+    builder = ProgramBuilder()
+    applied: list[Applied] = []
+    for x, (lo, hi) in zip(stored_inputs(builder, (3, 250), SPANS[:2]), ((-128, 127), (5, 200)), strict=True):
+        for shape in ((1, 1), (3, 1), (1, 250)):
+            number = np.arange(shape[0] * shape[1]).reshape(shape)
+            multipliers = 2**29 + number * 1_000_003 % 2**29
+            offsets = (number % 61 - 30) * 2**30 + number * 7919
+            numbers = [builder.parameter(array) for array in (multipliers, offsets, np.full((1, 1), 30))]
+            applied.append(("requantize", [x, *numbers], {"rounding": "half_up", "lo": lo, "hi": hi}))
     return program_of(builder, applied)
 
 
