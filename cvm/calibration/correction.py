@@ -21,13 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.calibration.contents import Floats, contents, in_type_of, owned, with_contents
+from cvm.calibration.observing import Measurements, channel_mean, measure
 from cvm.calibration.roles import Uses, moved_operands
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData, verify
 from cvm.reference import Reference, sample_count
 from cvm.reference.registry import Array
 from cvm.reference.values import pseudo_quantized
 
-__all__ = ["MOST_SAMPLES", "Corrected", "apart_count", "corrected", "fitting_samples"]
+__all__ = ["MOST_SAMPLES", "Corrected", "apart_count", "corrected", "fitting_samples", "means_wanted"]
 
 MOST_SAMPLES = 16
 """The most samples from which means are taken: the values of all of them are in memory together."""
@@ -70,7 +71,6 @@ class _Site:
     result: str
     axis: int
     bias: str | None
-    mean: Floats
     shift: Floats
     after: Floats | None = None
     """The contents of the bias tensor after the correction."""
@@ -84,30 +84,29 @@ def corrected(
     samples: slice,
     *,
     may_add: bool = True,
+    known: Mapping[str, Floats] = MappingProxyType({}),
 ) -> tuple[QuantizedGraph, tuple[Corrected, ...]]:
     """``rounded`` with changed biases after the products with these filters: channels have the means that they have in
     ``graph``.
 
     The two graphs differ in quantisers alone. A bias that is stored as floats, and read by that operation alone, gets
     other contents; where there is none, a constant is added to the result if ``may_add``. A graph with state stays as
-    it is, because its means depend on cycles. Raises the errors of `Reference.run`.
+    it is, because its means depend on cycles. ``known`` are means that were measured before (`means_wanted`); the graph
+    is evaluated if some are not there. ``samples`` begin with the first one. Raises the errors of `Reference.run`.
     """
-    uses = Uses(graph)
-    if any(operation.name == "update" for operation in graph.operations):
-        return rounded, ()
-    sites = {site.result: site for site in _sites(uses, filters) if may_add or site.bias is not None}
+    sites = {site.result: site for site in _correctable(graph, filters, may_add)}
     if not sites:
         return rounded, ()
-    runs = Reference(graph, pseudo_quantize=True).runs(inputs, list(sites), samples=samples)
-    for number, run in enumerate(runs, start=1):
-        for site in sites.values():
-            site.mean += (_mean([run[site.result]], site.axis) - site.mean) / number
+    means = known
+    if not sites.keys() <= known.keys():
+        wanted = Measurements(means={name: site.axis for name, site in sites.items()}, samples=samples.stop)
+        means = measure(graph, inputs, wanted, within=samples).means
 
     def change(name: str, arrays: list[Array]) -> list[Array]:
         site = sites.get(name)
         if site is None:
             return arrays
-        _shift(rounded, site, site.mean - _mean(arrays, site.axis))
+        _shift(rounded, site, means[name] - channel_mean(arrays, site.axis))
         shift = site.shift.reshape([-1 if i == site.axis else 1 for i in range(arrays[0].ndim)])
         return [array + shift for array in arrays]
 
@@ -115,11 +114,16 @@ def corrected(
     return _changed(rounded, [site for site in sites.values() if site.shift.any()])
 
 
-def _mean(arrays: list[Array], axis: int) -> Floats:
-    """The mean of each channel over all other axes and all arrays."""
-    others = tuple(i for i in range(arrays[0].ndim) if i != axis)
-    found: Floats = np.mean([array.mean(axis=others) for array in arrays], axis=0)
-    return found
+def means_wanted(graph: QuantizedGraph, filters: Collection[str], may_add: bool) -> dict[str, int]:
+    """The tensors whose means by channel `corrected` takes from data, with their axes of channels."""
+    return {site.result: site.axis for site in _correctable(graph, filters, may_add)}
+
+
+def _correctable(graph: QuantizedGraph, filters: Collection[str], may_add: bool) -> list[_Site]:
+    """The sites of corrections, none in a graph with state."""
+    if any(operation.name == "update" for operation in graph.operations):
+        return []
+    return [site for site in _sites(Uses(graph), filters) if may_add or site.bias is not None]
 
 
 def _sites(uses: Uses, filters: Collection[str]) -> list[_Site]:
@@ -135,7 +139,7 @@ def _sites(uses: Uses, filters: Collection[str]) -> list[_Site]:
         shape = uses.graph.tensors[result].shape
         extent = shape[factors.channels]
         stored = None if bias is None else _per_channel(uses, bias, factors.channels, extent)
-        found.append(_Site(result, factors.channels, stored, np.zeros(extent), np.zeros(extent)))
+        found.append(_Site(result, factors.channels, stored, np.zeros(extent)))
     return found
 
 

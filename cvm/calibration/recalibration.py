@@ -82,7 +82,9 @@ class Recalibrator(Chooser):
     def _corrected(self, found: Calibration) -> Calibration:
         filters = {item.name for item in found.tensors if item.role == "filter"}
         samples = fitting_samples(self.graph, self._inputs, self._cycles)
-        graph, changed = corrected(self.graph, found.graph, self._inputs, filters, samples, may_add=False)
+        graph, changed = corrected(
+            self.graph, found.graph, self._inputs, filters, samples, may_add=self._adds_biases, known=self._means
+        )
         contents = {item.bias: graph.tensors[item.bias].data for item in changed}
         real = with_contents(self.graph, {name: data.values for name, data in contents.items() if data is not None})
         what, widths = self._planned()  # a greater bias may need more bits
