@@ -41,7 +41,11 @@ __all__ = [
 _MOST_REMEDIES = 64
 """How often a graph is lowered again, each time with one more rounded tensor."""
 
-_WORTH_COMPILING = 100
+_WORTH_COMPILING = 32
+"""NumPy runs a program on fewer runs than this. Machine code for a node takes as long as 20 runs of a large one, or
+many more of a small one; and it holds the weights once more, arranged for its kernels.
+"""
+_MOST_NODES = 100
 """NumPy runs a program that has more nodes than this for each run of the data."""
 
 _WIDE = 2**16
@@ -423,8 +427,8 @@ def decibels(made: Quantized, data: Data, *, cycles: bool = False) -> dict[str, 
 
     real = {name: _numbers(made.source, name, array) for name, array in data.items()}
     runs = run_count(made.source, real, cycles)
-    # Making machine code for a node takes as long as NumPy computes this node for a hundred runs or more.
-    executor = "numpy" if len(made.program.nodes) > _WORTH_COMPILING * runs else None
+    few = runs < _WORTH_COMPILING or len(made.program.nodes) > _MOST_NODES * runs
+    executor = "numpy" if few else None
     session = Session(made.program, executor=executor, threads=1)  # one executor, since each must be compiled
     given = session.run(_as_real(made, real), cycles=cycles, codes=True, out_of_range="clamp")
     names = [name for name in made.source.outputs if given.has_real(name)]

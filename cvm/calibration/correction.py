@@ -11,7 +11,7 @@ section 4.2 and appendix D (empirical bias correction).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from math import prod
@@ -20,7 +20,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from cvm.calibration.contents import Floats, contents, in_type_of, owned, with_contents
+from cvm.calibration.contents import Floats, contents, in_type_of, owned
 from cvm.calibration.observing import Measurements, channel_mean, measure
 from cvm.calibration.roles import Uses, moved_operands
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData, verify
@@ -192,40 +192,42 @@ def _real(rounded: QuantizedGraph, name: str, values: Floats) -> Floats:
 
 
 def _changed(rounded: QuantizedGraph, sites: Sequence[_Site]) -> tuple[QuantizedGraph, tuple[Corrected, ...]]:
-    graph, found = rounded, []
+    """The graph with all corrections, verified once, and a record of each."""
+    tensors, added, found = dict(rounded.tensors), {}, []
     for site in sites:
         assert site.after is not None
         if site.bias is None:
-            graph, name = _with_constant(graph, site)
+            name, added[site.result] = _add_constant(tensors, site)
         else:
             name = site.bias
-            graph = with_contents(graph, {name: in_type_of(graph, name, site.after)})
+            values = in_type_of(rounded, name, site.after)
+            tensors[name] = replace(tensors[name], data=TensorData(values))
         found.append(Corrected(site.result, name, float(np.abs(site.shift).max()), site.bias is None))
-    return graph, tuple(found)
+    operations: list[GraphOperation] = []
+    for operation in rounded.operations:
+        outputs, sums = list(operation.outputs), []
+        for index, result in enumerate(operation.outputs):
+            if result in added:
+                addition = added[result]
+                outputs[index] = str(addition.inputs["x"])
+                sums.append(replace(addition, location=operation.location))
+        operations += [replace(operation, outputs=tuple(outputs)) if sums else operation, *sums]
+    graph = replace(rounded, tensors=MappingProxyType(tensors), operations=tuple(operations))
+    return verify(graph, "the calibration"), tuple(found)
 
 
-def _with_constant(graph: QuantizedGraph, site: _Site) -> tuple[QuantizedGraph, str]:
-    """The graph with a constant added to a result, which keeps its name and quantiser; and the name of the constant."""
+def _add_constant(tensors: dict[str, GraphTensor], site: _Site) -> tuple[str, GraphOperation]:
+    """Add a constant for a result, which keeps its name and quantiser. Returns its name and the addition."""
     assert site.after is not None
-    tensor = graph.tensors[site.result]
-    name, before = _free(graph, f"{site.result}.correction"), _free(graph, f"{site.result}.uncorrected")
+    tensor = tensors[site.result]
+    name, before = _free(tensors, f"{site.result}.correction"), _free(tensors, f"{site.result}.uncorrected")
     values = site.after.astype(np.float32).reshape([-1 if i == site.axis else 1 for i in range(len(tensor.shape))])
-    tensors = dict(graph.tensors)
     tensors[name] = GraphTensor(name, values.shape, "constant", data=TensorData(values), location=tensor.location)
     tensors[before] = replace(tensor, name=before, quantizer=None)
-    operations = []
-    for operation in graph.operations:
-        if site.result in operation.outputs:
-            outputs = tuple(before if item == site.result else item for item in operation.outputs)
-            added = GraphOperation("add", {"x": before, "y": name}, {}, (site.result,), operation.location)
-            operations += [replace(operation, outputs=outputs), added]
-        else:
-            operations.append(operation)
-    found = replace(graph, tensors=MappingProxyType(tensors), operations=tuple(operations))
-    return verify(found, "the calibration"), name
+    return name, GraphOperation("add", {"x": before, "y": name}, {}, (site.result,), tensor.location)
 
 
-def _free(graph: QuantizedGraph, name: str) -> str:
-    """The name itself, or with a number appended where the graph has it already."""
+def _free(tensors: Container[str], name: str) -> str:
+    """The name itself, or with a number appended if there is a tensor of that name already."""
     numbered = (f"{name}.{i}" for i in count(2))
-    return next(item for item in chain((name,), numbered) if item not in graph.tensors)
+    return next(item for item in chain((name,), numbered) if item not in tensors)

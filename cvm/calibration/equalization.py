@@ -26,7 +26,7 @@ from cvm.blocks import greatest, made_in_blocks
 from cvm.calibration.contents import Floats, owned, stored_floats, with_contents
 from cvm.calibration.observing import Measurements, measure
 from cvm.calibration.roles import Product, Uses, filter_axis
-from cvm.graph import GraphOperation, Operand, QuantizedGraph
+from cvm.graph import GraphOperation, Operand, QuantizedGraph, verify
 
 __all__ = ["Rescaled", "equalized", "magnitudes_wanted"]
 
@@ -91,7 +91,7 @@ def equalized(
         if changed:
             graph = with_contents(graph, changed)
             found.append(Rescaled(pair.tensor, (pair.first, pair.second), tuple(exponents.tolist())))
-    return graph, tuple(found)
+    return (verify(graph, "the calibration") if found else graph), tuple(found)
 
 
 def _pairs(uses: Uses) -> Iterator[_Pair]:

@@ -21,9 +21,9 @@ __all__ = ["Made", "made", "sharing"]
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Made:
-    """What a reference made of a stored array. The array lives as long, so that no other one has its identity."""
+    """What a reference made of a stored array. What it depends on lives as long, so that its identity is its own."""
 
-    source: Array
+    sources: tuple[object, ...]
     value: Array | Compact
 
 
@@ -40,12 +40,16 @@ def sharing() -> Iterator[None]:
         _shared.reset(token)
 
 
-def made(source: Array, how: Hashable, make: Callable[[], Array | Compact]) -> Made:
-    """What ``make`` gives for an array, or what a living reference has of it; ``how`` says all that it depends on."""
-    known, key = _shared.get(), (id(source), how)
+def made(sources: tuple[object, ...], how: Hashable, make: Callable[[], Array | Compact]) -> Made:
+    """What ``make`` gives for an array and its quantisers, or what a living reference has of them.
+
+    ``how`` says all that it depends on beside the ``sources``, which are compared by identity: to compare a thousand
+    scales takes longer than to round by them.
+    """
+    known, key = _shared.get(), (*map(id, sources), how)
     found = None if known is None else known.get(key)
     if found is None:
-        found = Made(source, make())
+        found = Made(sources, make())
         if known is not None:
             known[key] = found
     return found

@@ -261,7 +261,7 @@ class Reference:
             return self._quantized(real, tensor)
 
         quantizer = None if self._round is None else tensor.quantizer
-        return made(data.values, (self._keeps_narrow, self._round, tensor.dtype, data.quantizer, quantizer), make)
+        return made((data.values, data.quantizer, quantizer), (self._keeps_narrow, self._round, tensor.dtype), make)
 
     def _compact(self, tensor: GraphTensor, data: TensorData) -> Compact | None:
         """A real constant in as few bytes as it is stored in, or rounded to; None where it takes float64."""
