@@ -305,7 +305,7 @@ class _Widening:
     def _with(self, order: list[Widened], count: int) -> Quantized:
         self._widen(order, count)
         made = _completed(self._chooser, self._compiling)
-        return replace(made, widened=tuple(order[:count]), trials=self._made.trials)
+        return replace(made, widened=tuple(order[:count]), trials=self._made.trials, measured=self._made.measured)
 
     def _widen(self, order: list[Widened], count: int) -> None:
         self._chooser.widen([item.tensors for item in order[:count]])
