@@ -159,7 +159,8 @@ class Chooser(ABC):
 
     def _further(self, what: Plan) -> Measurements:
         """What equalisation and bias correction measure, if the settings allow them."""
-        magnitudes, means = {}, {}
+        magnitudes: dict[str, int] = {}
+        means: dict[str, int] = {}
         if self._may.equalize == "auto" and self.graph is self.source:
             magnitudes = magnitudes_wanted(self.graph, self._may.per_channel)
         if self._may.correct_bias != "off":

@@ -54,7 +54,7 @@ def chosen_settings(
     settings: Settings,
     cycles: bool,
     on_step: Callable[[str], None] = lambda words: None,
-    outputs: Callable[[], Sequence[Run]] = tuple,
+    outputs: Callable[[], Sequence[Run]] = lambda: (),
 ) -> tuple[Settings, tuple[Trial, ...]]:
     """The settings with every open choice made, and the trials.
 

@@ -193,7 +193,8 @@ def _real(rounded: QuantizedGraph, name: str, values: Floats) -> Floats:
 
 def _changed(rounded: QuantizedGraph, sites: Sequence[_Site]) -> tuple[QuantizedGraph, tuple[Corrected, ...]]:
     """The graph with all corrections, verified once, and a record of each."""
-    tensors, added, found = dict(rounded.tensors), {}, []
+    tensors, found = dict(rounded.tensors), []
+    added: dict[str, GraphOperation] = {}
     for site in sites:
         assert site.after is not None
         if site.bias is None:
