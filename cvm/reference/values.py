@@ -148,7 +148,7 @@ def _by_rows(
 ) -> Array:
     """A function of the items and of the quantiser, for a few rows at a time."""
     offset, scale = _parameters(quantizer, x.ndim)
-    greatest = _greatest(quantizer, x.ndim)
+    greatest = _greatest(quantizer, x.ndim) if _begins_at_zero(quantizer) else offset  # read only there
     if not x.ndim or len(offset) not in (1, len(x)):
         return function(x, (offset, scale, greatest)).astype(dtype, copy=False)
     result = np.empty(np.broadcast_shapes(x.shape, offset.shape), dtype)
