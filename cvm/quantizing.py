@@ -22,11 +22,12 @@ from cvm.errors import CvmError, Invalid, Unsupported
 from cvm.program import Program
 
 if TYPE_CHECKING:
-    from cvm.calibration import Calibration, Chooser, Settings, Trial, Widened
+    from cvm.calibration import Calibration, Chooser, Run, Settings, Trial, Widened
     from cvm.graph import QuantizedGraph
 
 __all__ = [
     "Goal",
+    "Measured",
     "Quantized",
     "calibrated_nnef",
     "decibels",
@@ -40,13 +41,31 @@ __all__ = [
 _MOST_REMEDIES = 64
 """How often a graph is lowered again, each time with one more rounded tensor."""
 
-_WORTH_COMPILING = 100
+_WORTH_COMPILING = 32
+"""NumPy runs a program on fewer runs than this. Machine code for a node takes as long as 20 runs of a large one, or
+many more of a small one; and it holds the weights once more, arranged for its kernels.
+"""
+_MOST_NODES = 100
 """NumPy runs a program that has more nodes than this for each run of the data."""
 
 _WIDE = 2**16
 """An integer input with more codes than this holds counts or indices."""
 
 Data = Mapping[str, npt.ArrayLike]
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Measured:
+    """The outputs of a float graph on data, which calibration evaluated; no runs where they are large."""
+
+    data: Data
+    runs: Sequence[Run]
+
+    def of(self, data: Data, name: str) -> Array | None:
+        """An output on ``data``, one item for each run; None where these are not the data of the measurement."""
+        same = data.keys() == self.data.keys() and all(data[key] is self.data[key] for key in data)
+        return np.stack([run[name] for run in self.runs]) if same and self.runs else None
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -64,6 +83,8 @@ class Quantized:
     """The settings, with everything chosen that they left open."""
     trials: tuple[Trial, ...] = ()
     """The trials behind these choices."""
+    measured: Measured | None = None
+    """The outputs of the graph of the file, which `decibels` compares with those of the program."""
     halves: tuple[str, ...] = ()
     """Averages whose halves the written ONNX file (`graph_onnx`) rounds to even, and the model rounds otherwise."""
 
@@ -174,8 +195,9 @@ def _chosen(first: Chooser, data: Data, cycles: bool) -> tuple[Chooser, tuple[Tr
         tried[chosen] = next(alike, first).alike(chosen)
         return tried[chosen].calibration()
 
-    settings, trials = chosen_settings(make, first.source, data, first.settings, cycles)
-    return tried.get(settings, first), trials
+    source, settings = first.source, first.settings
+    chosen, trials = chosen_settings(make, source, data, settings, cycles, outputs=lambda: first.outputs)
+    return tried.get(chosen, first), trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +213,15 @@ class _Compiling:
 
 
 def _quantised(first: Chooser, data: Data, goal: Goal | None, compiling: _Compiling, cycles: bool) -> Quantized:
-    chooser, trials = _chosen(first, data, cycles)
-    made = replace(_completed(chooser, compiling), trials=trials)
-    return made if goal is None else _Widening(chooser, made, data, goal, compiling, cycles).reached()
+    from cvm.reference import sharing
+
+    with sharing():
+        chooser, trials = _chosen(first, data, cycles)
+    made = replace(_completed(chooser, compiling), trials=trials, measured=Measured(data, chooser.outputs))
+    if goal is None:
+        return made
+    with sharing():
+        return _Widening(chooser, made, data, goal, compiling, cycles).reached()
 
 
 def _completed(chooser: Chooser, compiling: _Compiling) -> Quantized:
@@ -277,7 +305,7 @@ class _Widening:
     def _with(self, order: list[Widened], count: int) -> Quantized:
         self._widen(order, count)
         made = _completed(self._chooser, self._compiling)
-        return replace(made, widened=tuple(order[:count]), trials=self._made.trials)
+        return replace(made, widened=tuple(order[:count]), trials=self._made.trials, measured=self._made.measured)
 
     def _widen(self, order: list[Widened], count: int) -> None:
         self._chooser.widen([item.tensors for item in order[:count]])
@@ -394,19 +422,32 @@ def decibels(made: Quantized, data: Data, *, cycles: bool = False) -> dict[str, 
     In decibels, over all elements of all runs: 10 log10(sum x^2 / sum (x - y)^2), where x is the number of the graph
     and y that of the program. Infinite if all are equal, None if all x are zero and not all y.
     """
-    from cvm.reference import Reference, run_count
+    from cvm.reference import run_count
     from cvm.session import Session
 
-    reference = Reference(made.source, pseudo_quantize=True)
     real = {name: _numbers(made.source, name, array) for name, array in data.items()}
-    wanted = reference.run_cycles(real) if cycles else reference.run(real)
     runs = run_count(made.source, real, cycles)
-    # Making machine code for a node takes as long as NumPy computes this node for a hundred runs or more.
-    executor = "numpy" if len(made.program.nodes) > _WORTH_COMPILING * runs else None
+    few = runs < _WORTH_COMPILING or len(made.program.nodes) > _MOST_NODES * runs
+    executor = "numpy" if few else None
     session = Session(made.program, executor=executor, threads=1)  # one executor, since each must be compiled
     given = session.run(_as_real(made, real), cycles=cycles, codes=True, out_of_range="clamp")
     names = [name for name in made.source.outputs if given.has_real(name)]
+    wanted = _wanted(made, data, real, names, cycles)
     return {name: _ratio(wanted[name], given.real(name)) for name in names}
+
+
+def _wanted(
+    made: Quantized, data: Data, real: Mapping[str, Array], names: Sequence[str], cycles: bool
+) -> Mapping[str, Array]:
+    """The outputs of the graph of the file: those of the calibration, or computed now."""
+    from cvm.reference import Reference
+
+    known = {name: None if made.measured is None else made.measured.of(data, name) for name in names}
+    found = {name: array for name, array in known.items() if array is not None}
+    if len(found) == len(names):
+        return found
+    reference = Reference(made.source, pseudo_quantize=True)
+    return reference.run_cycles(real) if cycles else reference.run(real)
 
 
 def _numbers(graph: QuantizedGraph, name: str, array: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -429,6 +470,7 @@ def _as_real(made: Quantized, data: Mapping[str, npt.NDArray[Any]]) -> Mapping[s
 
 
 def _ratio(wanted: npt.NDArray[np.float64], given: npt.NDArray[np.float64]) -> float | None:
+    wanted = wanted.reshape(given.shape)
     signal, noise = float(np.square(wanted).sum()), float(np.square(wanted - given).sum())
     if noise == 0.0:
         return math.inf

@@ -15,6 +15,7 @@ from cvm.calibration.completion import Completer
 from cvm.calibration.correction import Corrected
 from cvm.calibration.driver import CalibratedTensor, Calibration, bare
 from cvm.calibration.equalization import Rescaled
+from cvm.calibration.observing import Run
 from cvm.calibration.planning import Plan, plan
 from cvm.calibration.recalibration import Recalibrator, calibrate
 from cvm.calibration.sensitivity import Sensitivity, Widened
@@ -34,6 +35,7 @@ __all__ = [
     "RangeMethod",
     "Recalibrator",
     "Rescaled",
+    "Run",
     "Sensitivity",
     "Settings",
     "Trial",

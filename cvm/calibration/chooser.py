@@ -9,15 +9,17 @@ from dataclasses import replace
 
 import numpy.typing as npt
 
-from cvm.calibration.driver import Calibration, FilterCache, observed_histograms
-from cvm.calibration.equalization import Rescaled, equalized
+from cvm.calibration.contents import Floats
+from cvm.calibration.correction import fitting_samples, means_wanted
+from cvm.calibration.driver import Calibration, FilterCache
+from cvm.calibration.equalization import Rescaled, equalized, magnitudes_wanted
+from cvm.calibration.observing import Measurements, Run, measure
 from cvm.calibration.planning import Plan
 from cvm.calibration.sensitivity import Group
 from cvm.calibration.settings import Settings
 from cvm.errors import Unsupported
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.quantization.calibration import Histogram
-from cvm.reference import Reference
 
 __all__ = ["NARROW", "WIDE", "WIDE_FILTER", "Chooser"]
 
@@ -37,6 +39,9 @@ class Chooser(ABC):
     graph is rounded by it. Raises the errors of `Reference.run`.
     """
 
+    _adds_biases = True
+    """Whether bias correction adds constants to results that have no bias."""
+
     def __init__(
         self,
         graph: QuantizedGraph,
@@ -50,6 +55,13 @@ class Chooser(ABC):
         self.settings = settings
         self._inputs, self._cycles, self._on_run = inputs, cycles, on_run
         self._filters: FilterCache = {}
+        self._may = settings
+        # Choosers that are alike share these, and so what any of them measured of the same graph.
+        self._outputs: list[Run] = []
+        self._histograms: dict[str, Histogram] = {}
+        self._magnitudes: dict[str, Floats] = {}
+        self._means: dict[str, Floats] = {}
+        self.graph = graph
         self._begin()
         self._equalize()
 
@@ -61,14 +73,16 @@ class Chooser(ABC):
         self._narrowed: set[str] = set()
 
     def _equalize(self) -> None:
-        self._histograms: dict[str, Histogram] = {}
+        """Rescale channels if the settings say so, and forget what was measured of another graph."""
         self._rescaled: tuple[Rescaled, ...] = ()
-        self.graph = self.source
+        before, self.graph = self.graph, self.source
         if self.settings.equalize == "on":
-            channels = self.settings.per_channel
+            channels, known = self.settings.per_channel, self._magnitudes
             self.graph, self._rescaled = equalized(
-                self.source, self._inputs, per_channel=channels, cycles=self._cycles
+                self.source, self._inputs, per_channel=channels, cycles=self._cycles, known=known
             )  # fmt: skip
+        if self.graph is not before:
+            self._histograms, self._means = {}, {}
 
     def alike(self, settings: Settings) -> Chooser:
         """A chooser for other settings, the same graph and the same data, which reuses the measurements made so far."""
@@ -127,12 +141,38 @@ class Chooser(ABC):
         return [group for group in (*activations, *filters) if not self._narrowed.intersection(group)]
 
     def _observe(self, what: Plan) -> None:
-        """Run the graph, and take histograms of the plan's tensors that have none yet."""
-        wanted = [name for group in what.groups for name in group.observed if name not in self._histograms]
-        if wanted:
-            reference = Reference(self.graph, pseudo_quantize=True)
-            names = list(dict.fromkeys(wanted))
-            self._histograms |= observed_histograms(reference, self._inputs, names, self._cycles, self._on_run)
+        """Run the graph, and take histograms of the plan's tensors that have none yet.
+
+        The first run of a graph also measures what the choices that were open at first may need, and its outputs.
+        """
+        names = [name for group in what.groups for name in group.observed if name not in self._histograms]
+        if not names:
+            return
+        further = Measurements() if self._histograms else self._further(what)
+        wanted = replace(further, histograms=tuple(dict.fromkeys(names)))
+        seen = measure(self.graph, self._inputs, wanted, self._cycles, self._on_run)
+        self._histograms |= seen.histograms
+        self._means |= seen.means
+        if self.graph is self.source:
+            self._magnitudes |= seen.magnitudes
+            self._outputs.extend(() if self._outputs else seen.outputs)
+
+    def _further(self, what: Plan) -> Measurements:
+        """What equalisation and bias correction measure, if the settings allow them."""
+        magnitudes: dict[str, int] = {}
+        means: dict[str, int] = {}
+        if self._may.equalize == "auto" and self.graph is self.source:
+            magnitudes = magnitudes_wanted(self.graph, self._may.per_channel)
+        if self._may.correct_bias != "off":
+            filters = {name for item in what.filters for name in item.tensors}
+            means = means_wanted(self.graph, filters, self._adds_biases)
+        samples = fitting_samples(self.graph, self._inputs, self._cycles).stop
+        return Measurements(magnitudes=magnitudes, means=means, samples=samples)
+
+    @property
+    def outputs(self) -> Sequence[Run]:
+        """The outputs of ``source`` in every run, if they were measured and are not large; else none."""
+        return self._outputs
 
     def _is_stored(self, name: str) -> bool:
         return self.graph.tensors[name].data is not None

@@ -7,15 +7,16 @@ a result worse.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
 import numpy.typing as npt
 
 from cvm.calibration.correction import apart_count, fitting_samples
+from cvm.calibration.observing import Run
 from cvm.calibration.sensitivity import decibels_of, noise_of
 from cvm.calibration.settings import Settings
 from cvm.graph import QuantizedGraph
@@ -53,18 +54,21 @@ def chosen_settings(
     settings: Settings,
     cycles: bool,
     on_step: Callable[[str], None] = lambda words: None,
+    outputs: Callable[[], Sequence[Run]] = lambda: (),
 ) -> tuple[Settings, tuple[Trial, ...]]:
     """The settings with every open choice made, and the trials.
 
-    ``make`` calibrates with settings; ``source`` is the float graph. Raises the errors of ``make`` and `Reference.run`.
+    ``make`` calibrates with settings; ``source`` is the float graph, and ``outputs`` gives its outputs in every run, if
+    ``make`` has measured them. Raises the errors of ``make`` and `Reference.run`.
     """
     if not settings.is_open:
         return settings, ()
-    measured = _Measured(source, inputs, cycles)
     best = _closed(settings)
     on_step("measuring the outputs")
     found = make(best)
+    measured = _Measured(source, inputs, cycles, outputs())
     noises = measured.noises(found.graph)
+    measured.keep()
     trials = [_trial(best, found, noises, True)]
     for words, change in _candidates(settings):
         on_step(words)
@@ -72,11 +76,12 @@ def chosen_settings(
         found = make(tried)
         if (tried.equalize, tried.correct_bias) != (best.equalize, best.correct_bias) and not _changes(found, best):
             continue
-        new = measured.noises(found.graph)
+        new = measured.noises(found.graph, noises)
         is_better = new[1] <= noises[1] * _LEAST_GAIN and new[0] <= noises[0] and new != noises
         trials.append(_trial(tried, found, new, is_better))
         if is_better:
             best, noises = tried, new
+            measured.keep()
     return best, tuple(trials)
 
 
@@ -123,26 +128,49 @@ def _trial(settings: Settings, found: Calibration, noises: tuple[float, float], 
 
 
 class _Measured:
-    """The outputs of a float graph on some samples, for comparison with those of graphs with quantisers."""
+    """The outputs of a float graph on some samples, for comparison with those of graphs with quantisers.
 
-    def __init__(self, source: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool) -> None:
+    The reference of the best graph so far is kept, so that the next ones share its rounded weights.
+    """
+
+    def __init__(
+        self, source: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool, outputs: Sequence[Run]
+    ) -> None:
         self._inputs, self._cycles = inputs, cycles
         self._names = [name for name in source.outputs if source.tensors[name].dtype == "scalar"]
+        self._best = self._last = None if outputs else Reference(source, pseudo_quantize=True)
         total = sample_count(source, inputs, cycles)
         fitting, apart = fitting_samples(source, inputs, cycles), apart_count(total)
         self._parts = (fitting, slice(total - apart, total)) if apart else (fitting,)
-        self._wanted = [self._outputs(source, part) for part in self._parts]
+        if outputs:
+            length = len(outputs) // total
+            runs = [outputs[part.start * length : part.stop * length] for part in self._parts]
+            self._wanted = [list(islice(part, _MOST_RUNS)) for part in runs]
+        else:
+            self._wanted = [self._outputs(part) for part in self._parts]
 
-    def noises(self, graph: QuantizedGraph) -> tuple[float, float]:
-        """The noise of the output with the most noise: on all samples, and on the samples held apart."""
-        given = [self._outputs(graph, part) for part in self._parts]
-        whole = [pair for part in zip(self._wanted, given, strict=True) for pair in zip(*part, strict=True)]
-        apart = list(zip(self._wanted[-1], given[-1], strict=True))
-        return self._greatest(whole), self._greatest(apart)
+    def noises(self, graph: QuantizedGraph, best: tuple[float, float] | None = None) -> tuple[float, float]:
+        """The noise of the output with the most noise: on all samples, and on the samples held apart.
 
-    def _greatest(self, pairs: Sequence[tuple[dict[str, npt.NDArray[np.float64]], ...]]) -> float:
+        The first is infinite, and not measured, if the second is too great to be better than the ``best`` noises.
+        """
+        self._last = Reference(graph, pseudo_quantize=True)
+        given = [self._outputs(self._parts[-1])]
+        apart = self._greatest([self._wanted[-1]], given)
+        if best is not None and apart > best[1] * _LEAST_GAIN:
+            return math.inf, apart
+        given = [*(self._outputs(part) for part in self._parts[:-1]), *given]
+        return self._greatest(self._wanted, given), apart
+
+    def keep(self) -> None:
+        """Keep the reference of the last graph, which is the best one."""
+        self._best = self._last
+
+    def _greatest(self, wanted: Sequence[list[Run]], given: Sequence[list[Run]]) -> float:
+        pairs = [pair for part in zip(wanted, given, strict=True) for pair in zip(*part, strict=True)]
         return max((noise_of([(a[name], b[name]) for a, b in pairs]) for name in self._names), default=0.0)
 
-    def _outputs(self, graph: QuantizedGraph, samples: slice) -> list[dict[str, npt.NDArray[np.float64]]]:
-        reference = Reference(graph, pseudo_quantize=True)
-        return list(islice(reference.runs(self._inputs, cycles=self._cycles, samples=samples), _MOST_RUNS))
+    def _outputs(self, samples: slice) -> list[Run]:
+        assert self._last is not None
+        runs = self._last.runs(self._inputs, cycles=self._cycles, samples=samples)
+        return list(islice(runs, _MOST_RUNS))

@@ -58,7 +58,7 @@ class Completer(Chooser):
     def _corrected(self, found: Calibration) -> Calibration:
         filters = {item.name for item in found.tensors if item.role == "filter"}
         samples = fitting_samples(self.graph, self._inputs, self._cycles)
-        graph, changed = corrected(self.graph, found.graph, self._inputs, filters, samples)
+        graph, changed = corrected(self.graph, found.graph, self._inputs, filters, samples, known=self._means)
         return replace(found, graph=graph, corrected=changed)
 
     def _quantised(self) -> Calibration:

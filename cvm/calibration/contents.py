@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cvm.blocks import finite
 from cvm.calibration.roles import Uses, moved_operands
-from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData, verify
+from cvm.graph import GraphTensor, Operand, QuantizedGraph, TensorData
 
 __all__ = ["Floats", "contents", "in_type_of", "owned", "stored_floats", "with_contents"]
 
@@ -72,8 +72,8 @@ def in_type_of(graph: QuantizedGraph, name: str, values: Floats) -> npt.NDArray[
 
 
 def with_contents(graph: QuantizedGraph, changed: Mapping[str, npt.NDArray[Any]]) -> QuantizedGraph:
-    """The graph with other contents in some stored tensors, verified."""
+    """The graph with other contents in some stored tensors, not verified: that takes long, and callers change many."""
     tensors = dict(graph.tensors)
     for name, values in changed.items():
         tensors[name] = replace(tensors[name], data=TensorData(values))
-    return verify(replace(graph, tensors=MappingProxyType(tensors)), "the calibration")
+    return replace(graph, tensors=MappingProxyType(tensors))

@@ -11,7 +11,7 @@ section 4.2 and appendix D (empirical bias correction).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from math import prod
@@ -20,14 +20,15 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from cvm.calibration.contents import Floats, contents, in_type_of, owned, with_contents
+from cvm.calibration.contents import Floats, contents, in_type_of, owned
+from cvm.calibration.observing import Measurements, channel_mean, measure
 from cvm.calibration.roles import Uses, moved_operands
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData, verify
 from cvm.reference import Reference, sample_count
 from cvm.reference.registry import Array
 from cvm.reference.values import pseudo_quantized
 
-__all__ = ["MOST_SAMPLES", "Corrected", "apart_count", "corrected", "fitting_samples"]
+__all__ = ["MOST_SAMPLES", "Corrected", "apart_count", "corrected", "fitting_samples", "means_wanted"]
 
 MOST_SAMPLES = 16
 """The most samples from which means are taken: the values of all of them are in memory together."""
@@ -70,7 +71,6 @@ class _Site:
     result: str
     axis: int
     bias: str | None
-    mean: Floats
     shift: Floats
     after: Floats | None = None
     """The contents of the bias tensor after the correction."""
@@ -84,30 +84,29 @@ def corrected(
     samples: slice,
     *,
     may_add: bool = True,
+    known: Mapping[str, Floats] = MappingProxyType({}),
 ) -> tuple[QuantizedGraph, tuple[Corrected, ...]]:
     """``rounded`` with changed biases after the products with these filters: channels have the means that they have in
     ``graph``.
 
     The two graphs differ in quantisers alone. A bias that is stored as floats, and read by that operation alone, gets
     other contents; where there is none, a constant is added to the result if ``may_add``. A graph with state stays as
-    it is, because its means depend on cycles. Raises the errors of `Reference.run`.
+    it is, because its means depend on cycles. ``known`` are means that were measured before (`means_wanted`); the graph
+    is evaluated if some are not there. ``samples`` begin with the first one. Raises the errors of `Reference.run`.
     """
-    uses = Uses(graph)
-    if any(operation.name == "update" for operation in graph.operations):
-        return rounded, ()
-    sites = {site.result: site for site in _sites(uses, filters) if may_add or site.bias is not None}
+    sites = {site.result: site for site in _correctable(graph, filters, may_add)}
     if not sites:
         return rounded, ()
-    runs = Reference(graph, pseudo_quantize=True).runs(inputs, list(sites), samples=samples)
-    for number, run in enumerate(runs, start=1):
-        for site in sites.values():
-            site.mean += (_mean([run[site.result]], site.axis) - site.mean) / number
+    means = known
+    if not sites.keys() <= known.keys():
+        wanted = Measurements(means={name: site.axis for name, site in sites.items()}, samples=samples.stop)
+        means = measure(graph, inputs, wanted, within=samples).means
 
     def change(name: str, arrays: list[Array]) -> list[Array]:
         site = sites.get(name)
         if site is None:
             return arrays
-        _shift(rounded, site, site.mean - _mean(arrays, site.axis))
+        _shift(rounded, site, means[name] - channel_mean(arrays, site.axis))
         shift = site.shift.reshape([-1 if i == site.axis else 1 for i in range(arrays[0].ndim)])
         return [array + shift for array in arrays]
 
@@ -115,11 +114,16 @@ def corrected(
     return _changed(rounded, [site for site in sites.values() if site.shift.any()])
 
 
-def _mean(arrays: list[Array], axis: int) -> Floats:
-    """The mean of each channel over all other axes and all arrays."""
-    others = tuple(i for i in range(arrays[0].ndim) if i != axis)
-    found: Floats = np.mean([array.mean(axis=others) for array in arrays], axis=0)
-    return found
+def means_wanted(graph: QuantizedGraph, filters: Collection[str], may_add: bool) -> dict[str, int]:
+    """The tensors whose means by channel `corrected` takes from data, with their axes of channels."""
+    return {site.result: site.axis for site in _correctable(graph, filters, may_add)}
+
+
+def _correctable(graph: QuantizedGraph, filters: Collection[str], may_add: bool) -> list[_Site]:
+    """The sites of corrections, none in a graph with state."""
+    if any(operation.name == "update" for operation in graph.operations):
+        return []
+    return [site for site in _sites(Uses(graph), filters) if may_add or site.bias is not None]
 
 
 def _sites(uses: Uses, filters: Collection[str]) -> list[_Site]:
@@ -135,7 +139,7 @@ def _sites(uses: Uses, filters: Collection[str]) -> list[_Site]:
         shape = uses.graph.tensors[result].shape
         extent = shape[factors.channels]
         stored = None if bias is None else _per_channel(uses, bias, factors.channels, extent)
-        found.append(_Site(result, factors.channels, stored, np.zeros(extent), np.zeros(extent)))
+        found.append(_Site(result, factors.channels, stored, np.zeros(extent)))
     return found
 
 
@@ -188,40 +192,43 @@ def _real(rounded: QuantizedGraph, name: str, values: Floats) -> Floats:
 
 
 def _changed(rounded: QuantizedGraph, sites: Sequence[_Site]) -> tuple[QuantizedGraph, tuple[Corrected, ...]]:
-    graph, found = rounded, []
+    """The graph with all corrections, verified once, and a record of each."""
+    tensors, found = dict(rounded.tensors), []
+    added: dict[str, GraphOperation] = {}
     for site in sites:
         assert site.after is not None
         if site.bias is None:
-            graph, name = _with_constant(graph, site)
+            name, added[site.result] = _add_constant(tensors, site)
         else:
             name = site.bias
-            graph = with_contents(graph, {name: in_type_of(graph, name, site.after)})
+            values = in_type_of(rounded, name, site.after)
+            tensors[name] = replace(tensors[name], data=TensorData(values))
         found.append(Corrected(site.result, name, float(np.abs(site.shift).max()), site.bias is None))
-    return graph, tuple(found)
+    operations: list[GraphOperation] = []
+    for operation in rounded.operations:
+        outputs, sums = list(operation.outputs), []
+        for index, result in enumerate(operation.outputs):
+            if result in added:
+                addition = added[result]
+                outputs[index] = str(addition.inputs["x"])
+                sums.append(replace(addition, location=operation.location))
+        operations += [replace(operation, outputs=tuple(outputs)) if sums else operation, *sums]
+    graph = replace(rounded, tensors=MappingProxyType(tensors), operations=tuple(operations))
+    return verify(graph, "the calibration"), tuple(found)
 
 
-def _with_constant(graph: QuantizedGraph, site: _Site) -> tuple[QuantizedGraph, str]:
-    """The graph with a constant added to a result, which keeps its name and quantiser; and the name of the constant."""
+def _add_constant(tensors: dict[str, GraphTensor], site: _Site) -> tuple[str, GraphOperation]:
+    """Add a constant for a result, which keeps its name and quantiser. Returns its name and the addition."""
     assert site.after is not None
-    tensor = graph.tensors[site.result]
-    name, before = _free(graph, f"{site.result}.correction"), _free(graph, f"{site.result}.uncorrected")
+    tensor = tensors[site.result]
+    name, before = _free(tensors, f"{site.result}.correction"), _free(tensors, f"{site.result}.uncorrected")
     values = site.after.astype(np.float32).reshape([-1 if i == site.axis else 1 for i in range(len(tensor.shape))])
-    tensors = dict(graph.tensors)
     tensors[name] = GraphTensor(name, values.shape, "constant", data=TensorData(values), location=tensor.location)
     tensors[before] = replace(tensor, name=before, quantizer=None)
-    operations = []
-    for operation in graph.operations:
-        if site.result in operation.outputs:
-            outputs = tuple(before if item == site.result else item for item in operation.outputs)
-            added = GraphOperation("add", {"x": before, "y": name}, {}, (site.result,), operation.location)
-            operations += [replace(operation, outputs=outputs), added]
-        else:
-            operations.append(operation)
-    found = replace(graph, tensors=MappingProxyType(tensors), operations=tuple(operations))
-    return verify(found, "the calibration"), name
+    return name, GraphOperation("add", {"x": before, "y": name}, {}, (site.result,), tensor.location)
 
 
-def _free(graph: QuantizedGraph, name: str) -> str:
-    """The name itself, or with a number appended where the graph has it already."""
+def _free(tensors: Container[str], name: str) -> str:
+    """The name itself, or with a number appended if there is a tensor of that name already."""
     numbered = (f"{name}.{i}" for i in count(2))
-    return next(item for item in chain((name,), numbered) if item not in graph.tensors)
+    return next(item for item in chain((name,), numbered) if item not in tensors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -19,9 +19,9 @@ import numpy.typing as npt
 from cvm.calibration.codes import with_codes
 from cvm.calibration.correction import Corrected
 from cvm.calibration.equalization import Rescaled
+from cvm.calibration.observing import histogram_of
 from cvm.calibration.planning import Bias, Filter, Group, Parameter, Plan
 from cvm.calibration.settings import Settings
-from cvm.errors import CvmError
 from cvm.frontends.nnef.container import QUANTIZATION
 from cvm.frontends.nnef.quantizer_text import algorithm_text
 from cvm.frontends.nnef.writer import checked_texts, save
@@ -42,10 +42,9 @@ from cvm.quantization.calibration import (
     symmetric,
 )
 from cvm.quantization.exact import round_fraction
-from cvm.reference import Reference
 from cvm.reference.values import stored
 
-__all__ = ["CalibratedTensor", "Calibration", "Calibrator", "Role", "bare", "observed_histograms"]
+__all__ = ["CalibratedTensor", "Calibration", "Calibrator", "Role", "bare"]
 
 Role = Literal["activation", "filter", "bias", "parameter"]
 Range: TypeAlias = tuple[float, float]
@@ -119,31 +118,6 @@ def bare(graph: QuantizedGraph) -> QuantizedGraph:
         for name, tensor in graph.tensors.items()
     }
     return verify(replace(graph, tensors=MappingProxyType(tensors)), "the calibration")
-
-
-def observed_histograms(
-    reference: Reference,
-    inputs: Mapping[str, npt.ArrayLike],
-    names: list[str],
-    cycles: bool,
-    on_run: Callable[[int], None] | None,
-) -> dict[str, Histogram]:
-    """The histogram of each named tensor over all runs. Raises the errors of `cvm.calibration.calibrate`."""
-    found: dict[str, Histogram] = {}
-    for done, run in enumerate(reference.runs(inputs, names, cycles), start=1):
-        for name in names:
-            new = _histogram(run[name], name)
-            found[name] = found[name] + new if name in found else new
-        if on_run is not None:
-            on_run(done)
-    return found
-
-
-def _histogram(items: npt.NDArray[np.float64], name: str) -> Histogram:
-    try:
-        return Histogram.of(items)
-    except CvmError as error:
-        raise error.at(tensor=name) from None
 
 
 Entry: TypeAlias = tuple[Quantizer, Range, float]
@@ -284,7 +258,7 @@ class Calibrator:
         codes = max(round_fraction(m / scale, "half_up") for m, scale in zip(magnitudes, fitting, strict=True))
         bits = 32 if signed else max(2, codes.bit_length() + 1)
         quantizer = multiples_of(fitting, bits, signed=signed, axis=axis)
-        self._enter(bias.tensors, "bias", quantizer, _extremes([_histogram(items, bias.tensors[0])]), 0.0)
+        self._enter(bias.tensors, "bias", quantizer, _extremes([histogram_of(items, bias.tensors[0])]), 0.0)
 
     def _accumulator_scales(self, bias: Bias) -> list[Fraction] | None:
         """The scale of the accumulator that a bias is added to; one per channel where the filter has several; None if
@@ -305,7 +279,7 @@ class Calibrator:
     def _parameter(self, parameter: Parameter) -> None:
         names = parameter.tensors
         items = np.concatenate([self._items(name).ravel() for name in names])
-        extremes = _extremes([_histogram(items, names[0])])
+        extremes = _extremes([histogram_of(items, names[0])])
         quantizer = affine(*extremes, _PARAMETER_BITS, signed=self._settings.signed, nonzero=parameter.nonzero)
         self._enter(names, "parameter", quantizer, extremes, 0.0)
 
@@ -331,7 +305,7 @@ def _magnitude(
     parts: list[npt.NDArray[Any]], levels: Levels, method: Method, percentile: float, name: str
 ) -> _Measured:
     """What is measured of a filter, or of one of its channels, that is given in parts."""
-    histogram = reduce(add, (_histogram(part, name) for part in parts))
+    histogram = reduce(add, (histogram_of(part, name) for part in parts))
     low, high = choose(histogram, levels, method, percentile=percentile)
     magnitude = max(-low, high)
     outside = histogram.share_outside(-magnitude, magnitude) * histogram.count

@@ -14,8 +14,9 @@ section 4.1; for r1 from data, Xiao et al., "SmoothQuant", arXiv:2211.10438, sec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,11 @@ import numpy.typing as npt
 
 from cvm.blocks import greatest, made_in_blocks
 from cvm.calibration.contents import Floats, owned, stored_floats, with_contents
+from cvm.calibration.observing import Measurements, measure
 from cvm.calibration.roles import Product, Uses, filter_axis
-from cvm.graph import GraphOperation, Operand, QuantizedGraph
-from cvm.reference import Reference
+from cvm.graph import GraphOperation, Operand, QuantizedGraph, verify
 
-__all__ = ["Rescaled", "equalized"]
+__all__ = ["Rescaled", "equalized", "magnitudes_wanted"]
 
 _HOMOGENEOUS = frozenset(("copy", "relu", "leaky_relu", "prelu"))
 
@@ -60,26 +61,37 @@ class _Pair:
     reader: GraphOperation | None = None
 
 
+def magnitudes_wanted(graph: QuantizedGraph, per_channel: bool) -> dict[str, int]:
+    """The tensors whose magnitudes by channel `equalized` takes from data, with their axes of channels."""
+    return {pair.tensor: pair.axis for pair in _pairs(Uses(graph)) if per_channel or pair.weights is None}
+
+
 def equalized(
-    graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], *, per_channel: bool, cycles: bool = False
+    graph: QuantizedGraph,
+    inputs: Mapping[str, npt.ArrayLike],
+    *,
+    per_channel: bool,
+    cycles: bool = False,
+    known: Mapping[str, Floats] = MappingProxyType({}),
 ) -> tuple[QuantizedGraph, tuple[Rescaled, ...]]:
     """The graph with rescaled channels, and the rescalings; tensors with a quantiser or codes are not changed.
 
-    ``per_channel`` says that filters get a scale for each output channel. Raises the errors of `Reference.run`.
+    ``per_channel`` says that filters get a scale for each output channel. ``known`` are magnitudes that were measured
+    before (`magnitudes_wanted`); the graph is evaluated if some are not there. Raises the errors of `Reference.run`.
     """
-    pairs = list(_pairs(Uses(graph)))
-    watched = [pair for pair in pairs if per_channel or pair.weights is None]
-    magnitudes = _magnitudes(graph, inputs, watched, cycles) if watched else {}
+    wanted, magnitudes = magnitudes_wanted(graph, per_channel), known
+    if not wanted.keys() <= known.keys():
+        magnitudes = measure(graph, inputs, Measurements(magnitudes=wanted), cycles).magnitudes
     found = []
-    for pair in pairs:
-        weights = None if pair.tensor in magnitudes else pair.weights
+    for pair in list(_pairs(Uses(graph))):
+        weights = None if pair.tensor in wanted else pair.weights
         first = magnitudes[pair.tensor] if weights is None else _per_index(graph, weights, pair.multiplied[weights])
         exponents = _exponents(first, _of_inputs(graph, pair))
         changed = _rescaled(graph, pair, exponents)
         if changed:
             graph = with_contents(graph, changed)
             found.append(Rescaled(pair.tensor, (pair.first, pair.second), tuple(exponents.tolist())))
-    return graph, tuple(found)
+    return (verify(graph, "the calibration") if found else graph), tuple(found)
 
 
 def _pairs(uses: Uses) -> Iterator[_Pair]:
@@ -201,18 +213,6 @@ def _per_index(graph: QuantizedGraph, name: str, axis: int) -> Floats:
     """The greatest magnitude of a stored tensor for each index of an axis."""
     values = stored_floats(graph, name)
     return greatest(values, tuple(i for i in range(values.ndim) if i != axis)).reshape(-1)
-
-
-def _magnitudes(
-    graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], pairs: Sequence[_Pair], cycles: bool
-) -> dict[str, Floats]:
-    """The greatest magnitude of each channel between the layers of each pair, over all runs."""
-    found = {pair.tensor: np.zeros(pair.channels) for pair in pairs}
-    for run in Reference(graph, pseudo_quantize=True).runs(inputs, list(found), cycles):
-        for pair in pairs:
-            values = np.abs(np.moveaxis(run[pair.tensor], pair.axis, 0)).reshape(pair.channels, -1)
-            np.maximum(found[pair.tensor], values.max(axis=1), out=found[pair.tensor])
-    return found
 
 
 def _exponents(first: Floats, second: Floats) -> npt.NDArray[np.int64]:

@@ -17,7 +17,7 @@ from cvm.calibration.planning import Plan, plan
 from cvm.calibration.sensitivity import Group
 from cvm.calibration.settings import Settings
 from cvm.errors import Invalid, Unsupported
-from cvm.graph import QuantizedGraph, names_in
+from cvm.graph import QuantizedGraph, names_in, verify
 
 __all__ = ["Recalibrator", "calibrate"]
 
@@ -82,9 +82,12 @@ class Recalibrator(Chooser):
     def _corrected(self, found: Calibration) -> Calibration:
         filters = {item.name for item in found.tensors if item.role == "filter"}
         samples = fitting_samples(self.graph, self._inputs, self._cycles)
-        graph, changed = corrected(self.graph, found.graph, self._inputs, filters, samples, may_add=False)
+        graph, changed = corrected(
+            self.graph, found.graph, self._inputs, filters, samples, may_add=self._adds_biases, known=self._means
+        )
         contents = {item.bias: graph.tensors[item.bias].data for item in changed}
-        real = with_contents(self.graph, {name: data.values for name, data in contents.items() if data is not None})
+        values = {name: data.values for name, data in contents.items() if data is not None}
+        real = verify(with_contents(self.graph, values), "the calibration")
         what, widths = self._planned()  # a greater bias may need more bits
         again = Calibrator(real, what, self.settings, self._histograms, widths).calibration()
         return replace(again, rescaled=found.rescaled, corrected=changed)

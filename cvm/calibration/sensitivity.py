@@ -51,11 +51,18 @@ class Sensitivity:
     def __init__(self, source: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool) -> None:
         self._source, self._inputs, self._cycles = source, inputs, cycles
         self._names = [name for name in source.outputs if source.tensors[name].dtype == "scalar"]
-        self._wanted = self._runs(source)
+        self._plain = self._last = Reference(source, pseudo_quantize=True)
+        self._wanted = self._runs(self._plain)
 
     def noise(self, graph: QuantizedGraph) -> float:
-        """The noise of a graph with quantisers."""
-        return max((self._noise(name, self._runs(graph)) for name in self._names), default=0.0)
+        """The noise of a graph with quantisers.
+
+        Within `cvm.reference.sharing`, it shares the stored tensors of the source and of the last graph, which are kept
+        for this.
+        """
+        self._last = Reference(graph, pseudo_quantize=True)
+        runs = self._runs(self._last)
+        return max((self._noise(name, runs) for name in self._names), default=0.0)
 
     def ordered(
         self, calibrated: QuantizedGraph, groups: Sequence[Group], on_group: Callable[[int], None] | None = None
@@ -73,8 +80,7 @@ class Sensitivity:
                 on_group(done)
         return [item for _, item in sorted(found, key=lambda pair: -pair[0])]
 
-    def _runs(self, graph: QuantizedGraph) -> list[_Run]:
-        reference = Reference(graph, pseudo_quantize=True)
+    def _runs(self, reference: Reference) -> list[_Run]:
         return list(islice(reference.runs(self._inputs, cycles=self._cycles), _RUNS))
 
     def _noise(self, name: str, runs: Sequence[_Run]) -> float:

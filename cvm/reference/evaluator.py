@@ -17,6 +17,7 @@ from cvm.blocks import finite
 from cvm.errors import CvmError, Invalid, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData, names_in
 from cvm.quantization import LinearQuantizer
+from cvm.reference.constants import Made, made
 from cvm.reference.layout import Feed, Layout, arranged
 from cvm.reference.registry import OPERATIONS, Array
 from cvm.reference.threads import one_thread
@@ -32,7 +33,7 @@ from cvm.reference.values import (
     stored,
 )
 
-__all__ = ["Capture", "Reference", "run_count", "sample_count"]
+__all__ = ["Capture", "Reference", "Watching", "run_count", "sample_count"]
 
 _WIDE_BYTES = 2**27
 """Constants that would take more bytes than this together as float64 are kept as the graph has them, and are converted
@@ -41,6 +42,19 @@ where an operation reads them.
 
 Capture: TypeAlias = "Literal['all'] | str | Iterable[str] | None"
 """Tensors to return besides the outputs: names, or "all"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Tensors to show to a function as soon as they are known, by name: unlike captured ones, they are freed then."""
+
+    names: frozenset[str]
+    show: Callable[[str, Array], None]
+
+    def see(self, name: str, value: Array | Compact) -> None:
+        """Show a tensor if it is one of them."""
+        if name in self.names:
+            self.show(name, _widened(value))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -69,23 +83,17 @@ class Reference:
         self.graph = graph
         self._round = pseudo_quantized if pseudo_quantize else clipped if clip else None
         self._steps = _plan(graph)
-        self._fixed: Values = {}
         contents: dict[str, Array] = {}
         self._keeps_narrow = _real_items(graph) * 8 > _WIDE_BYTES
+        self._made = [self._constant(tensor) for tensor in graph.tensors.values() if tensor.kind == "constant"]
+        constants = [tensor.name for tensor in graph.tensors.values() if tensor.kind == "constant"]
+        self._fixed: Values = {name: item.value for name, item in zip(constants, self._made, strict=True)}
         for tensor in graph.tensors.values():
-            if tensor.kind in ("variable", "constant"):
-                if tensor.data is None:
-                    message = f"the {tensor.kind} has no data: the model comes without its tensor files"
-                    raise Invalid("reference.data", message, tensor.location).at(tensor=tensor.name)
-                compact = self._compact(tensor, tensor.data) if self._keeps_narrow else None
-                if compact is not None:
-                    self._fixed[tensor.name] = compact
-                    continue
-                real = self._stored(tensor, tensor.data)
+            if tensor.kind == "variable":
+                real = self._stored(tensor, _data_of(tensor))
                 real.flags.writeable = False
                 self._fixed[tensor.name] = self._quantized(real, tensor)
-                if tensor.kind == "variable":
-                    contents.setdefault(_cell(tensor), real)
+                contents.setdefault(_cell(tensor), real)
         updated = {_cell(graph.tensors[_updated(step.operation)]) for step in self._steps if _updates(step.operation)}
         self._initial = {cell: contents[cell] for cell in updated}
         self._stateful = [
@@ -124,14 +132,16 @@ class Reference:
         capture: Capture = None,
         cycles: bool = False,
         samples: slice = slice(None),
+        watching: Watching | None = None,
     ) -> Iterator[dict[str, Array]]:
         """The results of `run` or `run_cycles`, run by run; only one run is in memory. The arrays must not be written
         to.
 
-        ``samples`` selects samples of a batch; each sample has one run, or one per cycle.
+        ``samples`` selects samples of a batch; each sample has one run, or one per cycle. ``watching`` is shown its
+        tensors during each run.
         """
         layout, every = self._arranged(inputs, cycles)
-        return self._runs(layout, every[samples], self._captured(capture))
+        return self._runs(layout, every[samples], self._captured(capture), watching)
 
     def side_by_side(
         self, inputs: Mapping[str, npt.ArrayLike], samples: slice, change: Callable[[str, list[Array]], list[Array]]
@@ -177,17 +187,19 @@ class Reference:
                 raise Invalid("reference.capture", f"there is no tensor {name!r}")
         return names
 
-    def _runs(self, layout: Layout, samples: list[list[Feed]], names: list[str]) -> Iterator[dict[str, Array]]:
+    def _runs(
+        self, layout: Layout, samples: list[list[Feed]], names: list[str], watching: Watching | None = None
+    ) -> Iterator[dict[str, Array]]:
         for feeds in samples:
             contents = self._state if layout.samples is None else self._initial
             for feed in feeds:
-                results, contents = self._cycle(feed, contents, names)
+                results, contents = self._cycle(feed, contents, names, watching or _NOBODY)
                 if layout.samples is None:
                     self._state = contents
                 yield results
 
     def _cycle(
-        self, feed: Feed, contents: Mapping[str, Array], names: list[str]
+        self, feed: Feed, contents: Mapping[str, Array], names: list[str], watching: Watching
     ) -> tuple[dict[str, Array], dict[str, Array]]:
         """The named tensors of one cycle, and the contents of the updated variables after it."""
         state = {tensor.name: self._read(tensor, contents) for tensor in self._stateful}
@@ -196,9 +208,12 @@ class Reference:
         results = {name: _widened(values[name]) for name in names if name in values}
         wanted = frozenset(names)
         with np.errstate(all="ignore"), one_thread():
+            for name in watching.names.intersection(values):
+                watching.see(name, values[name])
             for step in self._steps:
                 for name, array in zip(step.operation.outputs, self._computed(step, values), strict=True):
                     values[name] = self._quantized(array, self.graph.tensors[name])
+                    watching.see(name, values[name])
                     if name in wanted:
                         results[name] = _widened(values[name])
                 if _updates(step.operation):
@@ -233,6 +248,21 @@ class Reference:
             where = operation.location
             raise error.at(file=where.file, line=where.line, column=where.column, op=operation.name) from None
 
+    def _constant(self, tensor: GraphTensor) -> Made:
+        """A constant as it is read: rounded, and in few bytes where constants take many."""
+        data = _data_of(tensor)
+
+        def make() -> Array | Compact:
+            compact = self._compact(tensor, data) if self._keeps_narrow else None
+            if compact is not None:
+                return compact
+            real = self._stored(tensor, data)
+            real.flags.writeable = False
+            return self._quantized(real, tensor)
+
+        quantizer = None if self._round is None else tensor.quantizer
+        return made((data.values, data.quantizer, quantizer), (self._keeps_narrow, self._round, tensor.dtype), make)
+
     def _compact(self, tensor: GraphTensor, data: TensorData) -> Compact | None:
         """A real constant in as few bytes as it is stored in, or rounded to; None where it takes float64."""
         if tensor.kind != "constant" or tensor.dtype != "scalar" or data.quantizer is not None:
@@ -259,6 +289,16 @@ class Reference:
         if self._round is None or tensor.quantizer is None:
             return x
         return self._round(x, tensor.quantizer)
+
+
+_NOBODY = Watching(frozenset(), lambda name, array: None)
+
+
+def _data_of(tensor: GraphTensor) -> TensorData:
+    if tensor.data is None:
+        message = f"the {tensor.kind} has no data: the model comes without its tensor files"
+        raise Invalid("reference.data", message, tensor.location).at(tensor=tensor.name)
+    return tensor.data
 
 
 def run_count(graph: QuantizedGraph, inputs: Mapping[str, npt.ArrayLike], cycles: bool = False) -> int:

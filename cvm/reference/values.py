@@ -148,7 +148,7 @@ def _by_rows(
 ) -> Array:
     """A function of the items and of the quantiser, for a few rows at a time."""
     offset, scale = _parameters(quantizer, x.ndim)
-    greatest = _greatest(quantizer, x.ndim)
+    greatest = _greatest(quantizer, x.ndim) if _begins_at_zero(quantizer) else offset  # read only there
     if not x.ndim or len(offset) not in (1, len(x)):
         return function(x, (offset, scale, greatest)).astype(dtype, copy=False)
     result = np.empty(np.broadcast_shapes(x.shape, offset.shape), dtype)
@@ -167,11 +167,12 @@ def _greatest(quantizer: LinearQuantizer, rank: int) -> Array:
 
 
 def _code(x: Array, parameters: _Parameters, quantizer: LinearQuantizer) -> Array:
-    """The codes of numbers, in float64."""
+    """The codes of numbers, in float64, in an array of their own."""
     offset, scale, greatest = parameters
     if _begins_at_zero(quantizer):
         return steps_of(x, offset, greatest, r=quantizer.hi)
-    steps: Array = (x - offset) / scale
+    steps: Array = x - offset
+    steps /= scale
     match quantizer.rounding:
         case "half_up":
             codes = round_half_up(steps)
@@ -183,12 +184,13 @@ def _code(x: Array, parameters: _Parameters, quantizer: LinearQuantizer) -> Arra
 
 
 def _number(codes: Array, parameters: _Parameters, quantizer: LinearQuantizer) -> Array:
-    """The numbers of codes that are given in float64."""
+    """The numbers of codes that are given in float64; they take the place of the codes."""
     offset, scale, greatest = parameters
     if _begins_at_zero(quantizer):
         return number_of_steps(codes, offset, greatest, r=quantizer.hi)
-    real: Array = offset + scale * codes
-    return real
+    codes *= scale
+    codes += offset
+    return codes
 
 
 def _begins_at_zero(quantizer: LinearQuantizer) -> bool:

@@ -16,6 +16,7 @@ from cvm.calibration.completion import Completer
 from cvm.calibration.sensitivity import decibels_of, least_count
 from cvm.errors import Invalid
 from cvm.quantizing import Goal, Quantized, decibels, quantize_completed
+from cvm.reference import Reference
 from tests.calibration.test_completion import FLOAT, IMAGE, gated, loaded, node
 from tests.frontends.onnx.making import made as model_of
 
@@ -132,6 +133,22 @@ def test_the_noise_of_a_group_is_what_its_rounding_changes() -> None:
     (done,) = ([],)
     sensitivity.ordered(calibrated, completer.groups()[:2], done.append)
     assert done == [1, 2]
+
+
+def test_a_group_is_run_once_for_all_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node("MatMul", "x w", "y"), node("Relu", "y", "z"), node("Tanh", "y", "v")]
+    model = model_of(
+        nodes, {"x": ("float32", (2, 6))}, dict.fromkeys("yzv", "float32"), {"w": np.eye(6, 3, dtype="f4")}
+    )
+    source, data = loaded(model).graph, {"x": np.random.default_rng(2).normal(size=(3, 2, 6))}
+    completer = Completer(source, data, SETTINGS)
+    calibrated, groups = completer.calibration().graph, completer.groups()
+    sensitivity, count = Sensitivity(source, data, cycles=False), []
+    cycle = Reference._cycle
+    monkeypatch.setattr(Reference, "_cycle", lambda self, *given: (count.append(0), cycle(self, *given))[1])
+    sensitivity.ordered(calibrated, groups)
+    assert len(source.outputs) == 3
+    assert len(count) == 3 * len(groups)
 
 
 def test_the_steps_are_told() -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from cvm.errors import Invalid
+from cvm.reference.operations import filters as filters_module
 from cvm.reference.registry import Array
 from tests.reference import brute_force
 from tests.reference.graphs import evaluate, one, reals
@@ -85,6 +86,11 @@ def test_conv_is_the_correlation_of_4_3_1(geometry: Geometry, border: str, data:
     bias = random((1, filters), geometry.seed + 2)
     (found,) = valid("conv", input=x, filter=w, bias=bias, border=border, groups=groups, **geometry.window)
     expected = brute_force.conv(x, w, border, groups=groups, **geometry.window)
+    np.testing.assert_array_equal(found, expected + bias.reshape(1, -1, *[1] * geometry.rank))
+    together = data.draw(st.integers(1, 200))  # one row of outputs at a time, or a few, or all
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filters_module, "_TOGETHER", together)
+        (found,) = valid("conv", input=x, filter=w, bias=bias, border=border, groups=groups, **geometry.window)
     np.testing.assert_array_equal(found, expected + bias.reshape(1, -1, *[1] * geometry.rank))
 
 

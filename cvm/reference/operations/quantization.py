@@ -21,12 +21,19 @@ def quantized(x: Array, minimum: Array, maximum: Array, r: int) -> Array:
 def steps_of(x: Array, minimum: Array, maximum: Array, r: int) -> Array:
     """The q of `quantized`."""
     span: Array = maximum - minimum
-    return round_half_up((np.maximum(np.minimum(x, maximum), minimum) - minimum) / np.where(span == 0.0, 1.0, span) * r)
+    steps: Array = np.minimum(x, maximum, dtype=np.float64)
+    steps = np.maximum(steps, minimum)
+    steps -= minimum
+    steps /= np.where(span == 0.0, 1.0, span)
+    steps *= r
+    return round_half_up(steps)
 
 
 def number_of_steps(q: Array, minimum: Array, maximum: Array, r: int) -> Array:
     """The result of `quantized` for q."""
-    number: Array = q / r * (maximum - minimum) + minimum
+    number: Array = q / r
+    number *= maximum - minimum
+    number += minimum
     return number
 
 
