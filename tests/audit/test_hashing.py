@@ -11,6 +11,7 @@ import pytest
 
 from cvm.audit import hashing
 from cvm.audit.hashing import LITTLE, tensor_roots
+from cvm.executors.native.emit.machine import MACHINES
 from cvm.program.commitments import tensor_root
 from cvm.program.merkle import root as merkle_root
 
@@ -69,6 +70,17 @@ def test_a_processor_with_instructions_for_sha_256_has_a_hasher():
     if not (sha256.store.host().has("sha") and sha256.available()):
         pytest.skip("this processor has no instructions for SHA-256")
     assert sha256.hasher() is not None
+
+
+def test_code_of_a_machine_that_states_its_features_has_the_instructions():
+    """Some processors have them and AVX2, but not AVX-512. LLVM ends the process where it cannot select one."""
+    sha256 = pytest.importorskip("cvm.executors.native.runtime.sha256")
+    foreign = pytest.importorskip("cvm.executors.native.runtime.foreign")
+    (avx2,) = (one for one in MACHINES if one.name == "avx2")
+    machine = sha256._with_instructions(avx2)
+    assert replace(machine, features=avx2.features) == avx2, "nothing else differs"
+    text = foreign.assembly_for("x86_64-unknown-linux-gnu", machine, sha256._module())
+    assert all(name in text for name in ("sha256rnds2", "sha256msg1", "sha256msg2"))
 
 
 def test_every_size_and_count_of_messages_agrees_with_hashlib():

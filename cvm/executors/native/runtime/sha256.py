@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+from dataclasses import replace
 from functools import cache
 
 from cvm.executors.native.emit.fips180 import ROUNDS, A, B, C, D, E, F, G, H, K
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.runtime import cache as store
 from cvm.executors.native.runtime.jit import kept_or_compiled, loaded
 from cvm.executors.native.runtime.select import available
@@ -214,12 +216,20 @@ def _store_digests(text: _Text, numbers: list[str], state: State) -> None:
             )
 
 
+def _with_instructions(machine: Machine) -> Machine:
+    """A machine for whose code LLVM uses the SHA instructions, on a processor that has them.
+
+    A machine that states its features leaves them out, and LLVM ends the process where it cannot select an instruction.
+    """
+    return machine if machine.features is None else replace(machine, features=f"{machine.features},+sha")
+
+
 @cache
 def hasher() -> Hasher | None:
     """The hasher of this processor, or None if it has no SHA instructions or the hasher disagrees with `hashlib`."""
     if not store.host().has("sha") or not available():
         return None
-    machine, text = available()[0], _module()
+    machine, text = _with_instructions(available()[0]), _module()
     library = loaded(kept_or_compiled("sha256", text, machine), machine)
     types = (ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     hash_ = ctypes.CFUNCTYPE(None, *types)(library.address("hash"))
