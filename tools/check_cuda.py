@@ -3,12 +3,13 @@
     python -m tools.check_cuda [--device 0] [--quick] [--models DIR].. [--programs 2000] [--seed 1] [-o FILE.json]
                                [--seconds S] [--limit 300] [--workers N] [--resume] [--sanitizer] [--here]
 
-In order: digests of SHA-256 on the device; every class of kernels of the trial, in the forms that are chosen and in
-plain form, single samples and batches; all test vectors; --programs random programs, every tensor of every run; all
-models (the two that come with cvm, networks of tools/bench, and the models or programs in DIR): every tensor of a
-single run and the root of its trace, which is printed so that two GPUs can be compared, then batches of 1, 8, 32 and
-128. All are compared with the NumPy executor; of batches, every sample is compared with the fastest executor of this
-processor, and the first one with NumPy. --quick leaves out all but a fiftieth of the programs, and the large networks.
+In the order of what is learned from them: digests of SHA-256 on the device; every class of kernels of the trial in the
+forms that are chosen, single samples and batches; small models; all test vectors; the first of --programs random
+programs, every tensor of every run; large models; every class in plain form; the other random programs. Models are the
+two that come with cvm, networks of tools/bench, and the models or programs in DIR: every tensor of a single run and the
+root of its trace, which is printed so that two GPUs can be compared, then batches of 1, 8, 32 and 128. All are compared
+with the NumPy executor; of batches, every sample is compared with the fastest executor of this processor, and the first
+one with NumPy. --quick leaves out all but a fiftieth of the programs, and the large networks.
 
 Each part runs in a process of its own, --workers at a time, since a GPU that has failed once answers nothing else to
 the same process, and for --limit seconds at most. --seconds bounds the whole check: what has not begun by then is left
@@ -21,13 +22,14 @@ device, it says so and exits with 3.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -48,6 +50,8 @@ from cvm.executors.cuda.emit.registry import PLAIN
 from cvm.executors.cuda.executor import CudaExecutor
 from cvm.executors.cuda.hashing import Hashing
 from cvm.executors.cuda.launch import CROWD
+from cvm.executors.native.emit.machine import CUDA
+from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.trial import agrees
 from cvm.executors.native.runtime.trial_programs import CLASSES, Class
 from cvm.executors.numpy import NumpyExecutor
@@ -65,8 +69,14 @@ __all__ = ["BATCHES", "Part", "Result", "completed", "main", "parts"]
 BATCHES = (1, 8, 32, 128)
 DIFFERENT, NO_DEVICE, INCOMPLETE = 1, 3, 4
 """What it exits with."""
+NAMED = 10
+"""The most parts that were left out which the summary names. The file names all of them."""
 FEW = 50
 """One random program in so many is run with --quick."""
+SMALL = "lenet"
+"""The network of tools/bench that is run with --quick."""
+ENDING = 10.0
+"""The most seconds to wait for a process that was ended. One that waits for a driver that hangs may never end."""
 TOGETHER, PACK = 8, 50
 """How many classes, and how many random programs, are one part."""
 Run = Callable[[Device], list[str]]
@@ -94,17 +104,30 @@ class Result:
 def parts(programs: int, seed: int, models: Sequence[Path], quick: bool) -> Iterator[Part]:
     """All parts of the check, in order."""
     yield Part("SHA-256 on the device", lambda device: [] if Hashing(device).right else ["digests differ from hashlib"])
-    for plain, form in ((frozenset[type](), "chosen"), (frozenset[type](PLAIN), "plain")):
-        for first in range(0, len(CLASSES), TOGETHER):
-            some = CLASSES[first : first + TOGETHER]
-            yield Part(f"classes {first} to {first + len(some) - 1}, {form} form", partial(_classes, some, plain))
+    yield from _of_classes(frozenset(), "chosen")
+    yield from _of_models(_small())
     for folder in sorted({path.parent for path in shipped().rglob("*.msgpack")}):
         yield Part(f"vectors {folder.relative_to(shipped()).as_posix()}", partial(_vectors, folder))
     count = programs // FEW if quick else programs
-    for first in range(0, count, PACK):
-        size = min(PACK, count - first)
-        yield Part(f"random programs {first} to {first + size - 1}", partial(_programs, seed, first, size))
-    for name, opened in _models(models, quick):
+    random = [
+        Part(f"random programs {first} to {min(first + PACK, count) - 1}",
+             partial(_programs, seed, first, min(PACK, count - first)))
+        for first in range(0, count, PACK)
+    ]  # fmt: skip
+    yield from random[:1]
+    yield from _of_models(_large(models, quick))
+    yield from _of_classes(frozenset(PLAIN), "plain")
+    yield from random[1:]
+
+
+def _of_classes(plain: frozenset[type], form: str) -> Iterator[Part]:
+    for first in range(0, len(CLASSES), TOGETHER):
+        some = CLASSES[first : first + TOGETHER]
+        yield Part(f"classes {first} to {first + len(some) - 1}, {form} form", partial(_classes, some, plain))
+
+
+def _of_models(models: Iterable[tuple[str, Callable[[], VerifiedProgram]]]) -> Iterator[Part]:
+    for name, opened in models:
         yield Part(f"{name}: every tensor, trace", partial(_single, opened))
         yield Part(f"{name}: batches", partial(_batches, opened))
 
@@ -164,12 +187,18 @@ def _programs(seed: int, first: int, count: int, device: Device) -> list[str]:
     return wrong
 
 
-def _models(folders: Sequence[Path], quick: bool) -> Iterator[tuple[str, Callable[[], VerifiedProgram]]]:
-    """The models by name, each with the function that opens it."""
+def _small() -> Iterator[tuple[str, Callable[[], VerifiedProgram]]]:
+    """The small models by name, each with the function that opens it."""
     yield "digits", partial(open_program, MODEL)
     yield "tiny_gpt", partial(open_program, LANGUAGE_MODEL)
-    for name in ("lenet",) if quick else NETWORKS:
-        yield name, partial(_network, name)
+    yield SMALL, partial(_network, SMALL)
+
+
+def _large(folders: Sequence[Path], quick: bool) -> Iterator[tuple[str, Callable[[], VerifiedProgram]]]:
+    """The other models by name, those of the folders too."""
+    for name in NETWORKS:
+        if name != SMALL and not quick:
+            yield name, partial(_network, name)
     for path in (path for folder in folders for path in sorted(folder.iterdir())):
         yield path.name, partial(open_program, path)
 
@@ -257,17 +286,25 @@ def completed(part: Part, device: Device) -> Result:
 def _apart(part: Part, command: Sequence[str], limit: float) -> Result:
     """What comes of a part in a process of its own."""
     start = time.perf_counter()
+
+    def result(wrong: Sequence[str], remarks: Sequence[str] = ()) -> Result:
+        return Result(part.what, tuple(wrong), tuple(remarks), time.perf_counter() - start)
+
+    process = subprocess.Popen(
+        [*command, "--part", part.what], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
-        done = subprocess.run(
-            [*command, "--part", part.what], capture_output=True, text=True, timeout=limit, check=False
-        )
-        said = json.loads(done.stdout.splitlines()[-1])
-        return Result(part.what, tuple(said["wrong"]), tuple(said["remarks"]), time.perf_counter() - start)
+        answer, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        why = f"it had not ended after {limit:.0f} s"
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=ENDING)
+        return result([f"it had not ended after {limit:.0f} s"])
+    try:
+        said = json.loads(answer.splitlines()[-1])
+        return result(said["wrong"], said["remarks"])
     except (IndexError, ValueError, KeyError, TypeError):  # the process has died before its answer
-        why = f"its process ended with {done.returncode}: {(done.stderr.splitlines() or [''])[-1]}"
-    return Result(part.what, (why,), (), time.perf_counter() - start)
+        return result([f"its process ended with {process.returncode}: {(errors.splitlines() or [''])[-1]}"])
 
 
 class _Report:
@@ -275,15 +312,16 @@ class _Report:
 
     def __init__(self, device: str, file: Path | None) -> None:
         self._device, self._file = device, file
+        self._code = cache.key(CUDA, ("check",))
         self.results: list[Result] = []
         self.left: list[str] = []
 
     def known(self) -> dict[str, Result]:
-        """The parts in the file without differences, if it is about this device."""
+        """The parts in the file without differences, if it is about this device and this version of cvm."""
         if self._file is None or not self._file.is_file():
             return {}
         document = json.loads(self._file.read_text())
-        if document["device"] != self._device:
+        if (document["device"], document.get("code")) != (self._device, self._code):
             return {}
         found = [Result(one["what"], (), tuple(one["remarks"]), one["seconds"]) for one in document["parts"]
                  if not one["wrong"]]  # fmt: skip
@@ -302,8 +340,18 @@ class _Report:
         """Write the file, if there is one."""
         if self._file is None:
             return
-        document = {"device": self._device, "parts": [asdict(one) for one in self.results], "left out": self.left}
+        document = {"device": self._device, "code": self._code, "parts": [asdict(one) for one in self.results],
+                    "left out": self.left}  # fmt: skip
         write_atomically(self._file, json.dumps(document, indent=1).encode())
+
+    def summary(self) -> str:
+        """What differed, the roots of all models, and at the end the numbers of parts: a log is read from its end."""
+        wrong = [one for one in self.results if one.wrong]
+        lines = [f"{one.what}: {'; '.join(one.wrong[:3])}" for one in wrong]
+        lines += [f"{one.what}: {line}" for one in self.results for line in one.remarks]
+        lines += [f"left out: {what}" for what in self.left[:NAMED]]
+        counts = f"{len(self.results)} parts, {len(wrong)} with differences, {len(self.left)} left out"
+        return "\n".join(["", f"Summary, on {self._device}", *lines, counts])
 
 
 def _all_apart(every: Sequence[Part], report: _Report, options: argparse.Namespace, arguments: Sequence[str]) -> None:
@@ -390,8 +438,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         device.close()
         _all_apart(every, report, options, given)
     right = not any(one.wrong for one in report.results)
-    print(f"{len(report.results)} parts, {sum(bool(one.wrong) for one in report.results)} with differences, "
-          f"{len(report.left)} left out{': ' if report.left else ''}{', '.join(report.left[:5])}")  # fmt: skip
+    print(report.summary())
     if options.sanitizer:
         right = sanitized(options.device, options.limit) and right
     return DIFFERENT if not right else INCOMPLETE if report.left else 0

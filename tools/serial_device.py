@@ -36,6 +36,11 @@ class SerialDevice:
         self.grid = grid
         self._memory: dict[int, npt.NDArray[np.uint8]] = {}
 
+    @property
+    def identity(self) -> str:
+        """See `Device.identity`."""
+        return self.name
+
     def allocate(self, size: int) -> int:
         """See `Device.allocate`. Bytes that nobody has written are 0xa5."""
         raw = np.full(size + ALIGNMENT, 0xA5, np.uint8)

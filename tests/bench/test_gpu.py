@@ -6,6 +6,7 @@ import io
 import json
 import math
 import sys
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ from tests.executors.cuda.executing import driver
 from tests.executors.cuda.fake_driver import FakeDriver
 from tools.bench import gpu, gpu_process
 from tools.bench.gpu import Found, Row, main, measured, peak, table
+from tools.bench.gpu_layers import Layer
 from tools.bench.gpu_layers import table as layer_table
 from tools.bench.gpu_peers import product_pairs, products
 from tools.bench.gpu_process import Failure, Opened
@@ -83,14 +85,14 @@ def test_engines_run_by_turns_and_one_that_fails_is_named(monkeypatch: pytest.Mo
     found = Found()
     rows = list(measured("small", 4, ["cvm", "tensorrt", "onnxruntime", "torch"], 8e6, options, found))
     assert [(row.engine, row.failure) for row in rows] == [
-        ("torch", "not there: no module"), ("onnxruntime", "it broke"), ("cvm", ""), ("tensorrt", "")
+        ("cvm", ""), ("tensorrt", ""), ("onnxruntime", "it broke"), ("torch", "not there: no module")
     ]  # fmt: skip
-    assert rows[2] == Row("small", "cvm", 4, 0.003, 0.002, 4000 / 0.003 / 8e6, 2.0)
+    assert rows[0] == Row("small", "cvm", 4, 0.003, 0.002, 4000 / 0.003 / 8e6, 2.0)
     assert Asked.order[:5] == ["cvm", "tensorrt", "onnxruntime", "cvm", "tensorrt"]
     assert {"end torch", "end cvm", "end tensorrt", "end onnxruntime"} == {*Asked.order[5:]}
     lines = table(rows).splitlines()
-    assert lines[2] == "| small | 4 | torch | not there: no module | | | | | |"
-    assert lines[-1].endswith("| 1.00 |")
+    assert lines[-1] == "| small | 4 | torch | not there: no module | | | | | |"
+    assert lines[3].endswith("| 1.00 |")
     assert len({line.count("|") for line in lines}) == 1
     ((name, (launches, whole)),) = found.layers.items()
     assert name == "small, batch 4"
@@ -100,8 +102,38 @@ def test_engines_run_by_turns_and_one_that_fails_is_named(monkeypatch: pytest.Mo
     found.rows += rows
     found.write(tmp_path / "gpu.json", "a GPU")
     document = json.loads((tmp_path / "gpu.json").read_text())
-    assert document["rows"][2]["median"] == 0.003
+    assert document["rows"][0]["median"] == 0.003
     assert document["layers"]["small, batch 4"]["launches"][0]["macs"] == 500
+
+
+class Tiring(Asked):
+    """torch is there, but answers once only."""
+
+    def ready(self, limit: float) -> None:
+        assert limit <= 30.0, "an engine gets half of the time that is left"
+
+    def timed(self, seconds: float, limit: float) -> tuple[list[float], float]:
+        if self.engine in self.order:
+            raise Failure("it had not answered after 1 s")
+        return super().timed(seconds, limit)
+
+
+def test_what_an_engine_has_answered_stands_though_it_hangs_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "Opened", Tiring)
+    Asked.order.clear()
+    options = gpu._options(["--rounds", "3"])
+    (row,) = measured("small", 4, ["cvm"], None, options, Found(), time.monotonic() + 60)
+    assert row == Row("small", "cvm", 4, 0.003, 0.002, None, 2.0, "it had not answered after 1 s")
+    lines = table([row]).splitlines()
+    assert lines[2].startswith("| small | 4 | cvm, until: it had not answered after 1 s | 3.000 |")
+    assert lines[2].count("|") == lines[0].count("|")
+
+
+def test_the_longest_launches_are_printed() -> None:
+    found = [Layer(f"y{number}", "k", "", (1, 1, 1), 32, 0, number * 1e-6, 0) for number in range(1, 9)]
+    lines = layer_table(found, 1e-3, None, 3).splitlines()
+    assert lines[0].startswith("8 launches of 0.036 ms")
+    assert [line.split(" | ")[-2] for line in lines[4:]] == ["y8", "y7", "y6"]
 
 
 ANSWERS = """
@@ -126,7 +158,7 @@ def test_an_engine_answers_from_a_process_of_its_own(script: str, said: str) -> 
     with Opened("cvm", "lenet", 1, 0, [], [sys.executable, "-c", script]) as one:
         if said:
             with pytest.raises(Failure, match=said):
-                one.ready(1)
+                one.ready(1 if "not answered" in said else 30)
         else:
             one.ready(30)
             assert one.macs == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,18 @@ def test_every_part_of_the_check_is_there(monkeypatch: pytest.MonkeyPatch) -> No
         assert {f"{name}: every tensor, trace", f"{name}: batches"} <= {*words}
 
 
+def test_parts_come_in_the_order_of_what_is_learned_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    words = [part.what for part in check_cuda.parts(2000, 1, [], False)]
+    firsts = ["SHA-256 on the device", "classes 0 to 7, chosen form", "digits: every tensor, trace",
+              "vectors ops/broadcast", "random programs 0 to 49", "resnet18: every tensor, trace",
+              "classes 0 to 7, plain form", "random programs 50 to 99"]  # fmt: skip
+    assert [words.index(one) for one in firsts] == sorted(words.index(one) for one in firsts)
+    quick = [part.what for part in check_cuda.parts(2000, 1, [], True)]
+    assert "lenet: batches" in quick
+    assert not any("resnet" in word for word in quick)
+
+
 ANSWER = 'import sys; print(\'noise\'); print(\'{"wrong": ["x"], "remarks": ["y"]}\')'
 
 
@@ -115,6 +128,25 @@ def test_a_process_that_gives_no_answer_is_a_difference(script: str, wrong: str)
     assert found.remarks == (("y",) if script == ANSWER else ())
 
 
+def test_a_process_that_cannot_be_ended_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that waits for a driver that hangs is not ended by a signal."""
+    waits: list[float] = []
+
+    class Stuck:
+        def __init__(self, command: list[str], **named: Any) -> None: ...
+
+        def communicate(self, timeout: float) -> None:
+            waits.append(timeout)
+            raise subprocess.TimeoutExpired("a part", timeout)
+
+        def kill(self) -> None:
+            waits.append(0)
+
+    monkeypatch.setattr(subprocess, "Popen", Stuck)
+    assert check_cuda._apart(Part("a part", lambda device: []), [], 7).wrong == ("it had not ended after 7 s",)
+    assert waits == [7, 0, check_cuda.ENDING]
+
+
 def test_what_is_known_so_far_is_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "check.json"
     report = check_cuda._Report("a GPU", file)
@@ -125,6 +157,13 @@ def test_what_is_known_so_far_is_in_the_file(tmp_path: Path, capsys: pytest.Capt
     assert document["parts"][1] == {"what": "two", "wrong": ["x", "y"], "remarks": [], "seconds": 2.5}
     assert check_cuda._Report("a GPU", file).known() == {"one": Result("one", (), ("a remark",), 1.5)}
     assert check_cuda._Report("another GPU", file).known() == {}
+    report.left += ["three"]
+    assert report.summary().splitlines() == [
+        "", "Summary, on a GPU", "two: x; y", "one: a remark", "left out: three",
+        "2 parts, 1 with differences, 1 left out",
+    ]  # fmt: skip
+    file.write_text(json.dumps(document | {"code": "another version"}))
+    assert check_cuda._Report("a GPU", file).known() == {}
     lines = capsys.readouterr().out.splitlines()
     assert "0 differences" in lines[0]
     assert lines[1] == "  a remark"

@@ -6,11 +6,13 @@
 NETWORK is one of tools/bench/networks.py or bert_base (tools/bench/transformer.py); the usual ones are resnet50
 resnet18 mobilenet_v1 mobilenet_v2 bert_base. --program adds a program of cvm that no other engine runs. Every call
 takes arrays of the host and gives arrays back. Engines run by turns, --rounds times, each in a process of its own
-(tools/bench/gpu_process.py), so that one that fails takes none with it. The table has the median time of a call,
+(tools/bench/gpu_process.py), so that one that fails takes none with it. The first round of an engine follows when it is
+ready, so that one that hangs later takes no time of those before it. The table has the median time of a call,
 samples per second, the share of the peak of the GPU's tensor cores for products of bytes, and joules per sample if the
 package nvidia-ml-py (pynvml) is installed. The bytes of cvm are compared with the NumPy executor's before anything is
-timed. --layers adds the time of every launch of cvm, by the clock of the GPU. --within bounds the whole run: what has
-not begun by then is left out, and an engine that has not answered by then is named. -o writes what is known so far
+timed. --layers adds the time of every launch of cvm, by the clock of the GPU; the longest are printed, all are in the
+file. --within bounds the whole run: what has not begun by then is left out, an engine gets at most half of the time
+that is left to answer, and one that has not answered is named. -o writes what is known so far
 after each network and batch. Without a device, it says so and exits with 3. An engine that is not installed is named in
 the table.
 """
@@ -48,13 +50,15 @@ Source: the peaks that NVIDIA states for products of bytes (white papers of the 
 an RTX 3090, 661 on an RTX 4090, 1,979 tera-operations per second), divided by two, by multiprocessors and boost clock.
 """
 NO_DEVICE = 3
+LONGEST = 15
+"""The most launches of a run that are printed."""
 OPENING = 300.0
 """The most seconds in which an engine must be ready, and in which a round must have ended beyond its own time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table: times of calls in seconds, or why there are none."""
+    """A line of the table: times of calls in seconds, and why there are none or fewer than were asked for."""
 
     network: str
     engine: str
@@ -64,6 +68,25 @@ class Row:
     share: float | None = None
     joules: float | None = None
     failure: str = ""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The rounds of an engine: times of calls in seconds, joules of a sample, and why there are no more of them."""
+
+    macs: int = 0
+    times: list[float] = field(default_factory=list)
+    joules: list[float] = field(default_factory=list)
+    failure: str = ""
+
+    def row(self, network: str, engine: str, batch: int, best: float | None) -> Row:
+        """The line of the table. ``best`` is the peak of the GPU in multiply-adds per second."""
+        if not self.times:
+            return Row(network, engine, batch, failure=self.failure)
+        median = statistics.median(self.times)
+        share = None if best is None else batch * self.macs / median / best
+        spent = statistics.median(self.joules) if self.joules else None
+        return Row(network, engine, batch, median, min(self.times), share, spent, self.failure)
 
 
 @dataclass(slots=True)
@@ -98,38 +121,38 @@ def measured(
     """A row for each engine; they run by turns. ``best`` is the peak of the GPU, ``end`` when all must have ended."""
 
     def limit(usual: float) -> float:
-        return max(1.0, min(usual, end - time.monotonic()))
+        return max(1.0, min(usual, (end - time.monotonic()) / 2))
 
     opened: dict[str, Opened] = {}
-    times: dict[str, list[float]] = {}
-    used: dict[str, list[float]] = {}
+    rounds = {engine: Rounds() for engine in engines}
+
+    def timed(engine: str) -> None:
+        times, joules = opened[engine].timed(options.seconds, limit(options.seconds + OPENING))
+        rounds[engine].times += times
+        rounds[engine].joules += [] if joules is None else [joules / batch]
+
     with ExitStack() as stack:
         for engine in engines:
             try:
                 one = stack.enter_context(Opened(engine, network, batch, options.device, options.program))
                 one.ready(limit(OPENING))
+                opened[engine], rounds[engine].macs = one, one.macs
+                timed(engine)
                 if options.layers and engine == "cvm":
                     launches, whole = one.layers(limit(OPENING))
                     found.layers[f"{network}, batch {batch}"] = [Layer(**launch) for launch in launches], whole
             except Failure as failure:
-                yield Row(network, engine, batch, failure=str(failure))
-            else:
-                opened[engine], times[engine], used[engine] = one, [], []
-        for _ in range(options.rounds):
-            for engine, one in [*opened.items()]:
+                opened.pop(engine, None)
+                rounds[engine].failure = str(failure)
+        for _ in range(options.rounds - 1):
+            for engine in [*opened]:
                 try:
-                    found_times, joules = one.timed(options.seconds, limit(options.seconds + OPENING))
+                    timed(engine)
                 except Failure as failure:
                     del opened[engine]
-                    yield Row(network, engine, batch, failure=str(failure))
-                    continue
-                times[engine] += found_times
-                used[engine] += [] if joules is None else [joules / batch]
-        for engine, one in opened.items():
-            median = statistics.median(times[engine])
-            share = None if best is None else batch * one.macs / median / best
-            spent = statistics.median(used[engine]) if used[engine] else None
-            yield Row(network, engine, batch, median, min(times[engine]), share, spent)
+                    rounds[engine].failure = str(failure)
+    for engine in engines:
+        yield rounds[engine].row(network, engine, batch, best)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -138,10 +161,11 @@ def table(rows: Sequence[Row]) -> str:
              "|---|---:|---|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
     base = {(row.network, row.batch): row.median for row in rows if row.engine == "tensorrt" and row.median}
     for row in rows:
-        start = f"| {row.network} | {row.batch} | {row.engine} |"
+        start = f"| {row.network} | {row.batch} | {row.engine}"
         if row.median is None or row.least is None:
-            lines.append(f"{start} {row.failure} | | | | | |")
+            lines.append(f"{start} | {row.failure} | | | | | |")
             continue
+        start += f", until: {row.failure} |" if row.failure else " |"
         other = base.get((row.network, row.batch))
         cells = [
             f"{1e3 * row.median:.3f}",
@@ -201,11 +225,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for row in measured(name, batch, engines, best, options, found, end):
                 found.rows.append(row)
                 found.write(options.file, device.name)
-    print(f"{device.name}\n\n{table(found.rows)}")
     for name, (launches, whole) in found.layers.items():
-        print(f"\n{name}: {layer_table(launches, whole, best)}")
+        print(f"{name}: {layer_table(launches, whole, best, LONGEST)}\n")
     for name in found.left:
         print(f"left out: {name}")
+    print(f"{device.name}\n\n{table(found.rows)}")  # at the end, since that is what a terminal and a log show
     found.write(options.file, device.name)
     return 0
 

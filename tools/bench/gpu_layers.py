@@ -83,8 +83,11 @@ def _work(verified: VerifiedProgram, network: Network) -> Counter[str]:
     return work
 
 
-def table(found: Sequence[Layer], whole: float, peak: float | None) -> str:
-    """The launches in Markdown, the longest first, below their sum and the time of the whole run."""
+def table(found: Sequence[Layer], whole: float, peak: float | None, longest: int | None = None) -> str:
+    """The launches in Markdown, the longest first, below their sum and the time of the whole run.
+
+    ``longest`` is how many there are at most (None: all).
+    """
     total = sum(one.seconds for one in found)
     lines = [
         f"{len(found)} launches of {1e3 * total:.3f} ms; the run as a graph, without copies: {1e3 * whole:.3f} ms",
@@ -92,7 +95,7 @@ def table(found: Sequence[Layer], whole: float, peak: float | None) -> str:
         "| us | % | of the peak, % | kernel | grid | threads | shared | value | note |",
         "|---:|---:|---:|---|---|---:|---:|---|---|",
     ]
-    for one in sorted(found, key=lambda layer: -layer.seconds):
+    for one in sorted(found, key=lambda layer: -layer.seconds)[:longest]:
         share = f"{100 * one.macs / one.seconds / peak:.1f}" if one.macs and one.seconds and peak else ""
         cells = (f"{1e6 * one.seconds:.1f}", f"{100 * one.seconds / total:.1f}" if total else "", share, one.kernel,
                  " x ".join(map(str, one.grid)), one.block, one.shared, one.what, one.note)  # fmt: skip

@@ -43,6 +43,8 @@ MARK = "@answer "
 TRANSFORMERS = {"bert_base": BASE}
 NAMES = (*NETWORKS, *TRANSFORMERS)
 """The networks that are known by name."""
+ENDING = 10.0
+"""The most seconds to wait for a process that was ended."""
 WARM = 3
 """The calls before those that count."""
 
@@ -74,8 +76,11 @@ class Opened:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._process.kill()
-        self._process.wait()
-        self._reader.join()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it may wait for a driver that hangs
+            self._process.wait(ENDING)
+        self._reader.join(ENDING)
+        if self._reader.is_alive():
+            return
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):  # what was not read any more

@@ -104,6 +104,11 @@ class EmulatedDevice:
         return "emulator"
 
     @property
+    def identity(self) -> str:
+        """See `Device.identity`."""
+        return self.name
+
+    @property
     def capability(self) -> tuple[int, int]:
         """Kernels for any compute capability from 8.0 on run."""
         return 8, 0

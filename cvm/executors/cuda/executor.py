@@ -28,6 +28,7 @@ from cvm.executors.batching import Entry
 from cvm.executors.cuda.device.protocol import Device
 from cvm.executors.cuda.network import Memory, Network
 from cvm.executors.cuda.shown import Shown
+from cvm.executors.cuda.stored import entry, restore, store
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.executor import explained
 
@@ -67,7 +68,8 @@ class CudaExecutor:
     For each set of values that a run returns, a network is made once, and kept until others are needed more often. If
     no plan of the program is proven, the NumPy executor runs it instead; `refusals` and `explain` say why. Kernels of
     the kinds in ``plain`` are written in their plain form; see `Network` for ``apart``. ``trial`` tries the kernels of
-    a network on the device before it is used; without it, the device is trusted. ``hashing`` hashes tensors there.
+    a network on the device before it is used and stored; without it, the device is trusted, and nothing is stored.
+    ``hashing`` hashes tensors there.
     """
 
     name = "cuda"
@@ -149,26 +151,43 @@ class CudaExecutor:
         return found
 
     def _made(self, wanted: frozenset[str], shown: frozenset[str]) -> Network:
-        """Make a network. Its kernels are tried on the device; those of a kind that fails become plain."""
+        """Make a network. Its kernels are tried on the device; those of a kind that fails become plain.
+
+        A network that has passed is stored. One that is restored has passed on this device in these forms.
+        """
         while True:
+            if self._trial is not None:
+                self._plain |= self._trial.slow
+            name = self._entry(wanted, shown)
+            found = None if name is None else restore(name)
             try:
-                network = Network(self._verified, self.device, wanted, shown, self._plain, self._apart)
+                network = Network(self._verified, self.device, wanted, shown, self._plain, self._apart, found)
             except Unsupported as error:
                 if self._trial is None or error.code != "cuda.code":
                     raise
                 self._plain |= self._trial.refused(error, self._plain)
                 continue
+            if self._trial is None or found is not None:
+                return network
             try:
-                failed = frozenset() if self._trial is None else self._trial.failed(network, self._plain)
-                if self._trial is not None and not failed:
-                    self._trial.rehearse(self._verified, network, self._plain)
+                failed = self._trial.failed(network, self._plain)
+                if not failed:
+                    self._trial.rehearse(self._verified, network)
             except BaseException:
                 network.close()
                 raise
             if not failed:
+                if name is not None:
+                    store(name, network.written)
                 return network
             network.close()
             self._plain |= failed
+
+    def _entry(self, wanted: frozenset[str], shown: frozenset[str]) -> str | None:
+        """The name under which a network is stored; None if nothing tries it, or if its tensors lie apart."""
+        if self._trial is None or self._apart:
+            return None
+        return entry(self.device, self._verified.program.digest, wanted, shown, self._plain)
 
     def _forget(self, network: Network) -> None:
         """Give back a network, or leave that to the run that uses it."""

@@ -15,15 +15,10 @@ import numpy.typing as npt
 from cvm.errors import CvmError, LimitExceeded
 from cvm.executors.base import Int32Array
 from cvm.executors.cuda.device.protocol import ALIGNMENT, Code, Device, Prepared, Run, contiguous
-from cvm.executors.cuda.emit.registry import kernels_of
-from cvm.executors.cuda.launch import MOST_ARGUMENTS, Kernels
-from cvm.executors.native.emit.machine import CUDA
-from cvm.executors.native.runtime.distrust import Distrusted
-from cvm.executors.native.runtime.proven import proven
+from cvm.executors.cuda.written import Written, written
 
 if TYPE_CHECKING:
     from cvm.executors.native.plan.homes import Buffer
-    from cvm.executors.native.plan.steps import Plan
     from cvm.program.verifier import VerifiedProgram
 
 __all__ = ["Held", "Memory", "Network", "require_memory", "rounded"]
@@ -42,9 +37,10 @@ class Network:
 
     ``wanted`` are the values that a run gives back, ``shown`` those that stay on the device and are fetched when they
     are asked for. Kernels of the kinds in ``plain`` are written in their plain form. With ``apart``, every tensor of
-    the arena is an allocation of its own, so that a stray access meets no other tensor. Raises `Distrusted` if no plan
-    is proven, and `LimitExceeded` (``limit.device_memory``) where the device has too little memory. `close` gives
-    everything back; so does the garbage collector.
+    the arena is an allocation of its own, so that a stray access meets no other tensor. ``made`` is the plan with its
+    kernels, if it was restored; otherwise it is made here. Raises `Distrusted` if no plan is proven, and
+    `LimitExceeded` (``limit.device_memory``) where the device has too little memory. `close` gives everything back; so
+    does the garbage collector.
     """
 
     def __init__(
@@ -55,9 +51,11 @@ class Network:
         shown: frozenset[str] = frozenset(),
         plain: frozenset[type] = frozenset(),
         apart: bool = False,
+        made: Written | None = None,
     ) -> None:
-        self.wanted, self.device = wanted, device
-        self.plan, self.kernels = _planned(verified, wanted | shown, plain)
+        self.wanted, self.shown, self.device = wanted, shown, device
+        self.written = made or written(verified, wanted | shown, plain)
+        self.plan, self.kernels = self.written.plan, self.written.kernels
         self.shapes = {name: verified.shapes[name] for name in self.plan.arrays}
         self.sizes: dict[Part, int] = {buffer: buffer.size for buffer in self.plan.offsets} if apart else {}
         if not apart:
@@ -88,20 +86,6 @@ class Network:
     def given(self) -> tuple[str, ...]:
         """The values that a run reads."""
         return self.plan.arrays[: self.plan.written]
-
-
-def _planned(verified: VerifiedProgram, wanted: frozenset[str], plain: frozenset[type]) -> tuple[Plan, Kernels]:
-    """A proven plan, and its kernels. Raises `Distrusted` if there is none."""
-    try:
-        return proven(verified, CUDA, wanted, lambda made: partial(kernels_of, made, plain), refused=_crowded)
-    except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
-
-
-def _crowded(made: Plan) -> dict[str, str]:
-    """The values whose kernels would take more than `MOST_ARGUMENTS` addresses."""
-    reason = f"a kernel takes at most {MOST_ARGUMENTS} addresses"
-    return {call.what: reason for call in made.calls if len(call.arguments) > MOST_ARGUMENTS}
 
 
 class Memory:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cvm.errors import Invalid, LimitExceeded, Unsupported
@@ -19,6 +20,9 @@ __all__ = ["ADVICE", "Found", "bindings", "checked", "chosen", "found"]
 
 OLDEST = 12_000
 """The least version of the driver, as it states it: 1000 * major + 10 * minor of CUDA."""
+BUILD = Path("/proc/driver/nvidia/version")
+"""Where Linux says which build of the driver is loaded. Two builds for one version of CUDA may translate PTX otherwise.
+"""
 ADVICE = "run the program with the executor native, which needs no GPU"
 
 
@@ -100,6 +104,9 @@ class Found:
     memory: int
     version: str
     """The CUDA version that the driver supports."""
+    build: str = ""
+    """What the system says of the driver's version and build, which the driver itself does not state; empty elsewhere
+    than on Linux."""
 
     @property
     def words(self) -> str:
@@ -146,4 +153,12 @@ def _described(driver: Any, index: int) -> Found:
         )
     )
     version = _words(checked(driver, "cuDriverGetVersion"))
-    return Found(index, name, (int(major), int(minor)), int(checked(driver, "cuDeviceTotalMem", device)), version)
+    memory = int(checked(driver, "cuDeviceTotalMem", device))
+    return Found(index, name, (int(major), int(minor)), memory, version, _build())
+
+
+def _build() -> str:
+    try:
+        return " ".join(BUILD.read_text(errors="replace").split())
+    except OSError:
+        return ""

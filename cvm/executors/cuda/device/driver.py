@@ -115,6 +115,11 @@ class Driver:
         return self.found.words
 
     @property
+    def identity(self) -> str:
+        """See `Device.identity`."""
+        return f"{self.found.words}, {self.found.build}"
+
+    @property
     def capability(self) -> tuple[int, int]:
         """The compute capability, major and minor."""
         return self.found.capability

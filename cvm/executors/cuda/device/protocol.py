@@ -70,6 +70,10 @@ class Device(Protocol):
         """The device in words."""
 
     @property
+    def identity(self) -> str:
+        """What a verdict about code on the device depends on: the device in words, and the build of its driver."""
+
+    @property
     def capability(self) -> tuple[int, int]:
         """The compute capability, major and minor."""
 

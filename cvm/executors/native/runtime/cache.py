@@ -61,11 +61,13 @@ def folder() -> Path | None:
 
 
 PARTS = (
-    "executors/cuda", "executors/cuda/emit", "executors/native", "executors/native/descriptions",
-    "executors/native/emit", "executors/native/kernels", "executors/native/plan", "executors/native/runtime", "ops",
-    "program",
+    "executors/cuda", "executors/cuda/emit", "executors/native", "executors/native/checker",
+    "executors/native/descriptions", "executors/native/emit", "executors/native/kernels", "executors/native/plan",
+    "executors/native/runtime", "executors/native/runtime/trial_programs", "ops", "program",
 )  # fmt: skip
-"""The folders of `cvm` on which compiled code depends. The range rules of ops, for example, decide about formats."""
+"""The folders of `cvm` on which compiled code depends. The range rules of ops, for example, decide about formats, and
+stored code is believed since this checker has proven its plan and the trial has passed.
+"""
 FILES = ("bounds.py", "limits.py", "quantization/quantizer.py")
 """Further files on which it depends whether a program is valid."""
 

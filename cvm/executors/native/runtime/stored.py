@@ -22,7 +22,7 @@ from cvm.executors.native.plan.homes import SLACK, aligned
 from cvm.executors.native.plan.steps import KernelCall, Plan
 from cvm.executors.native.runtime import cache
 
-__all__ = ["SLACK", "Compiled", "aligned", "restore", "store"]
+__all__ = ["SLACK", "Compiled", "aligned", "keep_constants", "kept_constants", "restore", "store"]
 
 MANY = 2**16
 """Constants of at least this many bytes are stored in a file of their own."""
@@ -70,13 +70,33 @@ def _shared(apart: str, size: int, own: Bytes | None = None) -> Bytes | None:
         return found
 
 
+def keep_constants(constants: Bytes) -> tuple[str | None, Bytes]:
+    """Store constants in a file of their own if they are many and that is possible.
+
+    Returns the name of the file, or None for few constants, and the constants, in the memory in which they are shared.
+    """
+    if constants.size < MANY:
+        return None, constants
+    apart = "constants-" + hashlib.sha256(constants.data).hexdigest()
+    cache.write(apart, _HEAD, constants.data, bytes(SLACK), bounded=False)
+    return apart, _shared(apart, constants.size, constants)  # type: ignore[return-value]
+
+
+def kept_constants(apart: str | None, size: int, own: bytes) -> Bytes | None:
+    """The constants of the file ``apart``, or those that ``own`` holds, which stood behind the code.
+
+    Returns None if the file is missing or damaged.
+    """
+    if apart is not None:
+        return _shared(apart, size)
+    constants = aligned(size + SLACK)[:size]
+    constants[:] = np.frombuffer(own, np.uint8)
+    return constants
+
+
 def store(name: str, network: Compiled) -> Bytes:
     """Store a compiled network if that is possible. Returns its constants, in the memory in which they are shared."""
-    constants, apart = network.constants, None
-    if constants.size >= MANY:
-        apart = "constants-" + hashlib.sha256(constants.data).hexdigest()
-        cache.write(apart, _HEAD, constants.data, bytes(SLACK), bounded=False)
-        constants = _shared(apart, constants.size, constants)  # type: ignore[assignment]
+    apart, constants = keep_constants(network.constants)
     made = network.plan
     description: dict[str, Any] = {
         "threads": network.threads,
@@ -106,12 +126,7 @@ def restore(name: str) -> Compiled | None:
     start = 8 + int.from_bytes(data[:8], "little")
     found = json.loads(data[8:start])
     end = start + found["code"]
-    constants: Bytes | None
-    if found["apart"] is None:
-        constants = aligned(found["constants"] + SLACK)[: found["constants"]]
-        constants[:] = np.frombuffer(data, np.uint8, offset=end)
-    else:
-        constants = _shared(found["apart"], found["constants"])
+    constants = kept_constants(found["apart"], found["constants"], data[end:])
     if constants is None:
         return None
     calls = tuple(KernelCall(function, (), *others) for function, *others in found["calls"])
