@@ -43,7 +43,7 @@ def _end(file: IO[bytes], size: int) -> tuple[int, int, int, int]:
     end = size - _END.size
     signature, disk, first, here, entries, length, start, comment = _END.unpack(_read(file, end, _END.size))
     if signature != b"PK\x05\x06" or comment:
-        raise _odd("it does not end with the record of an end without a comment")
+        raise _odd("the record of its end is missing, or a comment follows it")
     offset = end - _LOCATOR.size
     if offset >= 0:
         locator = _LOCATOR.unpack(_read(file, offset, _LOCATOR.size))

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import product
 
 from formal.broadcast import aligned
+from formal.extension import rounded_quotient
 from formal.tensor import Index, Tensor
 
-__all__ = ["matmul", "moments", "normalize", "normalized", "quotient", "rounded_quotient", "update_slice"]
+__all__ = ["matmul", "moments", "normalize", "normalized", "quotient", "update_slice"]
 
 
 def matmul(A: Tensor, B: Tensor, *, transpose_a: bool, transpose_b: bool) -> Tensor:
@@ -36,20 +37,6 @@ def matmul(A: Tensor, B: Tensor, *, transpose_a: bool, transpose_b: bool) -> Ten
         return sum(a(k) * c(k) for k in range(K))
 
     return Tensor((*p, M, N), Y)
-
-
-def rounded_quotient(N: int, D: int, rounding: str) -> int:
-    """The integer that N / D is rounded to, for D > 0."""
-    floor = N // D
-    if rounding == "half_up":  # floor(N / D + 1/2), both terms over 2 D
-        return (2 * N + D) // (2 * D)
-    if rounding == "half_even":  # the nearest integer; of two equally near ones, the even one
-        twice_remainder = 2 * (N - floor * D)
-        odd = floor % 2 == 1  # % 2 is 0 or 1 for negative numbers too
-        return floor + 1 if twice_remainder > D or (twice_remainder == D and odd) else floor
-    if rounding == "toward_zero":
-        return floor if N >= 0 else -(-N // D)
-    raise ValueError(f"there is no rounding {rounding!r}")
 
 
 def quotient(*tensors: Tensor, terms: int, rounding: str, lo: int, hi: int) -> Tensor:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from formal.broadcast import aligned, broadcast
 from formal.tensor import Index, Tensor
 
-__all__ = ["broadcast_greater", "requantize"]
+__all__ = ["broadcast_greater", "requantize", "rounded_quotient"]
 
 
-def rounded(v: int, s: int, rounding: str) -> int:
-    """The integer that v / 2^s is rounded to, for s >= 0."""
-    power: int = 2**s
-    floor = v // power
-    if rounding == "half_up":  # floor(v / 2^s + 1/2), with the common denominator 2^(s+1)
-        return (2 * v + power) // (2 * power)
+def rounded_quotient(N: int, D: int, rounding: str) -> int:
+    """The integer that N / D is rounded to, for D > 0."""
+    floor = N // D
+    if rounding == "half_up":  # floor(N / D + 1/2), both terms over 2 D
+        return (2 * N + D) // (2 * D)
     if rounding == "half_even":  # the nearest integer; of two equally near ones, the even one
-        twice_remainder = 2 * (v - floor * power)
+        twice_remainder = 2 * (N - floor * D)
         odd = floor % 2 == 1  # % 2 is 0 or 1 for negative numbers too
-        return floor + 1 if twice_remainder > power or (twice_remainder == power and odd) else floor
+        return floor + 1 if twice_remainder > D or (twice_remainder == D and odd) else floor
     if rounding == "toward_zero":
-        return floor if v >= 0 else -(-v // power)
+        return floor if N >= 0 else -(-N // D)
     raise ValueError(f"there is no rounding {rounding!r}")
 
 
@@ -35,7 +34,7 @@ def requantize(*tensors: Tensor, rounding: str, lo: int, hi: int) -> Tensor:
     def Y(d: Index) -> int:
         v = sum(m[i][aligned(d, m[i].shape)] * x[i][aligned(d, x[i].shape)] for i in range(n))
         v += c[aligned(d, c.shape)]
-        return max(lo, min(rounded(v, s[aligned(d, s.shape)], rounding), hi))
+        return max(lo, min(rounded_quotient(v, 2 ** s[aligned(d, s.shape)], rounding), hi))
 
     return Tensor(x[0].shape, Y)
 

@@ -151,7 +151,9 @@ def _import(
     from cvm.program.verifier import verify
 
     if params is None:
-        raise Usage("a model of cvm-runtime has two files: expected --params FILE")
+        raise Usage(
+            f"{model} is read as the graph of a model of cvm-runtime, which needs its other file: --params FILE"
+        )
     with _recorded("reading") as times:
         with timed("reading"):
             imported = cvm_runtime.load(model, params, compat)

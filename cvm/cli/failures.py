@@ -34,13 +34,12 @@ class Usage(CvmError):
 def report_error(error: CvmError, command: str, as_json: bool) -> int:
     """Print an error that a user can fix, and return its exit code. ``command`` is the command whose help is offered.
 
-    Below the error stand the next step, if it is not obvious, and the notes of the error, such as the line that it
-    is in.
+    Below the error stand its notes, such as the line of the file that it is in, and then the next step, if it is not
+    obvious.
     """
     hint = f"\nTry '{command} --help'." if isinstance(error, Usage) else ""
     notes, step = getattr(error, "__notes__", ()), next_step(error)
-    context = "" if step is None else f" {step}" if notes else f"\n{step}"
-    context += "".join(f"\n{note}" for note in notes)
+    context = "".join(f"\n{line}" for line in (*notes, step) if line is not None)
     print(f"cvm: {printable(str(error) + context)}{hint}", file=sys.stderr)
     if as_json:
         print_document({"error": error.to_json()})

@@ -62,6 +62,7 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["run", "empty.cvm", "-i", "reals.npy"], 3, ["empty.cvm", "byte 0", "copy the file again"]),
     (["run", "short.cvm", "-i", "reals.npy"], 3, ["short.cvm", "byte 97", "copy the file again"]),
     (["run", "flipped.cvm", "-i", "reals.npy"], 3, ["flipped.cvm", "copy the file again"]),
+    (["run", "other.cvm", "-i", "reals.npy"], 3, ["other.cvm", "'difference'", "copy the file again"]),
     (["run", "r.receipt", "-i", "reals.npy"], 3, ["r.receipt", "a receipt", "`cvm receipt verify`"]),
     (["run", "codes.npy", "-i", "reals.npy"], 3, ["codes.npy", "an array", "with -i"]),
     (["run", "folder", "-i", "reals.npy"], 3, ["folder", "graph.nnef", "give the file itself"]),
@@ -70,6 +71,8 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["compile", "picture.png", "-o", "x.cvm"], 3, ["picture.png", "a picture", "numpy.save"]),
     (["compile", "text.txt"], 3, ["text.txt:1:1", "'hello'", "right file"]),
     (["compile", "negated.cvm", "-o", "x.cvm"], 3, ["negated.cvm", "a program", "`cvm run`"]),
+    (["compile", "nothing.txt"], 3, ["nothing.txt:1:1", "There is nothing in it: copy the file again"]),
+    (["compile", "graph.json"], 2, ["graph.json", "cvm-runtime", "--params FILE", TRY]),
     (["compile", "cut.onnx"], 3, ["cut.onnx", "byte 7", "export it again"]),
     (["compile", "cut.tflite"], 3, ["cut.tflite", "leads nowhere", "export it again"]),
     (["quantize", "negated.cvm", "-i", "reals.npy", "-o", "x.cvm"], 3, ["negated.cvm", "a program", "`cvm run`"]),
@@ -83,7 +86,9 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     (["vectors", "check", "folder", "--executor", "numpy"], 3, ["folder", "*.msgpack"]),
     # Wrong arrays
     ([*RUN, "-i", "nowhere.npy"], 3, ["nowhere.npy", "No such file"]),
-    ([*RUN, "-i", "folder"], 3, ["folder", "directory"]),
+    ([*RUN, "-i", "folder"], 3, ["folder", "directory", "Name a file in this folder", "`cvm map "]),
+    ([*RUN, "-i", "cut.npy"], 3, ["cut.npy", "takes 48 bytes, found 40", "copy it again"]),
+    ([*RUN, "-i", "cut.npz"], 3, ["cut.npz", "the record of its end is missing", "copy it again"]),
     ([*RUN, "-i", "picture.png"], 3, ["picture.png", "a picture", "numpy.save"]),
     ([*RUN, "-i", "data.csv"], 3, ["data.csv", "numpy.loadtxt"]),
     ([*RUN, "-i", "objects.npy"], 3, ["objects.npy", "found Python objects", "astype"]),
@@ -94,6 +99,7 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     ([*RUN, "-i", "int.npy", "--codes"], 3, ["'image'", "[0, 255]", "300 at [0, 0, 0]"]),
     ([*RUN, "-i", "far.npy", "--out-of-range", "refuse"], 3, ["'image'", "1e+09", "--out-of-range clamp"]),
     ([*RUN, "-i", "nan.npy"], 3, ["'image'", "nan at [0, 0, 0]", "numpy.nan_to_num"]),
+    ([*RUN, "-i", "inf.npy"], 3, ["'image'", "-inf at [0, 0, 0]", "numpy.nan_to_num"]),
     ([*RUN, "-i", "shape.npy"], 3, ["'image'", "[1, 2, 3]", "[3, 5]"]),
     ([*RUN, "-i", "nothing.npy"], 3, ["'image'", "at least one element", "[0, 2, 3]"]),
     ([*RUN, "-i", "other.npz"], 2, ["other.npz", "'label'", "other.npz:MEMBER"]),
@@ -103,6 +109,7 @@ MISTAKES: list[tuple[list[str], int, list[str]]] = [
     # Wrong places to write
     ([*RUN, "-i", "reals.npy", "-o", "nowhere/x.npz"], 3, ["nowhere/x.npz", "no folder nowhere", "make it"]),
     ([*RUN, "-i", "reals.npy", "-o", "folder"], 3, ["folder", "Name a file in this folder"]),
+    (["export", "negated.cvm", "--format", "c", "-o", "text.txt"], 3, ["text.txt", "name another folder"]),
     (["cache", "clear"], 3, ["CVM_CACHE is empty"]),
     # Receipts
     ([*VERIFY[:3], "-i", "reals.npy"], 2, ["--program", TRY]),
@@ -131,6 +138,9 @@ def mess(cvm: Cvm, files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "empty.cvm": b"", "short.cvm": program[:100], "flipped.cvm": bytes(flipped), "old.pt": b"\x80\x02}q\0.",
         "picture.png": b"\x89PNG\r\n\x1a\n" + bytes(90), "data.csv": b"1,2,3\n", "cut.onnx": b"\x08\x08\x12\x07pyt",
         "cut.tflite": b"\x1c\0\0\0TFL3\x14\0", "cut.receipt": (files / "r.receipt").read_bytes()[:-9],
+        "other.cvm": program.replace(b"\xc4\x02\xff\x00", b"\xc4\x02\xf0\x00"),  # the constant 255 is 240 there
+        "nothing.txt": b"", "graph.json": b'{"nodes": []}',
+        "cut.npz": (files / "image.npz").read_bytes()[:-30],
         "odd 'name'\x1b[31m.npy": (files / "codes.npy").read_bytes(),
     }  # fmt: skip
     for name, data in texts.items():
@@ -138,10 +148,12 @@ def mess(cvm: Cvm, files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     arrays: dict[str, Any] = {
         "objects": np.array([None, {}], object), "words": np.array(["a", "b"]), "complex": np.zeros((1, 2, 3), complex),
         "bool": np.ones((1, 2, 3), bool), "int": np.full((1, 2, 3), 300), "far": np.full((1, 2, 3), 1e9),
-        "nan": np.full((1, 2, 3), np.nan), "shape": np.zeros((3, 5)), "nothing": np.zeros((0, 2, 3)),
+        "nan": np.full((1, 2, 3), np.nan), "inf": np.full((1, 2, 3), -np.inf),
+        "cut": np.zeros((1, 2, 3)), "shape": np.zeros((3, 5)), "nothing": np.zeros((0, 2, 3)),
     }  # fmt: skip
     for name, array in arrays.items():
         np.save(f"{name}.npy", array)
+    (files / "cut.npy").write_bytes((files / "cut.npy").read_bytes()[:-8])
     with zipfile.ZipFile("net.pt", "w") as archive:
         archive.writestr("archive/data.pkl", b"\x80\x02}q\0.")
     (files / "folder").mkdir()
@@ -169,6 +181,21 @@ def test_a_mistake_is_explained(cvm: Cvm, mess: Path, arguments: list[str], code
         assert outcome.out == ""
         assert outcome.err.startswith("cvm: ")
         assert 1 <= len(outcome.err.splitlines()) <= 5
+
+
+def test_the_next_step_stands_below_the_line_of_the_file(cvm: Cvm, mess: Path) -> None:
+    error = cvm("compile", "text.txt").err.splitlines()
+    assert error[0].startswith("cvm: text.txt:1:1: ")
+    assert error[0].endswith(" [nnef.syntax.token]")
+    assert error[2:4] == ["    1 | hello", "      | ^"]
+    assert error[-1].endswith("look whether it is the right file.")
+
+
+def test_floats_for_an_input_that_takes_integers_are_no_matter_of_nan(cvm: Cvm, mess: Path) -> None:
+    np.save("zeros.npy", np.zeros(4))
+    error = cvm("run", "pair.cvm", "-i", "a=inputs.npz:a", "-i", "b=zeros.npy").err
+    assert "takes integers only" in error
+    assert "nan_to_num" not in error
 
 
 def test_there_are_forty_and_more() -> None:

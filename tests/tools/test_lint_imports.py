@@ -115,7 +115,11 @@ def lint_one(root: Path, path: str, source: str) -> tuple[int, list[str]]:
             "from llvmlite import ir",
             "cvm.executors.numpy.nn imports llvmlite.ir: only cvm.executors.native and cvm.executors.cuda may",
         ),
-        ("cvm/session.py", "from rich.table import Table", "cvm.session imports rich.table.Table: only cvm.cli may"),
+        (
+            "cvm/session/session.py",
+            "from rich.table import Table",
+            "cvm.session.session imports rich.table.Table: only cvm.cli may",
+        ),
         ("cvm/__init__.py", "import typer", "cvm imports typer: only cvm.cli may"),
     ],
 )

@@ -34,8 +34,8 @@ _REASONS: dict[tuple[str, str], tuple[str, ...]] = {
         "computed.quotient: True -> False",
     ),
     ("quotient", "only 0 is judged differently, and it is rounded to 0 either way"): (
-        "computed.rounded_quotient: N >= 0 -> N > 0",
-        "computed.rounded_quotient: 0 -> 1",
+        "extension.rounded_quotient: N >= 0 -> N > 0",
+        "extension.rounded_quotient: 0 -> 1",
     ),
     ("normalize", "only 0 is judged differently, and its square has no sign"): (
         "computed.normalized: x >= 0 -> x > 0",
@@ -133,8 +133,8 @@ _REASONS: dict[tuple[str, str], tuple[str, ...]] = {
         "extension.requantize: 2 -> 3 (3)",
     ),
     ("requantize", "only 0 is judged differently, and it is rounded to 0 either way"): (
-        "extension.rounded: v >= 0 -> v > 0",
-        "extension.rounded: 0 -> 1",
+        "extension.rounded_quotient: N >= 0 -> N > 0",
+        "extension.rounded_quotient: 0 -> 1",
     ),
 }  # fmt: skip
 

@@ -23,8 +23,8 @@ from cvm.audit.dispute.records import OpRecord
 from cvm.errors import Invalid
 from cvm.program.model import Shape
 from formal.broadcast import aligned
-from formal.computed import moments, normalized, rounded_quotient
-from formal.extension import rounded
+from formal.computed import moments, normalized
+from formal.extension import rounded_quotient
 from formal.registry import OPS
 from formal.tensor import Index
 
@@ -237,7 +237,7 @@ def requantize(call: FoldCall) -> Fold:
         shift = s[aligned(d, s.shape)]
         if not 0 <= shift <= LARGEST_SHIFT:
             raise Invalid("step.shift", f"a shift is in [0, {LARGEST_SHIFT}], found {shift}")
-        return max(call.attribute("lo"), min(rounded(v, shift, str(rounding)), call.attribute("hi")))
+        return max(call.attribute("lo"), min(rounded_quotient(v, 2**shift, str(rounding)), call.attribute("hi")))
 
     ends = (2 * n, 2 * n + 1)
     groups = tuple((i, n + i, *(ends if i == n - 1 else ())) for i in range(n))

@@ -52,7 +52,13 @@ OLD: list[tuple[str, int, dict[str, Any], dict[str, Any], Any]] = [
 """Operators on int32: opset, attributes, constant operands, and what NumPy gives."""
 
 
-@pytest.mark.parametrize(("op", "opset", "attributes", "constants", "expected"), OLD, ids=lambda item: str(item)[:24])
+def named(case: tuple[Any, ...]) -> str:
+    """The operator, its opset, and the attributes and constants that tell it from the next case."""
+    op, opset, attributes, constants, _ = case
+    return "-".join([f"{op}{opset}", *(f"{name}={value}" for name, value in attributes.items()), *constants])
+
+
+@pytest.mark.parametrize(("op", "opset", "attributes", "constants", "expected"), OLD, ids=map(named, OLD))
 def test_older_forms_are_read(op: str, opset: int, attributes: Any, constants: Any, expected: Any) -> None:
     x = X[:1] if op == "Squeeze" else X
     node = helper.make_node(op, ["x", *constants], ["y"], **attributes)
