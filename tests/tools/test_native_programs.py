@@ -21,10 +21,12 @@ from tools.fuzz.edge_feeds import feeds
 from tools.fuzz.edge_programs import drawn_aim, family
 from tools.fuzz.edges import CHANNELS, FORMATS, NUMBERS, WILD, Term, parameters
 from tools.fuzz.growth import Seeded
+from tools.fuzz.layouts import laid_out
 from tools.fuzz.merging import merged, pruned, with_all_outputs
 from tools.fuzz.native_agreement import Difference, Way, differences, formal_differences, known_results, prepared
 from tools.fuzz.native_cells import stored_as
 from tools.fuzz.native_programs import examined, pack, read, smallest, ways, write
+from tools.fuzz.session_agreement import session_differences
 from tools.fuzz.shrinking import Case, regression_test, shrunk
 from tools.fuzz.wide_documents import compiled, document
 
@@ -107,6 +109,81 @@ def test_packs_of_ops_between_computed_tensors_hold_all_of_them() -> None:
     assert min(ops[op] for op in ("matmul", "quotient", "normalize", "update_slice", "cvm_lut")) > 0
     assert first.programs == 40
     assert examined(first, [])[1] == ()
+
+
+def test_programs_of_many_layouts_read_and_return_moved_tensors_in_every_way() -> None:
+    """Ops that move elements stand before all kinds of readers, and states and outputs are views of others."""
+    moving = ("transpose", "reshape", "slice", "repeat", "tile", "concatenate")
+    pairs, found = Counter[tuple[str, str]](), Counter[str]()
+    for number in range(100):
+        program = laid_out(Seeded(Random(number)))
+        made = {value.name: node for node in program.nodes for value in node.outputs}
+        reads = [(name, node) for node in program.nodes for name in node.inputs]
+        pairs.update({(made[name].op, node.op) for name, node in reads if name in made})
+        constants, states = {one.name for one in program.constants}, {one.value.name for one in program.state}
+        uses = Counter(name for name, _ in reads)
+        found["constants that several nodes read"] += any(uses[name] > 1 for name in constants)
+        outputs = [output.value for output in program.outputs]
+        found["outputs that are operands"] += any(uses[name] and name in made for name in outputs)
+        found["states that are outputs"] += bool(states & set(outputs))
+        found["inputs that are outputs"] += any(one.value.name in outputs for one in program.inputs)
+        found["outputs that are there twice"] += len(set(outputs)) < len(outputs)
+        updates = {one.update for one in program.state}
+        found["states that become states"] += bool(updates & states)
+        found["states that become views"] += any(made[name].op in moving for name in updates & set(made))
+        shapes = [value.shape for node in program.nodes for value in node.outputs]
+        found["axes of one element"] += any(1 in shape for shape in shapes)
+        found["long rows"] += any(shape[-1] > 16 for shape in shapes)
+        found["intervals at the limits"] += any(one.value.hi == 2**31 - 1 for one in program.inputs)
+    readers = ("transpose", "reshape", "slice", "concatenate", "take", "conv2d", "dense", "matmul", "requantize")
+    assert all(sum(pairs[one, other] for one in moving) >= 5 for other in readers), pairs
+    assert all(sum(pairs[one, other] > 0 for other in readers) >= 4 for one in moving), pairs
+    assert min(found.values()) >= 5, found
+
+
+def test_numpy_gives_the_tensors_of_formal_on_many_layouts() -> None:
+    for number in range(2):
+        assert examined(pack(23, number, "layouts"), [])[1] == ()
+
+
+@pytest.mark.slow
+def test_native_code_gives_the_tensors_of_numpy_on_many_layouts() -> None:
+    with prepared(level=0):
+        assert examined(pack(23, 2, "layouts"), ways(available()[:1], 0, thorough=False))[0] == []
+
+
+@pytest.mark.parametrize("kept", [pytest.param("with state", marks=pytest.mark.long), "without state"])
+@pytest.mark.slow
+def test_sessions_give_what_is_known_in_all_ways_of_calling_them(kept: str) -> None:
+    random = Random(0)
+    program = laid_out(Seeded(random))
+    while bool(program.state) != (kept == "with state"):
+        program = laid_out(Seeded(random))
+    verified = verify(program)
+    runs = feeds(program, 4, random)
+    with prepared(level=0):
+        assert session_differences(verified, runs, known_results(verified, runs), random) == []
+
+
+def test_wrong_results_of_sessions_and_outputs_in_the_memory_of_inputs_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every way reports a result that is not the known one; an output over an input that is accepted is reported."""
+    program = chain()
+    verified, runs = verify(program), feeds(program, 3, Random(0))
+    known = known_results(verified, runs)
+    name = program.outputs[0].value
+    changed = [type(one)({**one.values, name: one.values[name] + 1}, one.state) for one in known]
+    with prepared(level=0):
+        wrong = session_differences(verified, runs, changed, Random(0), [2])
+        ways_of_calling = ("singly", "into given arrays", "bound", "as a batch", "as a list", "together")
+        assert {line.split(", ")[1].split(":")[0] for line in wrong} == set(ways_of_calling)
+        assert all(line.endswith("output 'long'") for line in wrong), wrong
+        assert session_differences(verified, runs, known, Random(0), [1]) == []
+        monkeypatch.setattr(np, "may_share_memory", lambda *_: False)
+        accepted = session_differences(verified, runs, known, Random(0), [1])
+    assert accepted
+    assert all(line.endswith(": accepted") for line in accepted), accepted
 
 
 def test_most_drawn_programs_and_documents_are_valid() -> None:

@@ -15,7 +15,7 @@ from cvm.errors import CvmError
 from cvm.executors import Executor, RunResult, create, initial_state
 from cvm.executors.native import NativeExecutor
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.runtime import calls, networks, proven, rehearsal
+from cvm.executors.native.runtime import batches, calls, networks, proven, rehearsal
 from cvm.program import Program, verify
 from cvm.program.verifier import VerifiedProgram
 from tools.fuzz.edge_feeds import Feed
@@ -65,15 +65,16 @@ def prepared(level: int = 2, guarded: bool = True) -> Iterator[None]:
 
     usual, folder = Target.create_target_machine, os.environ.get("CVM_CACHE")
     unproven, rehearse = proven.__dict__["unproven"], rehearsal.rehearse
-    worth, grain = networks.WORTH, calls.GRAIN
+    worth, grain, shared = networks.WORTH, calls.GRAIN, batches.SHARED
     os.environ["CVM_CACHE"] = ""
-    networks.WORTH, calls.GRAIN, Target.create_target_machine = 0, 1, target
+    networks.WORTH, calls.GRAIN, batches.SHARED, Target.create_target_machine = 0, 1, 0, target
     if not guarded:
         proven.__dict__["unproven"], rehearsal.__dict__["rehearse"] = lambda *_: {}, lambda *_: None
     try:
         yield
     finally:
-        networks.WORTH, calls.GRAIN, Target.create_target_machine = worth, grain, usual
+        networks.WORTH, calls.GRAIN, batches.SHARED = worth, grain, shared
+        Target.create_target_machine = usual
         proven.__dict__["unproven"], rehearsal.__dict__["rehearse"] = unproven, rehearse
         os.environ.pop("CVM_CACHE")
         os.environ.update({} if folder is None else {"CVM_CACHE": folder})

@@ -5,13 +5,18 @@
 
 Small programs are packed into one, since compiling costs more than everything else, and members of a family share their
 kernels. Every tensor of a pack is compared on every machine: on one thread with nothing captured and on two with
-everything, or vice versa, alternately; ``--thorough`` does all four. With ``--documents`` the programs come from
-documents of wide inputs and narrow results, with ``--chains`` they are chains of ops of op-set 2, and FORMAL judges
-every tensor; with ``--computed`` each has an op of op-set 2 or a table, in lengths that fill vectors and in others. One
-pack in eight is compiled with full optimisation. With ``--guarded N``, one pack in N runs as users' programs do; in the
-others, the output of the planner and the emitter runs without being checked and rehearsed first, which takes half the
-time. Packs run in workers. A worker that dies is a failure of its pack, and the next pack goes on. With ``--log``, a
-run that was stopped goes on where it was. A failure is reduced and written as ``failure-..`` files: program, inputs,
+everything, or vice versa, alternately; ``--thorough`` does all four. Other options take other programs:
+
+* ``--documents``: of documents of wide inputs and narrow results.
+* ``--chains``: chains of ops of op-set 2; FORMAL judges every tensor.
+* ``--computed``: each has an op of op-set 2 or a table, in lengths that fill vectors and in others.
+* ``--layouts``: each reads, keeps and returns tensors in many layouts.
+* ``--sessions``: one of those in each pack, run in all ways in which callers may run it (`session_agreement`).
+
+One pack in eight is compiled with full optimisation. With ``--guarded N``, one pack in N runs as users' programs do; in
+the others, the output of the planner and the emitter runs without being checked and rehearsed first, which takes half
+the time. Packs run in workers. A worker that dies is a failure of its pack, and the next pack goes on. With ``--log``,
+a run that was stopped goes on where it was. A failure is reduced and written as ``failure-..`` files: program, inputs,
 test.
 """
 
@@ -20,6 +25,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -46,6 +52,7 @@ from tools.fuzz.edge_feeds import Feed, feeds
 from tools.fuzz.edge_programs import drawn_aim, family
 from tools.fuzz.growers import GROWERS, sample
 from tools.fuzz.growth import Seeded
+from tools.fuzz.layouts import laid_out
 from tools.fuzz.merging import merged, pruned
 from tools.fuzz.native_agreement import (
     Difference,
@@ -55,6 +62,7 @@ from tools.fuzz.native_agreement import (
     known_results,
     prepared,
 )
+from tools.fuzz.session_agreement import session_differences
 from tools.fuzz.shrinking import Case, regression_test, shrunk
 from tools.fuzz.wide_documents import compiled, document
 
@@ -68,6 +76,8 @@ COMPUTED = 40
 """The size of a pack of ops between computed tensors."""
 CHAINED = 10
 """The size of a pack of chains."""
+LAYOUTS = 6
+"""The size of a pack of programs in many layouts."""
 WILD = 0.4
 """The share of members with parameters at the ends of what fits."""
 FORMAL_GAS = 60_000
@@ -129,6 +139,16 @@ def _chains(random: Random) -> tuple[list[Program], int, int]:
     return [chained(Seeded(random)).program for _ in range(CHAINED)], CHAINED, 0
 
 
+def _one_layout(random: Random) -> tuple[list[Program], int, int]:
+    """One such program, for sessions: a single program with state would keep others from being run in batches."""
+    return [laid_out(Seeded(random))], 1, 0
+
+
+def _layouts(random: Random) -> tuple[list[Program], int, int]:
+    """Programs whose tensors are read in many layouts, and how many there are; none is refused."""
+    return [laid_out(Seeded(random)) for _ in range(LAYOUTS)], LAYOUTS, 0
+
+
 def _compiled(random: Random) -> tuple[list[Program], int, int]:
     """The programs of documents, how many there are, and how many documents were refused."""
     programs: list[Program] = []
@@ -163,6 +183,7 @@ def _drawn(random: Random) -> tuple[list[Program], int, int]:
 
 _MAKERS: dict[str, Callable[[Random], tuple[list[Program], int, int]]] = {
     "edges": _drawn, "documents": _compiled, "chains": _chains, "computed": _computed,
+    "layouts": _layouts, "sessions": _one_layout,
 }  # fmt: skip
 """The kinds of packs: what makes their programs, and counts them and the refused ones."""
 
@@ -265,6 +286,24 @@ def _failures(found: Pack, chosen: Sequence[Way], folder: Path) -> Iterator[str]
     yield "there may be more: not examined"
 
 
+def _session_failures(found: Pack, machine: Machine, options: argparse.Namespace) -> list[str]:
+    """What is wrong when callers run a pack in sessions of a machine; if anything is, the pack is written as it is."""
+    verified = verify(found.program)
+    random = Random(found.program.digest)
+    usual = os.environ.get("CVM_MACHINE")
+    os.environ["CVM_MACHINE"] = machine.name
+    try:
+        wrong = session_differences(verified, found.runs, known_results(verified, found.runs), random)
+    finally:
+        os.environ.pop("CVM_MACHINE")
+        os.environ.update({} if usual is None else {"CVM_MACHINE": usual})
+    if not wrong:
+        return []
+    case = Case(found.program, tuple(found.runs))
+    name = write(case, Difference(Way(machine, 2, False), error=wrong[0]), options.failures)
+    return [f"{machine.name}: {line}: {name}" for line in wrong]
+
+
 def _part(found: Pack, names: Sequence[str]) -> Case:
     program = pruned(found.program, names)
     return Case(program, tuple({one.value.name: feed[one.value.name] for one in program.inputs} for feed in found.runs))
@@ -296,7 +335,11 @@ def _work(options: argparse.Namespace) -> None:
         report = Report(number, found.programs, found.refused)
         try:
             with prepared(level, number % options.guarded == 0):
-                report.failures = list(_failures(found, ways(machines, number, options.thorough), options.failures))
+                if _kind(options) == "sessions":
+                    report.failures = _session_failures(found, machines[number % len(machines)], options)
+                else:
+                    chosen = ways(machines, number, options.thorough)
+                    report.failures = list(_failures(found, chosen, options.failures))
         except Exception:
             report.failures = [traceback.format_exc()]
         report.seconds = time.monotonic() - started
@@ -304,7 +347,7 @@ def _work(options: argparse.Namespace) -> None:
 
 
 def _kind(options: argparse.Namespace) -> str:
-    return next((kind for kind in ("documents", "chains", "computed") if getattr(options, kind)), "edges")
+    return next((kind for kind in _SIZES if kind != "edges" and getattr(options, kind)), "edges")
 
 
 def _machines(options: argparse.Namespace) -> Sequence[Machine]:
@@ -364,7 +407,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 _SIZES = {"edges": FAMILIES * MEMBERS + GROWN, "documents": DOCUMENTS, "chains": CHAINED,
-          "computed": COMPUTED}  # fmt: skip
+          "computed": COMPUTED, "layouts": LAYOUTS, "sessions": 1}  # fmt: skip
 """How many programs a pack of each kind has."""
 
 
@@ -408,6 +451,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--documents", action="store_true", help="programs of documents instead of drawn ones")
     parser.add_argument("--chains", action="store_true", help="chains of ops of op-set 2 instead")
     parser.add_argument("--computed", action="store_true", help="ops between computed tensors, and tables, instead")
+    parser.add_argument("--layouts", action="store_true", help="tensors in many layouts instead")
+    parser.add_argument("--sessions", action="store_true", help="such programs, in all ways of calling a session")
     parser.add_argument("--check", type=Path, help="examine the program of a failure, with the inputs beside it")
     parser.add_argument("--packs", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
