@@ -59,7 +59,7 @@ def weights_of(parts: Sequence[Array], kernel: Contraction | Depthwise) -> Array
     if digits.shape[1] == 1 and not repeats:
         return digits[:, 0]
     shifts = kernel.shifts if isinstance(kernel, Contraction) else (0,) * kernel.parts
-    total = np.zeros(digits[:, 0].shape, np.uint32)  # arithmetic modulo 2^32, as these integers have
+    total: Array = np.zeros(digits[:, 0].shape, np.uint32)  # arithmetic modulo 2^32, as these integers have
     for number, shift in enumerate(shifts):
         total = (total << shift) + digits[:, number].astype(np.uint32)
     for again, row in enumerate(repeats, kernel.window[0] - len(repeats) if isinstance(kernel, Depthwise) else 0):

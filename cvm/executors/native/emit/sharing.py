@@ -97,10 +97,8 @@ def emit_next(module: Module, threads: int) -> None:
     tried in turn, from the thread's own on. If no chunk is left in any, the function waits until all are done, and
     returns -1.
     """
-    most = ranges(threads)
-    module.functions[
-        "next"
-    ] = f"""define i64 @next(ptr %counters, i64 %epoch, i64 %count, i64 %thread, i64 %last) nounwind noinline {{
+    most, arguments = ranges(threads), "ptr %counters, i64 %epoch, i64 %count, i64 %thread, i64 %last"
+    module.functions["next"] = f"""define i64 @next({arguments}) nounwind noinline {{
 entry:
   %new = icmp slt i64 %last, 0
   br i1 %new, label %begin, label %finish
@@ -138,7 +136,14 @@ left:
 got:
   %chunk = add i64 %first, %claimed
   ret i64 %chunk
-wait:
+{_awaited(most)}
+}}"""
+    module.functions["first"] = _first(most)
+
+
+def _awaited(most: int) -> str:
+    """The blocks of ``next`` that wait until the chunks of all ranges are done, and return -1."""
+    return f"""wait:
   %part = phi i64 [0, %left], [%part.end, %wait]
   %part.first = call i64 @first(i64 %part, i64 %count)
   %part.end = add i64 %part, 1
@@ -152,10 +157,15 @@ wait:
   %complete = icmp eq i64 %part.end, {most}
   br i1 %complete, label %nothing, label %wait
 nothing:
-  ret i64 -1
-}}"""
-    # A single chunk is in the range of the thread that starts a run. Chunk k is in the range k * ranges / count.
-    module.functions["first"] = f"""define internal i64 @first(i64 %range, i64 %count) nounwind alwaysinline {{
+  ret i64 -1"""
+
+
+def _first(most: int) -> str:
+    """The function ``first(range, count)``, the first of ``count`` chunks in a range.
+
+    A single chunk is in the range of the thread that starts a run. Chunk k is in the range k * ranges / count.
+    """
+    return f"""define internal i64 @first(i64 %range, i64 %count) nounwind alwaysinline {{
 entry:
   %scaled = mul i64 %range, %count
   %up = add i64 %scaled, {most - 1}

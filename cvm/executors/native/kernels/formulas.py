@@ -354,9 +354,9 @@ def _in_words(
         return None
     c, s = exact(offset) + half(exact(shift)), exact(shift)
     shape = np.broadcast_shapes(multiplier.shape, c.shape, s.shape)
-    flat = (array.broadcast(shape).reshape(-1) for array in (exact(multiplier), c, s))
+    m, c, s = (array.broadcast(shape).reshape(-1) for array in (exact(multiplier), c, s))
     least, most = source.hull[0], planner.hull(name)[1]
-    found = word_parameters(*flat, (least, most - least), bounds)
+    found = word_parameters(m, c, s, (least, most - least), bounds)
     if found is None:
         return None
     rule = Requantization("words", 1, "half_up", *bounds, bits=found.shift, least=least)
