@@ -101,7 +101,7 @@ def test_the_mode_is_an_option(cvm, model):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["compile", "model.json"], 2, "expected --params FILE"),
+        (["compile", "model.json"], 2, "which needs its other file: --params FILE"),
         (["compile", "model.json", "--params", "missing"], 3, "cvm_runtime.unreadable"),
         (["compile", "missing.json", "--params", "model.params"], 3, "cvm_runtime.unreadable"),
         (["compile", "model.params", "--params", "model.params"], 3, "cvm_runtime.json"),
