@@ -203,6 +203,7 @@ def test_long_rows_of_all_codes_on_every_executor(count: int) -> None:
         np.testing.assert_array_equal(Session(program, executor=executor).run({"x": codes}, codes=True)["y"], wanted)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ["half_up", "half_even"])
 @pytest.mark.parametrize("count", [1, 7, pytest.param(300, marks=pytest.mark.slow)])
 def test_codes_of_sixteen_bits(count: int, rounding: str) -> None:

@@ -61,6 +61,7 @@ def array_of(draw: Any, shape: tuple[int, ...], items: st.SearchStrategy[int]) -
     return np.array(draw(st.lists(items, min_size=count, max_size=count)), np.int64).reshape(shape)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ["half_up", "half_even", "toward_zero"])
 @drawn
 @given(data=st.data())
@@ -98,6 +99,7 @@ def test_quotients_of_all_of_int32(rounding: str) -> None:
         agree("quotient", [x, np.array([1]), *(np.array([item]) for item in (m, w, c, 0))], attributes)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("rounding", ["half_up", "half_even"])
 @pytest.mark.parametrize("statistic", ["variance", "mean_square", "square_sum"])
 @settings(drawn, max_examples=8)
