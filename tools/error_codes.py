@@ -7,6 +7,7 @@ on to such a class, at any depth. A part that only a run knows is written as ``<
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -201,7 +202,7 @@ def _is_super(call: ast.Call) -> bool:
 
 def _derived(tree: ast.Module, errors: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The classes of a module that derive from error classes, with those."""
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.ClassDef) and node.name not in CLASSES:
             bases = tuple(base.id for base in node.bases if isinstance(base, ast.Name) and base.id in errors)
             if bases:
@@ -229,8 +230,23 @@ def _shared(one: str, other: str) -> int:
     return next((index for index, (a, b) in enumerate(pairs) if a != b), len(pairs))
 
 
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """The statements in a node, without their expressions, in the order of `ast.walk`."""
+    todo = deque([tree])
+    while todo:
+        node = todo.popleft()
+        todo.extend(_inner(node))
+        yield node
+
+
+def _inner(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements of the blocks of a node."""
+    for block in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, block, ())
+
+
 def _imported(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             for name in node.names:
                 yield name.asname or name.name, (node.module, name.name)
@@ -240,7 +256,7 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str | None, Function]]:
     """All functions with their classes; a function inside a function counts by itself."""
 
     def walk(node: ast.AST, owner: str | None) -> Iterator[tuple[str | None, Function]]:
-        for child in ast.iter_child_nodes(node):
+        for child in _inner(node):
             if isinstance(child, ast.FunctionDef):
                 yield owner, child
                 yield from walk(child, None)
@@ -288,7 +304,7 @@ def _defaults(function: Function) -> Iterator[tuple[str, Text]]:
 def _assigned(function: Function) -> dict[str, list[ast.expr]]:
     """The values assigned to each name of a function, by plain assignments and by loops."""
     found: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(function):
+    for node in _statements(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             found.setdefault(node.targets[0].id, []).append(node.value)
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Tuple):
