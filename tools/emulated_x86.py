@@ -157,6 +157,19 @@ def _permute_two(result: str, _: list[str]) -> str:
     return _lines(joined, *_permuted(result, "%j", size, "%b"))
 
 
+def _shuffle(result: str, _: list[str]) -> str:
+    """VPSHUFB: (table, order). In each 16 bytes, the byte with the number in the order, or 0 if its sign bit is set."""
+    count = _lanes(result)
+    lines = [
+        f"%low = and {result} %b, {_splat(count, 'i8', 15)}",
+        f"%row = add {result} %low, <{', '.join(f'i8 {lane // 16 * 16}' for lane in range(count))}>",
+        *_permuted(result, "%a", count, "%row")[:-1],
+        f"%negative = icmp slt {result} %b, zeroinitializer",
+        f"%t = select <{count} x i1> %negative, {result} zeroinitializer, {result} %r{count - 1}",
+    ]
+    return _lines(*lines, f"ret {result} %t")
+
+
 def _lines(*lines: str) -> str:
     return "".join(f"  {line}\n" for line in lines)
 
@@ -170,6 +183,7 @@ _BODIES: dict[str, Callable[[str, list[str]], str]] = {
     "packuswb.": _pack(signed=False),
     "permvar.qi.": _permute_one,
     "vpermi2var.qi.": _permute_two,
+    "pshuf.b.": _shuffle,
 }
 
 

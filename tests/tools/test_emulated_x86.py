@@ -72,6 +72,10 @@ def permuted(table: Lanes, order: Lanes, *rest: Lanes) -> Lanes:
     return [whole[number % len(whole)] for number in order]
 
 
+def shuffled(table: Lanes, order: Lanes) -> Lanes:
+    return [0 if number % 256 >= 128 else table[lane // 16 * 16 + number % 16] for lane, number in enumerate(order)]
+
+
 INSTRUCTIONS: dict[str, tuple[int, list[int], Callable[..., Lanes]]] = {
     # name: bits of a lane of the result, bits of a lane of each operand as the definition sees it, the definition
     "vpdpbusd.512": (32, [32, 8, 8], dot(8, a_is_signed=False)),
@@ -83,6 +87,7 @@ INSTRUCTIONS: dict[str, tuple[int, list[int], Callable[..., Lanes]]] = {
     "packuswb.512": (8, [16, 16], packed(16, 0, 255)),
     "permvar.qi.512": (8, [8, 8], permuted),
     "vpermi2var.qi.512": (8, [8, 8, 8], lambda a, order, b: permuted(a, order, b)),
+    "pshuf.b.512": (8, [8, 8], shuffled),
 }
 
 TYPE_OF_OPERANDS = {"vpdpbusd": 32, "vpdpwssd": 32}
