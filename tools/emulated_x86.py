@@ -1,6 +1,6 @@
 """Machines with AVX-512 on an x86 processor without it, for tests: their instructions as functions of plain IR.
 
-The code that the native executor emits for such a machine is plain IR but for some ten instructions, which it calls as
+The code that the native executor emits for such a machine is plain IR but for a dozen instructions, which it calls as
 intrinsics of LLVM. `emulated` gives each of them a body in plain IR, written from the definition of the instruction in
 Intel's manual (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2). The module then compiles for
 any processor, with the same addresses, loops and registers; only the time it takes says nothing.
@@ -100,6 +100,19 @@ def _splat(count: int, kind: str, number: int) -> str:
     return f"<{', '.join([f'{kind} {number}'] * count)}>"
 
 
+def _upper_product(result: str, _: list[str]) -> str:
+    """VPMULHUW: the upper halves of the products of unsigned words."""
+    wide = f"<{_lanes(result)} x i32>"
+    return _lines(
+        f"%x = zext {result} %a to {wide}",
+        f"%y = zext {result} %b to {wide}",
+        f"%m = mul {wide} %x, %y",
+        f"%s = lshr {wide} %m, {_splat(_lanes(result), 'i32', 16)}",
+        f"%t = trunc {wide} %s to {result}",
+        f"ret {result} %t",
+    )
+
+
 def _pack(signed: bool) -> Callable[[str, list[str]], str]:
     """VPACKSSDW and VPACKUSWB: in each 128 bits, the saturated lanes of the first operand, then of the second one."""
 
@@ -184,6 +197,7 @@ _BODIES: dict[str, Callable[[str, list[str]], str]] = {
     "permvar.qi.": _permute_one,
     "vpermi2var.qi.": _permute_two,
     "pshuf.b.": _shuffle,
+    "pmulhu.w.": _upper_product,
 }
 
 

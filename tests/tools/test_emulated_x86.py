@@ -88,6 +88,7 @@ INSTRUCTIONS: dict[str, tuple[int, list[int], Callable[..., Lanes]]] = {
     "permvar.qi.512": (8, [8, 8], permuted),
     "vpermi2var.qi.512": (8, [8, 8, 8], lambda a, order, b: permuted(a, order, b)),
     "pshuf.b.512": (8, [8, 8], shuffled),
+    "pmulhu.w.512": (16, [16, 16], lambda a, b: [x * y >> 16 for x, y in zip(a, b, strict=True)]),
 }
 
 TYPE_OF_OPERANDS = {"vpdpbusd": 32, "vpdpwssd": 32}
