@@ -16,13 +16,14 @@ from cvm.executors.native.emit import requantize
 from cvm.executors.native.runtime import networks
 from cvm.executors.native.runtime.select import available
 from cvm.program import Output, Program, ProgramBuilder, verify
+from cvm.program.merging import merged
 from tools.fuzz.chains import OPS, chained
 from tools.fuzz.edge_feeds import feeds
 from tools.fuzz.edge_programs import drawn_aim, family
 from tools.fuzz.edges import CHANNELS, FORMATS, NUMBERS, WILD, Term, parameters
 from tools.fuzz.growth import Seeded
 from tools.fuzz.layouts import laid_out
-from tools.fuzz.merging import merged, pruned, with_all_outputs
+from tools.fuzz.merging import pruned, with_all_outputs
 from tools.fuzz.native_agreement import Difference, Way, differences, formal_differences, known_results, prepared
 from tools.fuzz.native_cells import stored_as
 from tools.fuzz.native_programs import examined, pack, read, smallest, ways, write

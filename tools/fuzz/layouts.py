@@ -370,7 +370,7 @@ def laid_out(draw: Draw, steps: int = 12) -> Program:
 
 
 def _states(g: _Layouts) -> list[str]:
-    """No state, or up to three; two of them have one shape or that of the other with its axes in another order."""
+    """Up to three states of one shape; the third one may have its axes in another order."""
     names: list[str] = []
     shape = g.shape()
     lo, hi = g.interval()

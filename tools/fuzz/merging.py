@@ -1,4 +1,4 @@
-"""Several programs side by side in one program, and the part of a program that some of its outputs need."""
+"""The part of a program that some of its outputs need, and a program that returns all its values."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from cvm.ops import op_set
 from cvm.program import Output, Program
-from cvm.program.merging import merged
 
-__all__ = ["merged", "pruned", "with_all_outputs"]
+__all__ = ["pruned", "with_all_outputs"]
 
 
 def pruned(program: Program, outputs: Collection[str]) -> Program:

@@ -46,6 +46,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.kernels.registry import PLANS
 from cvm.executors.native.runtime.select import available, named
 from cvm.program import Program, decode, verify
+from cvm.program.merging import merged
 from tools.fuzz import computed_programs
 from tools.fuzz.chains import chained
 from tools.fuzz.edge_feeds import Feed, feeds
@@ -53,7 +54,7 @@ from tools.fuzz.edge_programs import drawn_aim, family
 from tools.fuzz.growers import GROWERS, sample
 from tools.fuzz.growth import Seeded
 from tools.fuzz.layouts import laid_out
-from tools.fuzz.merging import merged, pruned
+from tools.fuzz.merging import pruned
 from tools.fuzz.native_agreement import (
     Difference,
     Way,

@@ -43,6 +43,7 @@ def entry(device: Device, digest: str, wanted: frozenset[str], shown: frozenset[
 def store(name: str, network: Written) -> None:
     """Store a network if that is possible."""
     plan, kernels = network.plan, network.kernels
+    text = kernels.ir.encode()
     constants = np.frombuffer(plan.constants, np.uint8)
     apart = keep_constants(constants)[0]
     description: dict[str, Any] = {
@@ -54,12 +55,12 @@ def store(name: str, network: Written) -> None:
         "calls": [(call.function, call.units, call.what, call.note, call.cost) for call in plan.calls],
         "launches": [_said(one, plan) for one in kernels.launches],
         "of calls": kernels.calls,
-        "text": len(kernels.ir.encode()),
+        "text": len(text),
         "constants": constants.size,
         "apart": apart,
     }
     said = json.dumps(description).encode()
-    parts = [len(said).to_bytes(8, "little"), said, kernels.ir.encode()]
+    parts = [len(said).to_bytes(8, "little"), said, text]
     cache.write(name, b"".join(parts if apart else [*parts, constants.tobytes()]))
 
 

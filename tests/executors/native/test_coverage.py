@@ -12,10 +12,10 @@ import pytest
 
 from cvm.errors import CvmError
 from cvm.program import Program, verify
+from cvm.program.merging import merged
 from tests.executors.native.comparison import MACHINES
 from tests.selection import mostly_long
 from tools.fuzz.edge_feeds import feeds
-from tools.fuzz.merging import merged
 from tools.fuzz.native_agreement import Way, differences, known_results, prepared
 from tools.fuzz.native_cells import IMPOSSIBLE, Cell, Coverage, cells, covering, possible, why_impossible
 from tools.fuzz.wide_documents import OPERATIONS, compiled, document

@@ -69,7 +69,7 @@ def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """``count`` channels of one row of results: the address of each row of its windows, and that of the results."""
+    """``count`` channels of one row of results, which lies at ``out``. ``rows`` are the addresses of its windows' rows."""
 
     code: Code
     pool: Pool
@@ -121,7 +121,7 @@ def _row(code: Code, pool: Pool, width: int, p: Scalar, images: tuple[V, V]) -> 
 
 
 def _inside(code: Code, window: Window, output: Scalar, tap: int) -> Scalar:
-    """The place of a tap of an output along an axis, or the nearest place inside the map."""
+    """Where an output reads its tap along an axis: inside the map, at the nearest element if the tap lies outside."""
     place = code.add(code.mul(output, window.stride), tap - window.padding)
     if tap < window.padding:
         place = code.larger(place, 0)

@@ -83,20 +83,22 @@ def _failure(machine: Machine, classes: Sequence[Class]) -> str | None:
     One program tries all of them, since a program costs more than its kernels. If it fails, each class is tried alone
     to name the one that fails. If none does, the first one is named: the machine is not to be trusted.
     """
-    if not _passes(machine, merged([one.made() for one in classes])):
-        wrong = (one.name for one in classes if len(classes) == 1 or not _passes(machine, one.made()))
-        return next(wrong, f"{classes[0].name}, with others")
+    fault = _fault(machine, merged([one.made() for one in classes]))
+    if fault is not None:
+        alone = (fault,) if len(classes) == 1 else (_fault(machine, one.made()) for one in classes)
+        wrong = (one.name + said for one, said in zip(classes, alone, strict=True) if said is not None)
+        return next(wrong, f"{classes[0].name}, with others{fault}")
     for one in classes:
         cache.write(_name(machine, one), PASSED)
     return None
 
 
-def _passes(machine: Machine, program: Program) -> bool:
-    """Whether a machine gives the right results for a program, and its code can be compiled."""
+def _fault(machine: Machine, program: Program) -> str | None:
+    """None if a machine gives the right results for a program; else what is said of it after the name of its class."""
     try:
-        return _agrees(machine, verify(program))
-    except RuntimeError:  # the code generator cannot compile the code
-        return False
+        return None if _agrees(machine, verify(program)) else ""
+    except RuntimeError as error:  # the code generator cannot compile the code
+        return f": {str(error).splitlines()[0]}"
 
 
 def _agrees(machine: Machine, verified: VerifiedProgram) -> bool:
