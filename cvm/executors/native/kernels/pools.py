@@ -69,7 +69,7 @@ def _pooled(code: Code, pool: Pool, width: int, at: tuple[Scalar, Scalar], read:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """``count`` channels of one row of results, which lies at ``out``. ``rows`` are the addresses of its windows' rows."""
+    """``count`` channels of one row of results, which lies at ``out``; its windows begin their rows at ``rows``."""
 
     code: Code
     pool: Pool
