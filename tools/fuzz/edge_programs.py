@@ -227,7 +227,8 @@ class _Maker:
         # The bound of a sum follows from the bounds of the stored elements.
         stored = 255 if self.aim.operand.startswith("u8") else max(magnitude, 2**16 - 1)
         wanted = max(1, 2**self.bits // (stored if self.aim.arithmetic == "fused" else max(1, magnitude)))
-        most = self.random.choice((wanted // products, 127, 128, 200, 255, 2**15 - 1, 2**15, 2**16))
+        # Machines whose products of bytes saturate multiply bytes only by weights of up to 64.
+        most = self.random.choice((wanted // products, 64, 64, 127, 128, 200, 255, 2**15 - 1, 2**15, 2**16))
         if self.aim.kernel == "depthwise" and self.random.random() < 0.9:
             most = min(most, 255)  # wider weights would be grouped convolutions
         most = max(1, min(most, wanted // products if wanted >= products else 1, INT32_MAX // max(1, magnitude)))

@@ -28,6 +28,8 @@ UNROLLED = 2
 """Each pixel of a tile of up to this many pixels has its own code for the epilogue. More pixels share one loop, which
 reads their sums from the stack.
 """
+FEW = 16
+"""With at most this many registers, a tile of several pixels has at most two vectors of channels."""
 LINE = 64
 """The bytes of a cache line."""
 FAR = 2**14
@@ -42,14 +44,15 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
     """Divide output channels into blocks, and choose the largest tile of pixels that the registers allow.
 
     The registers must hold the sums of the tile, one vector of weights for each vector of the block, and two words.
-    Blocks of two and of four vectors are interleaved if their codes can be packed. For a single pixel, blocks have up
-    to a quarter as many vectors as there are registers.
+    Blocks of two and of four vectors are interleaved if their codes can be packed. With 16 registers, tiles of 6 pixels
+    by 2 vectors hold more sums than those of 2 by 4. For a single pixel, blocks have up to a quarter as many vectors as
+    there are registers.
     """
     lane = machine.width
     for narrower in machine.narrower:
         if channels <= narrower:
             lane = narrower
-    most = machine.registers // 4 if pixels == 1 else 4 if packs and machine.packs else 2
+    most = machine.registers // 4 if pixels == 1 else 4 if packs and machine.packs and machine.registers > FEW else 2
     found = []
     done = 0
     while done < channels:

@@ -21,7 +21,7 @@ from cvm.executors.native.emit.elements import decoded, encoded, load
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Code, Scalar, V, lanes, typed, vector
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.emit.packs import repeated, to_bytes, to_words, unpacked, widened
+from cvm.executors.native.emit.packs import in_order, repeated, to_bytes, to_words, unpacked, widened
 from cvm.executors.native.emit.residual import residual, results
 
 __all__ = ["TOGETHER", "Epilogue", "joined", "narrow"]
@@ -228,8 +228,8 @@ class Epilogue:
     def _store_words(self, values: list[V], pointer: V) -> None:
         """Store two or four vectors as 16-bit integers: saturated, then clipped to the clamp."""
         code, lane, size = self.code, self.block.lane, self.output.format.bytes
-        for k in range(0, self.block.vectors, 2):
-            packed = to_words(code, values[k], values[k + 1])
+        halves = [to_words(code, values[k], values[k + 1]) for k in range(0, self.block.vectors, 2)]
+        for k, packed in zip(range(0, self.block.vectors, 2), in_order(code, halves), strict=True):
             if self.output.clamp is not None:
                 lo, hi = self.output.clamp
                 packed = code.intrinsic("smin", code.intrinsic("smax", packed, lo), hi)
@@ -284,6 +284,9 @@ class _Sums:
             if number not in self.expanded:
                 self.expanded[number] = self._expanded(pointer)
             return decoded(code, read.format, self.expanded[number][self.q])
+        if block.interleaved and stride == 1 and size == 2:
+            every = code.load(vector(16, block.vectors * block.lane), pointer)
+            return decoded(code, read.format, code.shuffle(every, every, block.channels(self.q)))
         kind = vector(read.format.bits, 1)
         channels = [min(channel, block.valid - 1) for channel in block.channels(self.q)]
         raws = [code.load(kind, code.at(pointer, channel * stride * size)) for channel in channels]

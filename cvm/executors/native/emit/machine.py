@@ -59,7 +59,8 @@ class Machine:
     """Whether one number shifts all lanes of a vector, and products widen 32-bit lanes. Then all channels of a
     requantization have one shift where 64 bits allow that."""
     words: bool = False
-    """Whether bytes are multiplied as 16-bit integers. Then maps that are multiplied by every channel are stored so."""
+    """Whether bytes are multiplied as 16-bit integers; with ``saturates``, only where a pair of products could exceed
+    16 bits. Maps that are multiplied by every channel are stored so."""
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
 
@@ -96,14 +97,22 @@ def _pmaddubsw(code: Code, total: V, a: V, w: V) -> V:
     count = lanes(total.type)
     byte, short = vector(8, 4 * count), vector(16, 2 * count)
     pairs = code.call(short, _PAIRS[count][0], code.bitcast(a, byte), code.bitcast(w, byte))
-    return code.binary("add", total, code.call(total.type, _PAIRS[count][1], pairs, typed(short, 1)))
+    return _kept(code, code.binary("add", total, code.call(total.type, _PAIRS[count][1], pairs, typed(short, 1))))
 
 
 def _pmaddwd(code: Code, total: V, a: V, w: V) -> V:
     count = lanes(total.type)
     short = vector(16, 2 * count)
     sums = code.call(total.type, _PAIRS[count][1], code.bitcast(a, short), code.bitcast(w, short))
-    return code.binary("add", total, sums)
+    return _kept(code, code.binary("add", total, sums))
+
+
+def _kept(code: Code, total: V) -> V:
+    """The same sum, but LLVM does not know how it was made.
+
+    It would otherwise add up the products of several steps first. The registers do not hold so many.
+    """
+    return code.value(total.type, f'call {total.type} asm "", "=x,0"({total})')
 
 
 def _generic4(code: Code, total: V, a: V, w: V) -> V:
@@ -162,7 +171,7 @@ MACHINES: tuple[Machine, ...] = (
     Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
     Machine(
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
-        pause=_PAUSE, packs=True,
+        pause=_PAUSE, packs=True, words=True,
     ),
     Machine(
         "neon_i8mm", 4, 26, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features=_NEON + ",+i8mm",

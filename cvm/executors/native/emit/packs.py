@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 
-__all__ = ["joined_lanes", "repeated", "to_bytes", "to_words", "unpacked", "widened"]
+__all__ = ["in_order", "joined_lanes", "repeated", "to_bytes", "to_words", "unpacked", "widened"]
 
 _PACKS = {
     16: ("llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packuswb.512"),
@@ -25,6 +25,19 @@ def to_words(code: Code, a: V, b: V) -> V:
     """Two vectors of i32 as one of i16, saturated. Each 128 bits hold four lanes of a, then four lanes of b."""
     lane = lanes(a.type)
     return code.call(vector(16, 2 * lane), _names(code, lane)[0], a, b)
+
+
+def in_order(code: Code, words: list[V]) -> list[V]:
+    """The words of one or two vectors that `to_words` made of interleaved channels, in the order of the channels.
+
+    One vector is in order. Of two vectors, the first has the first eight channels of every sixteen, in 128 bits, and
+    the second has the others.
+    """
+    count = lanes(words[0].type)
+    if len(words) == 1:
+        return words
+    order = [vector * count + 8 * block + k for block in range(count // 8) for vector in (0, 1) for k in range(8)]
+    return [code.shuffle(words[0], words[1], order[half : half + count]) for half in (0, count)]
 
 
 def to_bytes(code: Code, a: V, b: V) -> V:

@@ -140,18 +140,20 @@ def _sums(planner: Planning, node: Node, format_: Format, weights: Integers, bia
     return Sums(node, bias - total * stored, below * hi + above * lo, above * hi + below * lo)
 
 
-def _wanted(planner: Planning, name: str) -> Format:
-    return Format.of(*planner.hull(name))
+def _wanted(planner: Planning, node: Node) -> Format:
+    """The format in which a contraction multiplies its input."""
+    format_ = Format.of(*planner.hull(node.inputs[0]))
+    return SHORT if format_.bits == 8 and planner.by_words(node) else format_
 
 
 def _usable(home: Home, wanted: Format) -> bool:
-    return home.format.bits <= wanted.bits or home.format == SHORT
+    return home.format == SHORT or (wanted != SHORT and home.format.bits <= wanted.bits)
 
 
 def _map_home(planner: Planning, node: Node) -> Home:
     """The home of a convolution's input: channels last, in a narrow format, with a border as wide as the padding."""
     name = node.inputs[0]
-    home, wanted = planner.home(name), _wanted(planner, name)
+    home, wanted = planner.home(name), _wanted(planner, node)
     padding = planner.call_of(node).attributes.padding
     view = home.view
     ordered = all(view.stride(axis) is not None for axis in range(4)) and (view.shape[1] == 1 or view.stride(1) == 1)
@@ -198,7 +200,7 @@ def _convolution(planner: Planning, node: Node, weights: Integers) -> tuple[Home
 def _product(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Geometry]:
     """`dense` as one run over the input elements in the order of memory; the weights get the same order."""
     name = node.inputs[0]
-    home, wanted = planner.home(name), _wanted(planner, name)
+    home, wanted = planner.home(name), _wanted(planner, node)
     row = home.view.stride(0)
     order = _compact(home.view)
     if row is None or order is None or not _usable(home, wanted):

@@ -68,7 +68,7 @@ def segments(channels: int, machine: Machine, columns: int = 1) -> tuple[Segment
     while done < channels:
         left, lane = channels - done, min((machine.width, *machine.narrower))
         fitting = [n for n in (machine.width, *machine.narrower) if 4 * n <= left]
-        if machine.words and left <= 2 * lane:
+        if machine.one_shift and left <= 2 * lane:
             block, count = Block(lane, 2, left, True), 1
         elif fitting:
             block, count = Block(fitting[0], 4, 4 * fitting[0], True), left // (4 * fitting[0])
@@ -114,7 +114,7 @@ def plan_depthwise(
         output, reads, built.formula, built.start is not None,
         segments(channels, machine, alike), None, repeats,
     )  # fmt: skip
-    pairs = machine.words and not kernel.loops
+    pairs = machine.one_shift and not kernel.loops
     kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine), per=2 if pairs else 4)
     function = planner.kernel(kernel, "depthwise")
     homes = tuple(operand.home for operand in operands)

@@ -113,16 +113,19 @@ def borders(verified: VerifiedProgram) -> dict[str, tuple[int, int]]:
     return found
 
 
-def words(program: Program, contracts: Callable[[Node], bool], depthwise: Callable[[Node], bool]) -> frozenset[str]:
-    """The values that convolutions and products of matrices read, and besides them only ops by element.
-
-    A depthwise convolution multiplies each element a few times only, so bytes are better for it.
+def words(program: Program, contracts: Callable[[Node], bool], by_words: Callable[[Node], bool]) -> frozenset[str]:
+    """The values that contractions multiply as 16-bit integers (``by_words``), and besides them only ops by element
+    read.
     """
-    computed = {node.outputs[0].name for node in program.nodes if node.op in POINTWISE or contracts(node)}
+    computed = {
+        node.outputs[0].name
+        for node in program.nodes
+        if node.op in POINTWISE or node.op == "max_pool2d" or contracts(node)
+    }
     wanted: set[str] = set()
     others: set[str] = set()
     for node in program.nodes:
-        if contracts(node) and not depthwise(node):
+        if by_words(node):
             wanted.add(node.inputs[0])
         elif node.op not in POINTWISE:
             others.update(node.inputs)

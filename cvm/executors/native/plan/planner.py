@@ -89,7 +89,7 @@ class Planner:
             kept |= {item.update for item in self.program.state}
         self.groups: Groups = group(self.program, kept, self.contracts)
         self._parts = self._destinations()
-        self._words = words(self.program, self.contracts, self._by_channel) if machine.words else frozenset()
+        self._words = words(self.program, self.contracts, self.by_words)
         for index, value in enumerate(fed):
             buffer = Buffer("array", index=index)
             format_ = state_format(value) if resident and index >= len(self.program.inputs) else INT32
@@ -183,9 +183,17 @@ class Planner:
         """Whether a node is planned as a contraction."""
         return node.outputs[0].name not in self.plain and contracts(node, self.call_of(node), self._arrays_by_name)
 
-    def _by_channel(self, node: Node) -> bool:
-        """Whether a contraction reads one channel for each of its own."""
-        return node.op == "conv2d" and self.call_of(node).attributes.groups > 1
+    def by_words(self, node: Node) -> bool:
+        """Whether a node is a contraction that multiplies 16-bit integers where bytes would do.
+
+        A depthwise convolution multiplies each element a few times only, so bytes are better for it.
+        """
+        if not (self.machine.words and self.contracts(node)):
+            return False
+        if node.op == "conv2d" and self.call_of(node).attributes.groups > 1:
+            return False
+        weights = self.weights(node.inputs[1])
+        return not self.machine.saturates or 2 * 255 * max(int(weights.max()), -int(weights.min())) > 32767
 
     def home(self, name: str) -> Home:
         """The home of a value. A constant gets its home at the first call."""

@@ -65,6 +65,9 @@ class Planning(Protocol):
     def contracts(self, node: Node) -> bool:
         """Whether a node is planned as a contraction."""
 
+    def by_words(self, node: Node) -> bool:
+        """Whether a node is a contraction that multiplies 16-bit integers where bytes would do."""
+
     # Homes ----------------------------------------------------------------------------------------------------------
 
     @property

@@ -41,7 +41,7 @@ __all__ = ["expectations", "rehearse"]
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 Runs = Callable[[Sequence[npt.NDArray[Any]]], bool]
-QUICK = 300_000
+QUICK = 450_000
 """A network is also tried on extreme values if the estimated time of a run is at most this many nanoseconds."""
 STRETCH = 61
 """The number of successive elements that are all at the same end of their interval."""

@@ -20,7 +20,10 @@ __all__ = ["CLASSES", "Class", "programs"]
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class of kernels: its name, the kinds of kernels that its program has, and the function that makes it."""
+    """A class of kernels: its name, the kinds of kernels that its program may have, and the function that makes it.
+
+    Which of these kinds it has depends on the machine.
+    """
 
     name: str
     kinds: frozenset[str]
@@ -35,7 +38,7 @@ def _classes() -> Iterator[Class]:
     for epilogue in EPILOGUES:
         for what, products, make in sums.of_sums():
             name = what if epilogue == EPILOGUES[0] else f"{what}, {epilogue}"
-            yield Class(name, frozenset({f"{products}, {epilogue}"}), partial(make, epilogue))
+            yield Class(name, frozenset(f"{kind}, {epilogue}" for kind in products), partial(make, epilogue))
     large = (1, 100, 11, 14), (100, 1, 11, 9)
     made = partial(sums.convolution_of, EPILOGUES[0], large, (0, 255), 128, groups=100)
     yield Class("depthwise convolution of large windows", frozenset({"depthwise loops"}), made)

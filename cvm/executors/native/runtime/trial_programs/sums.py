@@ -18,43 +18,51 @@ __all__ = ["convolution_of", "ends_of_results", "few_channels", "of_sums", "requ
 Shape = tuple[int, ...]
 
 
-def of_sums() -> Iterator[tuple[str, str, Callable[[str], Program]]]:
-    """The classes of kernels that sum products: the name, the kind of products, and the program for each epilogue."""
+def of_sums() -> Iterator[tuple[str, tuple[str, ...], Callable[[str], Program]]]:
+    """The classes of kernels that sum products: the name, the kinds of products, and the program for each epilogue.
+
+    A machine whose products of bytes saturate multiplies bytes only by small weights or in groups, else words.
+    """
 
     def convolution(*arguments: Any, **attributes: Any) -> Callable[[str], Program]:
         return lambda epilogue: convolution_of(epilogue, *arguments, **attributes)
 
     bytes_ = (0, 255)
     small = (1, 5, 5, 8), (37, 5, 3, 3)
-    yield "8-bit convolution", "bytes", convolution(small, bytes_, 128, padding=(1, 1))
+    yield "8-bit convolution", ("bytes", "words"), convolution(small, bytes_, 128, padding=(1, 1))
+    yield "8-bit convolution of small weights", ("bytes",), convolution(small, bytes_, 64, padding=(1, 1))
     wide = (1, 36, 9, 12), (147, 36, 3, 3)
-    yield "convolution of many channels", "bytes", convolution(wide, bytes_, 128, padding=(1, 1))
+    yield "convolution of many channels", ("bytes", "words"), convolution(wide, bytes_, 128, padding=(1, 1))
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
-    yield "8-bit convolution of signed codes", "bytes", convolution(signed, (-128, 127), 128)
+    yield "8-bit convolution of signed codes", ("bytes", "words"), convolution(signed, (-128, 127), 128)
     grouped = (1, 12, 5, 9), (24, 6, 3, 3)
-    yield "grouped convolution", "bytes", convolution(grouped, (-128, 127), 127, groups=2, stride=(2, 2))
+    yield "grouped convolution", ("bytes",), convolution(grouped, (-128, 127), 127, groups=2, stride=(2, 2))
     large = (1, 3, 6, 7), (18, 3, 3, 3)
-    yield "convolution of wide weights", "digits", convolution(large, bytes_, 30_000, dilation=(2, 2))
+    yield "convolution of wide weights", ("digits", "words"), convolution(large, bytes_, 30_000, dilation=(2, 2))
+    yield "grouped convolution of wide weights", ("digits",), convolution(grouped, bytes_, 30_000, groups=2)
     offset = (2, 70, 7, 7), (37, 70, 3, 3)
     made = convolution(offset, (-128, 127), 55, least=-200, padding=(1, 1))
-    yield "convolution of weights with an offset", "window sums", made
+    yield "convolution of weights with an offset", ("window sums", "words"), made
     words = (1, 5, 6, 6), (17, 5, 3, 3)
-    yield "16-bit convolution", "words", convolution(words, (-3000, 3000), 3000, padding=(1, 1))
+    yield "16-bit convolution", ("words",), convolution(words, (-3000, 3000), 3000, padding=(1, 1))
     integers = (1, 3, 6, 6), (9, 3, 3, 3)
-    yield "32-bit convolution", "integers", convolution(integers, (-(2**20), 2**20), 60, padding=(1, 1))
+    yield "32-bit convolution", ("integers",), convolution(integers, (-(2**20), 2**20), 60, padding=(1, 1))
     for channels, size in ((134, 3), (16, 5), (33, 1)):
         shapes = (1, channels, 11, 11), (channels, 1, size, size)
         pad = (size // 2, size // 2)
         made = convolution(shapes, bytes_, 128, padding=pad, groups=channels)
-        yield f"depthwise convolution, {size} by {size}", f"depthwise {size}", made
+        yield f"depthwise convolution, {size} by {size}", (f"depthwise {size}",), made
     nine_bits = (1, 70, 9, 9), (70, 1, 3, 3)
     made = convolution(nine_bits, bytes_, 256, least=-20, padding=(1, 1), groups=70)
-    yield "depthwise convolution of weights with an offset", "depthwise digits", made
+    yield "depthwise convolution of weights with an offset", ("depthwise digits",), made
     made = convolution(nine_bits, bytes_, 128, least=-255, row=1, padding=(1, 1), groups=70)
-    yield "depthwise convolution with a row of weights beyond a byte", "depthwise digits", made
-    yield "matrix product of weights with an offset", "window sums", partial(_product, 6, 152, 37, least=0, largest=255)
-    yield "matrix product", "bytes", partial(_product, 3, 50, 37)
-    yield "matrix product of one row", "row", partial(_product, 1, 200, 150)
+    yield "depthwise convolution with a row of weights beyond a byte", ("depthwise digits",), made
+    made = partial(_product, 6, 152, 37, least=0, largest=255)
+    yield "matrix product of weights with an offset", ("window sums", "words"), made
+    yield "matrix product", ("bytes", "words"), partial(_product, 3, 50, 37)
+    yield "matrix product of one row", ("row", "words"), partial(_product, 1, 200, 150)
+    made = partial(_product, 1, 200, 150, least=-64, largest=63)
+    yield "matrix product of one row by small weights", ("row",), made
 
 
 def convolution_of(
