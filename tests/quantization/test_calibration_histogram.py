@@ -80,6 +80,6 @@ def test_the_share_outside_counts_what_is_beyond_the_ends() -> None:
 
 @pytest.mark.parametrize(("item", "word"), [(math.nan, "NaN"), (math.inf, "an infinity"), (-math.inf, "an infinity")])
 def test_what_is_no_real_number_is_refused(item: float, word: str) -> None:
-    with pytest.raises(Invalid, match=f"found {word}") as caught:
-        Histogram.of(np.array([0.5, item]))
+    with pytest.raises(Invalid, match=rf"found {word} at \[0, 1\] where") as caught:
+        Histogram.of(np.array([[0.5, item]]))
     assert caught.value.code == "calibration.real"

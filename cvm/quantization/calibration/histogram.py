@@ -47,11 +47,12 @@ class Histogram:
 
     @staticmethod
     def of(items: npt.NDArray[Any]) -> Histogram:
-        """The histogram of an array with at least one item. Raises `Invalid` if an item is NaN or infinite."""
+        """The histogram of an array with at least one item. Raises `Invalid`, with its index, if one is NaN or infinite."""
         low, high = float(items.min()), float(items.max())
         if not np.isfinite([low, high]).all():
-            message = f"found {'NaN' if np.isnan([low, high]).any() else 'an infinity'} where a real number is needed"
-            raise Invalid("calibration.real", message)
+            index = [int(k) for k in np.unravel_index(int(np.isfinite(items).argmin()), items.shape)]
+            what = "NaN" if np.isnan(items[tuple(index)]) else "an infinity"
+            raise Invalid("calibration.real", f"found {what} at {index} where a real number is needed")
         exponent = _exponent(max(-low, high))
         counts = np.zeros(2 * BINS + 1, np.int64)
         for block in blocks(items.shape):
