@@ -14,7 +14,8 @@ __all__ = ["TEXTS"]
 _ROWS = """
 /* For columns q from 0 to count - 1: sums[q] += w[0] x[q] + w[step] x[plane + q] + w[2 step] x[2 plane + q]
    + w[3 step] x[3 plane + q]. No partial sum leaves 32 bits. */
-static void dot4_@t(int32_t *sums, const @type *x, int32_t plane, const int8_t *w, int32_t step, int32_t count)
+static CVM_NOINLINE void dot4_@t(int32_t *sums, const @type *x, int32_t plane, const int8_t *w, int32_t step,
+                                 int32_t count)
 {
 #if defined(CVM_DOT4_@T)
     CVM_DOT4_@T(sums, x, plane, w, step, count);

@@ -26,11 +26,14 @@ __all__ = ["Exported", "arena_bytes", "exported"]
 _LINE = 100
 """The most characters of a line of numbers."""
 _SEPARATE = """
-/* Each step stays a function of its own. clang would put functions that are called once into their caller, and may
-   need several times as long for the one function that holds all steps. A build may define the macro itself. */
+/* Each function that writes to memory stays a function of its own, and gcc concludes nothing from it: gcc 12 takes
+   some of them for functions that write nothing, and leaves out their calls. clang would put functions that are called
+   once into their caller, and may need several times as long for the one function that holds all steps. */
 #ifndef CVM_NOINLINE
-#ifdef __clang__
+#if defined(__clang__)
 #define CVM_NOINLINE __attribute__((noinline))
+#elif defined(__GNUC__) && __GNUC__ >= 8
+#define CVM_NOINLINE __attribute__((noipa))
 #else
 #define CVM_NOINLINE
 #endif
@@ -80,8 +83,7 @@ class _Writer:
         code = "\n".join([*self._functions(), *self._run(), ""])
         arrays = [item for item in self.layout.constants if self._is_read(item, code)]
         constants = [line for item in arrays for line in self._constant(item)]
-        separate = [_SEPARATE] if self.layout.steps else []
-        source = "\n".join([*self._opening(), *constants, *separate, with_needed(code), code])
+        source = "\n".join([*self._opening(), *constants, _SEPARATE, with_needed(code), code])
         interface = "\n".join([*header(self.layout), ""])
         state = sum(
             self.source.place(item.value.name).size * self.source.place(item.value.name).type.size
@@ -175,13 +177,13 @@ class _Writer:
         name = self.name
         if self.program.state:
             text.line("")
-            with text.block(f"void {name}_reset({name}_state *state)"):
+            with text.block(f"CVM_NOINLINE void {name}_reset({name}_state *state)"):
                 for state, word in zip(self.program.state, self.states, strict=True):
                     target = self.source.places[state.value.name]
                     initial = self.source.places[state.initial]
                     copy(text, Place(f"state->{word}", 0, target.shape, target.type), initial, target.size)
         text.line("")
-        with text.block(f"int32_t {name}_run({self.layout.parameters()})"):
+        with text.block(f"CVM_NOINLINE int32_t {name}_run({self.layout.parameters()})"):
             first = len(text.lines)
             self._checks(text)
             names = "a, in, state" if self.program.state else "a, in"

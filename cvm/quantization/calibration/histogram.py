@@ -47,7 +47,7 @@ class Histogram:
 
     @staticmethod
     def of(items: npt.NDArray[Any]) -> Histogram:
-        """The histogram of an array with at least one item. Raises `Invalid`, with its index, if one is NaN or infinite."""
+        """The histogram of an array with at least one item. Raises `Invalid` with the index of NaN or an infinity."""
         low, high = float(items.min()), float(items.max())
         if not np.isfinite([low, high]).all():
             index = [int(k) for k in np.unravel_index(int(np.isfinite(items).argmin()), items.shape)]

@@ -57,6 +57,26 @@ def test_a_build_may_define_the_macro(options: tuple[str, ...], tmp_path: Path) 
     assert compared(Member(verified), found, computed(verified, runs)) == []
 
 
+@pytest.mark.parametrize("options", ["-O0", "-O1", "-O2", "-Os"])
+@pytest.mark.skipif(bool(TARGETS["gcc"].missing()), reason="gcc is not installed")
+def test_gcc_leaves_out_no_step(options: str, tmp_path: Path) -> None:
+    """gcc 12 takes this program's last step for a function that writes nothing, unless it is told to conclude nothing.
+
+    The step reads integers of 16 bits and writes the same byte everywhere.
+    """
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 6, 1, 5), -2000, 2000)
+    (largest,) = builder.add("max", [x], {"axes": (), "keepdims": True, "exclude": False})
+    (total,) = builder.add("broadcast_add", [x, largest])
+    numbers = [builder.parameter(np.array([number])) for number in (244567, 2**20, 917905, 115157683, 1)]
+    attributes = {"axes": (0, 1, 2), "statistic": "square_sum", "shift": 3, "rounding": "half_even"}
+    (y,) = builder.add("normalize", [total, *numbers], {**attributes, "lo": -128, "hi": -128})
+    verified = verify(builder.build([Output("y", y)]))
+    runs = [{"x": (np.arange(30, dtype=np.int32) * 37 % 900 - 400).reshape(1, 6, 1, 5)}]
+    (found,) = build_all([Member(verified)], tmp_path, TARGETS["gcc"], (options,)).run([runs])
+    assert compared(Member(verified), found, computed(verified, runs)) == []
+
+
 @pytest.mark.slow
 def test_a_compiler_without_end_is_ended_with_what_it_started(tmp_path: Path) -> None:
     """A driver of a compiler starts the compiler as a process, which would go on alone."""
