@@ -135,6 +135,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, max(left, 0.01), 1.0)
     try:
         return (yield)
+    except Exception as error:
+        if not _follows_from_alarm(error):
+            raise
+        _break_off()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = unraisable
@@ -143,6 +147,17 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 def _break_off(*_: object) -> None:
     pytest.skip(_USED_UP)
+
+
+def _follows_from_alarm(error: BaseException | None) -> bool:
+    """Whether an error was raised while the skip of an alarm was handled, as by hypothesis, which may be interrupted
+    between any two of its steps.
+    """
+    while error is not None:
+        if str(error) == _USED_UP:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _report_unraisable(report: Callable[[Any], object], lost: Any) -> None:

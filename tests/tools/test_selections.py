@@ -92,9 +92,38 @@ def test_whose_finalizer_hides_the_first_alarm() -> None:
     time.sleep(60)
 """
 
+HANDLED = """
+import time
+
+def test_that_ends() -> None:
+    pass
+
+def test_that_makes_another_error_of_the_alarm() -> None:
+    try:
+        time.sleep(60)
+    finally:
+        raise RuntimeError("interrupted in the middle of a step")
+"""
+
+WRONG = """
+def test_that_fails() -> None:
+    raise RuntimeError("not because of an alarm")
+"""
+
+
+def test_an_error_that_no_alarm_led_to_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "test_wrong.py").write_text(WRONG)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", "0"]
+    result = subprocess.run(
+        [*command, "--seconds", "300", "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 1, result.stdout
+    assert "RuntimeError: not because of an alarm" in result.stdout
+
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no alarms here")
-@pytest.mark.parametrize(("text", "workers"), [(SLOW, "0"), (SLOW, "1"), (FINALIZER, "0")])
+@pytest.mark.parametrize(("text", "workers"), [(SLOW, "0"), (SLOW, "1"), (FINALIZER, "0"), (HANDLED, "0")])
 def test_a_test_that_runs_when_the_time_is_used_up_is_broken_off(tmp_path: Path, text: str, workers: str) -> None:
     (tmp_path / "test_slow.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", workers, "-rs"]
