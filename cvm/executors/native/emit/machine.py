@@ -64,6 +64,12 @@ class Machine:
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
 
+    def clips(self, highest: int, most: int) -> bool:
+        """Whether a pair of products could exceed 16 bits and be clipped, for bytes up to ``highest`` and weights up to
+        ``most``.
+        """
+        return self.saturates and highest * 2 * most > 32767
+
     @property
     def narrows(self) -> bool:
         """Whether there are instructions that narrow lanes, with saturation, within 128 bits."""

@@ -36,7 +36,7 @@ def in_order(code: Code, words: list[V]) -> list[V]:
     count = lanes(words[0].type)
     if len(words) == 1:
         return words
-    order = [vector * count + 8 * block + k for block in range(count // 8) for vector in (0, 1) for k in range(8)]
+    order = [one * count + 8 * block + k for block in range(count // 8) for one in (0, 1) for k in range(8)]
     return [code.shuffle(words[0], words[1], order[half : half + count]) for half in (0, count)]
 
 

@@ -40,7 +40,7 @@ def passes(weights: Integers, machine: Machine, per: int, highest: int) -> list[
     result: list[tuple[Integers, int]] = []
     for number, digit in enumerate(digits):
         shift = 8 if number else 0
-        if machine.saturates and highest * 2 * max(-int(digit.min()), int(digit.max())) > 32767:
+        if machine.clips(highest, max(-int(digit.min()), int(digit.max()))):
             half = digit >> 1
             result += [(half, shift), (digit - half, 0)]
         else:
@@ -55,7 +55,7 @@ def parts(weights: Integers, machine: Machine, highest: int) -> list[Integers]:
     of weights could exceed these, they lie in [-64, 64] (highest <= 255).
     """
     most = max(-int(weights.min()), int(weights.max()))
-    lo, hi = (-64, 64) if machine.saturates and highest * 2 * most > 32767 else (-128, 127)
+    lo, hi = (-64, 64) if machine.clips(highest, most) else (-128, 127)
     left = weights.astype(np.int32)
     result: list[Integers] = []
     while not result or left.any():

@@ -193,7 +193,7 @@ class Planner:
         if node.op == "conv2d" and self.call_of(node).attributes.groups > 1:
             return False
         weights = self.weights(node.inputs[1])
-        return not self.machine.saturates or 2 * 255 * max(int(weights.max()), -int(weights.min())) > 32767
+        return not self.machine.saturates or self.machine.clips(255, max(int(weights.max()), -int(weights.min())))
 
     def home(self, name: str) -> Home:
         """The home of a value. A constant gets its home at the first call."""
