@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -233,7 +231,6 @@ def step(
     as_json: Json = False,
 ) -> int:
     """Prove one step of a run. `cvm dispute verify-step` or cvm.standalone.verify_step judges the file by itself."""
-    _use_one_thread()
     from cvm.audit.dispute import encode_proof
     from cvm.audit.dispute.targets import auxiliary_count
 
@@ -265,14 +262,6 @@ def step(
     write_file(output, data)
     document = {**_about(proof, len(data)), "steps": len(partials), "file": {"path": str(output), "bytes": len(data)}}
     return show(document, lambda console: _render_step(console, document), as_json)
-
-
-def _use_one_thread() -> None:
-    """Threads for the matrix products of one run cost more than they save, most of all on busy processors. OpenBLAS
-    reads the variable when NumPy is imported.
-    """
-    if "numpy" not in sys.modules:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _element(words: str, shape: tuple[int, ...]) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 import cvm.reference.operations  # noqa: F401  (fills the table)
+from cvm.blas import one_thread
 from cvm.blocks import finite
 from cvm.errors import CvmError, Invalid, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData, names_in
@@ -20,7 +21,6 @@ from cvm.quantization import LinearQuantizer
 from cvm.reference.constants import Made, made
 from cvm.reference.layout import Feed, Layout, arranged
 from cvm.reference.registry import OPERATIONS, Array
-from cvm.reference.threads import one_thread
 from cvm.reference.values import (
     Compact,
     Values,

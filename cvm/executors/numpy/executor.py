@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cvm.blas import one_thread
 from cvm.bounds import narrowest
 from cvm.executors.base import Capture, Int32Array, RunResult, Watch, checked_inputs, feeds, returned, windows
 from cvm.executors.held import Held
@@ -38,7 +40,7 @@ class _Scheduled:
 
 
 class NumpyExecutor:
-    """A verified program as NumPy calls. ``threads`` is ignored: BLAS chooses threads, which change no result."""
+    """A verified program as NumPy calls. ``threads`` is ignored: a run has one thread, of BLAS too (`cvm.blas`)."""
 
     name = "numpy"
 
@@ -83,9 +85,8 @@ class NumpyExecutor:
         needed = names | set(updates.values())
         tensors: dict[str, Array] = {**self._constants, **fed}
         borrowed = _Issued([*self._constants.values(), *fed.values()])
-        # Some BLAS libraries raise floating-point flags without a cause. No kernel computes anything that could.
         whole = shows is not None or not self._inside.isdisjoint(needed)
-        with np.errstate(all="ignore"):
+        with _computing():
             for scheduled in self._schedule if whole else self._joined:
                 if edits is None or not edits.edit(scheduled.index, tensors):
                     _execute(scheduled, tensors)
@@ -105,6 +106,15 @@ class NumpyExecutor:
         return tuple(f"{', '.join(scheduled.writes)} = {node.op}: {scheduled.step.note}" for node, scheduled in nodes)
 
 
+@contextmanager
+def _computing() -> Iterator[None]:
+    """One thread, and no warnings: some BLAS raise floating-point flags without a cause, and no kernel computes
+    anything that could.
+    """
+    with np.errstate(all="ignore"), one_thread():
+        yield
+
+
 def every_tensor(
     verified: VerifiedProgram, inputs: Mapping[str, Int32Array], state: Mapping[str, Int32Array]
 ) -> dict[str, Array]:
@@ -116,7 +126,7 @@ def every_tensor(
     program = verified.program
     constants = {constant.name: constant for constant in program.constants}
     tensors: dict[str, Array] = dict(feeds(program, inputs, state))
-    with np.errstate(all="ignore"):
+    with _computing():
         for node, call in zip(program.nodes, verified.calls, strict=True):
             step = KERNELS[node.op](call)
             reads = [  # every element is an int32, as the verifier has proven

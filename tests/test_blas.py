@@ -1,4 +1,4 @@
-"""The reference multiplies on one thread, and leaves the number of threads as it was."""
+"""The reference and the NumPy executor multiply on one thread, and leave the number of threads as it was."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from cvm.blas import one_thread, openblas
+from cvm.executors import create, initial_state
+from cvm.program import verify
 from cvm.reference import Reference
-from cvm.reference.threads import one_thread, openblas
+from tests.executors.test_executors import fed, network
 from tests.reference.graphs import computed, external, graph, operation
 
 
@@ -44,6 +47,14 @@ def test_products_are_computed_on_one_thread(threads: list[int]) -> None:
     model = graph("x", "y", tensors, operation("relu", "y", x="x"))
     Reference(model).side_by_side({"x": np.ones((2, 4))}, slice(None), change)
     assert threads == [1]
+
+
+def test_the_numpy_executor_computes_on_one_thread(threads: list[int]) -> None:
+    program = network()
+    create("numpy", verify(program)).run(fed(program), initial_state(program), watch=lambda _: threads.append(count()))
+    before, *during = threads  # what is fed is shown before the first product
+    assert before == 3
+    assert set(during) == {1}
 
 
 def test_what_was_is_restored_after_an_error_and_after_the_last_of_several(threads: list[int]) -> None:
