@@ -118,7 +118,11 @@ _NAMES = ("n", "c", "p", "q")
 
 
 def _rows(text: Text, c: _Convolution, w: Place, kind: Sum) -> None:
-    """Add the products of one row of sums: every weight is multiplied with a whole row of X."""
+    """Add the products of one row of sums: every weight is multiplied with a whole row of X.
+
+    The element of X stands before the weight: gcc 12 warns of a sign that changes (-Wconversion) if an element of 8 or
+    16 bits, cast to uint32_t, is the right operand of a product with a variable.
+    """
     with text.loop("i", c.KH):
         text.line(f"const int32_t row = p * {c.stride[0]} - {c.padding[0]} + i * {c.dilation[0]};")
         with text.block(f"if (row >= 0 && row < {c.H})"):
@@ -141,7 +145,7 @@ def _taps(text: Text, c: _Convolution, w: Place, kind: Sum) -> None:
         text.line(f"const {kind.type} {name} = {kind.part(w.load(f'at + {j}'))};")
     at = _times("q", c.stride[1])
     products = [
-        f"{name} * {kind.part(c.factor(f'from + {at} + {j * c.dilation[1]}'))}" for j, name in enumerate(weights)
+        f"{kind.part(c.factor(f'from + {at} + {j * c.dilation[1]}'))} * {name}" for j, name in enumerate(weights)
     ]
     with text.loop("q", last, first):
         text.line(f"sums[q] += {' + '.join(products)};")
@@ -183,7 +187,7 @@ def _pass(text: Text, c: _Convolution, w: Place, kind: Sum, count: int, columns:
         weight = w.load(f"at + {number * c.KH * c.KW}" if number else "at")
         text.line(f"const {kind.type} weight{number} = {kind.part(weight)};")
         x = f"from + {number * c.H * c.WD} + " if number else "from + "
-        products.append(f"weight{number} * {kind.part(c.factor(x + _times('q', c.stride[1])))}")
+        products.append(f"{kind.part(c.factor(x + _times('q', c.stride[1])))} * weight{number}")
     with text.loop("q", end, begin):
         text.line(f"sums[q] += {' + '.join(products)};")
 

@@ -69,3 +69,27 @@ def test_chains_that_do_not_read_their_sums(compiler: str, tmp_path: Path) -> No
     batch = build_all(members, tmp_path, TARGETS[compiler], ("-O1",))
     for member, feeds, found in zip(members, runs, batch.run(runs), strict=True):
         assert compared(member, found, computed(member.verified, feeds)) == []
+
+
+def sums_modulo_2_32(channels: int, least: int, greatest: int) -> Member:
+    """A convolution whose bound on sums exceeds 32 bits, over maps of narrow integers."""
+    weights = np.zeros((2, channels, 1, 3), np.int64)
+    weights[:, :2] = [[[-7, 5, 3]], [[1, 2, 2**30 // max(-least, greatest)]]]
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, channels, 1, 13), least, greatest)
+    attributes = {"padding": [0, 0], "stride": [1, 2], "dilation": [1, 1], "groups": 1}
+    (y,) = builder.add("conv2d", [x, builder.constant(weights)], attributes)
+    return Member(verify(builder.build([Output("y", y)])))
+
+
+@pytest.mark.parametrize("compiler", [pytest.param(name, marks=without(name)) for name in ("gcc", "clang")])
+def test_elements_of_narrow_maps_times_a_weight_in_sums_modulo_2_32(compiler: str, tmp_path: Path) -> None:
+    intervals = ((-128, 127), (0, 255), (-20000, 20000), (0, 65535))
+    members = [sums_modulo_2_32(channels, *interval) for channels in (3, 6) for interval in intervals]
+    values = [member.verified.program.inputs[0].value for member in members]
+    random = np.random.default_rng(2)
+    runs = [[{"x": random.integers(one.lo, one.hi + 1, one.shape).astype(np.int32)}] for one in values]
+    batch = build_all(members, tmp_path, TARGETS[compiler], ("-O1",))
+    for number, (member, feeds, found) in enumerate(zip(members, runs, batch.run(runs), strict=True)):
+        assert "sums[q] += (uint32_t)" in (tmp_path / f"m{number}.c").read_text()
+        assert compared(member, found, computed(member.verified, feeds)) == []
