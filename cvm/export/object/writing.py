@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from cvm.errors import Invalid, Unsupported
@@ -13,7 +13,7 @@ from cvm.executors.base import returned
 from cvm.executors.native.plan.arena import ALIGNMENT
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted
-from cvm.executors.native.runtime.foreign import compiled_for
+from cvm.executors.native.runtime.foreign import assembles, compiled_for
 from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds, stage_name
 from cvm.executors.native.runtime.proven import proven
 from cvm.export.object.header import Ports, header
@@ -78,6 +78,8 @@ def exported(verified: VerifiedProgram, triple: str, machine: str = "generic", n
         return compiled_for(triple, chosen, "\n".join(parts), "pic"), memory
 
     try:
+        if not assembles(triple):
+            chosen = replace(chosen, dot2_in_order=None)
         plan, (code, memory) = proven(verified, chosen, wanted, lambda made: partial(compiled, made))
     except Distrusted as error:
         raise Unsupported("export.object", f"no code can be made of this program: {error}") from error

@@ -77,13 +77,14 @@ def test_loops_within_loops_and_conditions() -> None:
 def test_products_of_every_machine_are_sums_of_products(machine: Machine) -> None:
     """Also of extremes, where the machine does not say that it saturates."""
     for count in (machine.width, *machine.narrower):
-        for per, dtypes in ((4, (np.uint8, np.int8)), (2, (np.int16, np.int16))):
+        bytes_, words = (np.uint8, np.int8), (np.int16, np.int16)
+        ways = ((machine.dot4, 4, bytes_), (machine.dot2, 2, words), (machine.tile_dot(2), 2, words))
+        for dot, per, dtypes in ways:
             module = Module()
             pointers = [V("ptr", f"%p{k}") for k in range(3)]
             code = Code(module, "test", pointers)
             kind = f"<{count} x i32>"
             total, a, w = (code.load(kind, pointer) for pointer in pointers)
-            dot = machine.dot4 if per == 4 else machine.dot2
             code.store(dot(code, total, a, w), pointers[0])
             code.finish()
             loaded = Loaded(compiled(str(module), machine), machine)

@@ -16,8 +16,9 @@ import cvm
 from cvm.demo import MODEL
 from cvm.errors import Invalid
 from cvm.executors import create, initial_state
+from cvm.executors.native.runtime.foreign import assembles
 from cvm.executors.native.runtime.select import available
-from cvm.export.object import exported
+from cvm.export.object import exported, writing
 from cvm.program import verify
 from cvm.program.verifier import VerifiedProgram
 from tests.api import small
@@ -75,6 +76,25 @@ def test_the_demo_gives_its_probabilities(tmp_path, machine):
     random = np.random.default_rng(1)
     feeds = [{"image": random.integers(0, 256, (1, 1, 8, 8)).astype(np.int32)} for _ in range(3)]
     agree(verify(cvm.compile(MODEL)), feeds, tmp_path, "x86_64-linux-gnu", machine)
+
+
+@needs_linux
+@pytest.mark.skipif("avx2" not in HERE, reason="needs a processor with AVX2")
+def test_code_without_text_for_the_assembler_gives_the_same(tmp_path, monkeypatch):
+    verified = verify(cvm.compile(MODEL))
+    with_text = exported(verified, "x86_64-linux-gnu", "avx2").files["model.o"]
+    monkeypatch.setattr(writing, "assembles", lambda triple: False)
+    assert exported(verified, "x86_64-linux-gnu", "avx2").files["model.o"] != with_text
+    feeds = [{"image": np.random.default_rng(2).integers(0, 256, (1, 1, 8, 8)).astype(np.int32)}]
+    agree(verified, feeds, tmp_path, "x86_64-linux-gnu", "avx2")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="needs an x86-64 processor")
+def test_llvm_reads_text_for_the_assembler_of_its_own_kind_of_processor():
+    assert assembles("x86_64-linux-gnu")
+    assert assembles("x86_64-pc-windows-msvc")
+    assert not assembles("aarch64-linux-gnu")
+    assert not assembles("riscv64-linux-gnu")
 
 
 @needs_linux

@@ -20,7 +20,7 @@ from cvm.executors.native.emit.cover import Grid, cover
 from cvm.executors.native.emit.elements import load
 from cvm.executors.native.emit.epilogue import Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector, whole
-from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine, multiply_add
+from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine
 
 __all__ = ["each_block", "emit_contraction", "parameters", "segments", "starting", "tile_start"]
 
@@ -361,8 +361,7 @@ class _Emitter:
 
     def dot(self, total: V, word: V, weights: V) -> V:
         """Add the products of the elements of ``word`` and ``weights`` to ``total``."""
-        dot = {4: self.machine.dot4, 2: self.machine.dot2, 1: multiply_add}[self.kernel.per]
-        return dot(self.code, total, word, weights)
+        return self.machine.tile_dot(self.kernel.per)(self.code, total, word, weights)
 
     def finish(
         self, sums: list[V], image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]]

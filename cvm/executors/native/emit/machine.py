@@ -61,6 +61,11 @@ class Machine:
     words: bool = False
     """Whether bytes are multiplied as 16-bit integers; with ``saturates``, only where a pair of products could exceed
     16 bits. Maps that are multiplied by every channel are stored so."""
+    dot2_in_order: Dot | None = None
+    """dot2 for tiles, as text for the assembler of this kind of processor. A tile has as many sums as leave room for
+    the operands of one step. LLVM would load those of the next step before the last sums of this one, or move a sum to
+    another register at every step, and keep sums in memory.
+    """
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
 
@@ -69,6 +74,10 @@ class Machine:
         ``most``.
         """
         return self.saturates and highest * 2 * most > 32767
+
+    def tile_dot(self, per: int) -> Dot:
+        """How a tile adds the products of ``per`` elements in each lane."""
+        return {4: self.dot4, 2: self.dot2_in_order or self.dot2, 1: multiply_add}[per]
 
     @property
     def narrows(self) -> bool:
@@ -111,6 +120,13 @@ def _pmaddwd(code: Code, total: V, a: V, w: V) -> V:
     short = vector(16, 2 * count)
     sums = code.call(total.type, _PAIRS[count][1], code.bitcast(a, short), code.bitcast(w, short))
     return _kept(code, code.binary("add", total, sums))
+
+
+def _pmaddwd_in_order(code: Code, total: V, a: V, w: V) -> V:
+    """The same as two instructions of the assembler, which stay where they are."""
+    both, template = f"{{{total.type}, {total.type}}}", "vpmaddwd $3, $2, $1\\0Avpaddd $1, $0, $0"
+    called = code.value(both, f'call {both} asm sideeffect "{template}", "=x,=&x,x,x,0"({a}, {w}, {total})')
+    return code.value(total.type, f"extractvalue {called}, 0")
 
 
 def _kept(code: Code, total: V) -> V:
@@ -177,7 +193,7 @@ MACHINES: tuple[Machine, ...] = (
     Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
     Machine(
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
-        pause=_PAUSE, packs=True, words=True,
+        pause=_PAUSE, packs=True, words=True, dot2_in_order=_pmaddwd_in_order,
     ),
     Machine(
         "neon_i8mm", 4, 26, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features=_NEON + ",+i8mm",

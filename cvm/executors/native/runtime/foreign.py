@@ -8,7 +8,7 @@ from typing import Any
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.runtime.jit import own_addresses
 
-__all__ = ["assembly_for", "compiled_for"]
+__all__ = ["assembles", "assembly_for", "compiled_for"]
 
 
 @cache
@@ -17,7 +17,17 @@ def _llvm() -> Any:
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()
     return llvm
+
+
+def assembles(triple: str) -> bool:
+    """Whether LLVM reads text for the assembler of a target, which it does for processors of the kind that runs it.
+
+    Raises RuntimeError for a triple that LLVM does not know.
+    """
+    targets = _llvm().Target
+    return bool(targets.from_triple(triple).name == targets.from_default_triple().name)
 
 
 def compiled_for(triple: str, machine: Machine, text: str, reloc: str) -> bytes:

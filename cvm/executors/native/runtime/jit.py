@@ -24,6 +24,7 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
     return llvm
 
 
