@@ -196,6 +196,7 @@ class _Writer:
                         self._show(text, value.name)
             self._finish(text)
             given = ["a", "in", *(["state"] if self.program.state else [])]
+            given += ["hook", "context"] if self.traced else []
             written = "\n".join(text.lines[first:])
             text.all([f"(void){word};" for word in given if re.search(rf"\b{word}\b", written) is None])
             text.line(f"return {name.upper()}_OK;")

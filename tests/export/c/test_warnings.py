@@ -71,6 +71,17 @@ def test_chains_that_do_not_read_their_sums(compiler: str, tmp_path: Path) -> No
         assert compared(member, found, computed(member.verified, feeds)) == []
 
 
+@pytest.mark.parametrize("compiler", [pytest.param(name, marks=without(name)) for name in ("gcc", "clang")])
+def test_a_program_whose_outputs_are_constants(compiler: str, tmp_path: Path) -> None:
+    builder = ProgramBuilder()
+    y = builder.constant(np.arange(6).reshape(2, 3))
+    verified = verify(builder.build([Output("y", y)]))
+    members = [Member(verified, traced) for traced in (False, True)]
+    batch = build_all(members, tmp_path, TARGETS[compiler], ("-O1",))
+    for member, found in zip(members, batch.run([[{}], [{}]]), strict=True):
+        assert compared(member, found, computed(verified, [{}])) == []
+
+
 def sums_modulo_2_32(channels: int, least: int, greatest: int) -> Member:
     """A convolution whose bound on sums exceeds 32 bits, over maps of narrow integers."""
     weights = np.zeros((2, channels, 1, 3), np.int64)
