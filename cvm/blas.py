@@ -1,10 +1,11 @@
 """Float products on one thread.
 
-OpenBLAS, which NumPy's wheels carry, gives a product of a few million terms to all processors, and its threads then
-wait for the next one without rest. The NumPy executor, the float reference and rehearsals compute hundreds of such
-products with other steps between them. On two idle processors a second thread saves a tenth to a quarter of the time
-and doubles the processor time; beside other work it makes a network six to eight times slower. The number of threads
-changes no result: `cvm.executors.numpy.contraction` proves its products exact in any order.
+OpenBLAS, which NumPy's wheels carry, divides a product of a few million terms among all processors. Between products
+its threads keep their processors busy, since they ask again and again for the next one. The NumPy executor, the float
+reference and rehearsals compute hundreds of such products with other steps between them. On two idle processors the
+second thread saves 7 to 20 % of the time and doubles the processor time. On a processor that has other work, too, a
+network takes six to eight times as long with it. The number of threads changes no result:
+`cvm.executors.numpy.contraction` proves its products exact in any order.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
 
 def _files() -> Iterator[str]:
     """NumPy's own module, which finds what it is linked with where the system has one space of names; then OpenBLAS."""
-    module = getattr(np._core._multiarray_umath, "__file__", None)  # type: ignore[attr-defined]
+    core = getattr(np, "_core", None)  # NumPy's own business: another version may have it elsewhere
+    module = getattr(getattr(core, "_multiarray_umath", None), "__file__", None)
     if module is not None:
         yield module
     for folder in _FOLDERS:

@@ -20,6 +20,11 @@ def without(compiler: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(TARGETS[compiler].missing()), reason=f"{compiler} is not installed")
 
 
+each_compiler = pytest.mark.parametrize(
+    "compiler", [pytest.param(name, marks=without(name)) for name in ("gcc", "clang")]
+)
+
+
 def one(op: str, lo: int, hi: int, constant: int | None, attributes: dict[str, int]) -> Member:
     builder = ProgramBuilder()
     x = builder.input("x", (1, 3, 6), lo, hi)
@@ -53,7 +58,7 @@ def test_comparisons_at_the_ends_of_types(tmp_path: Path) -> None:
         assert compared(member, found, computed(member.verified, feeds)) == []
 
 
-@pytest.mark.parametrize("compiler", [pytest.param(name, marks=without(name)) for name in ("gcc", "clang")])
+@each_compiler
 def test_chains_that_do_not_read_their_sums(compiler: str, tmp_path: Path) -> None:
     members = []
     chains: tuple[tuple[str, dict[str, object]], ...] = (("dense", {}), ("sum", {"axes": [1]}), ("max", {"axes": [1]}))
@@ -71,7 +76,7 @@ def test_chains_that_do_not_read_their_sums(compiler: str, tmp_path: Path) -> No
         assert compared(member, found, computed(member.verified, feeds)) == []
 
 
-@pytest.mark.parametrize("compiler", [pytest.param(name, marks=without(name)) for name in ("gcc", "clang")])
+@each_compiler
 def test_a_program_whose_outputs_are_constants(compiler: str, tmp_path: Path) -> None:
     builder = ProgramBuilder()
     y = builder.constant(np.arange(6).reshape(2, 3))
@@ -93,7 +98,7 @@ def sums_modulo_2_32(channels: int, least: int, greatest: int) -> Member:
     return Member(verify(builder.build([Output("y", y)])))
 
 
-@pytest.mark.parametrize("compiler", [pytest.param(name, marks=without(name)) for name in ("gcc", "clang")])
+@each_compiler
 def test_elements_of_narrow_maps_times_a_weight_in_sums_modulo_2_32(compiler: str, tmp_path: Path) -> None:
     intervals = ((-128, 127), (0, 255), (-20000, 20000), (0, 65535))
     members = [sums_modulo_2_32(channels, *interval) for channels in (3, 6) for interval in intervals]
