@@ -61,6 +61,9 @@ SIZES: Table = {
     ("cvm/executors/native/checker/__init__.py", "_Checker._coefficients"): "offsets in the arena",
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
     ("cvm/executors/native/checker/packed.py", "saturates"): "sums of two bytes, times 255",
+    ("cvm/executors/native/checker/packed.py", "with_excess"): "steps of a kernel, and sums of two bytes, in 16 bits",
+    ("cvm/executors/native/plan/saturation.py", "*"): "sums of two bytes, in 16 bits",
+    ("cvm/executors/native/kernels/packing.py", "_Excess"): "a byte less its excess, and offsets, which are tested",
     ("cvm/executors/native/checker/summed.py", "require_windows"): "offsets in the arena",
     (
         "cvm/executors/native/checker/__init__.py",

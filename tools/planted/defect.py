@@ -10,11 +10,11 @@ __all__ = ["MODULES", "Defect", "dotted", "source"]
 PACKAGE = "cvm.executors.native"
 FOLDER = Path(__file__).resolve().parents[2] / "cvm" / "executors" / "native"
 MODULES = (
-    "arena", "calls", "contraction", "contractions", "cover", "depthwise", "elements", "epilogue", "exact", "exchange",
-    "expressions", "folds", "formats", "formula", "formulas", "fused", "groups", "homes", "ir", "layout", "loops",
-    "machine", "movement", "narrow", "nest", "operands", "packing", "packs", "planner", "pointwise", "reductions",
-    "requantize", "residual", "sharing", "steps", "sums", "tiles", "transposition", "view", "vision", "window_sums",
-    "windows",
+    "arena", "calls", "contraction", "contractions", "cover", "depthwise", "depthwise_sums", "elements", "epilogue",
+    "exact", "exchange", "expressions", "folds", "formats", "formula", "formulas", "fused", "groups", "homes", "ir",
+    "layout", "loops", "machine", "movement", "narrow", "nest", "operands", "packing", "packs", "planner", "pointwise",
+    "reductions", "requantize", "residual", "saturation", "sharing", "steps", "sums", "tiles", "transposition", "view",
+    "vision", "window_sums", "windows",
 )  # fmt: skip
 """The planner and the emitter, which the checker, the rehearsal and the trial guard."""
 

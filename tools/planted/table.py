@@ -132,8 +132,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "shift",
         "packing",
-        "shift = 8 if number else 0",
-        "shift = 7 if number else 0",
+        "(digit, 8 if number else 0)",
+        "(digit, 7 if number else 0)",
     ),
     (
         "shift",
@@ -179,7 +179,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "channels",
-        "depthwise",
+        "depthwise_sums",
         "source = code.at(source, channel)",
         "source = code.at(source, self.segment.start)",
     ),
@@ -479,7 +479,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "border",
-        "depthwise",
+        "depthwise_sums",
         "kernel.row(row) * kernel.taps[0]",
         "row * kernel.taps[0]",
     ),
@@ -491,19 +491,19 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "channels",
-        "depthwise",
+        "depthwise_sums",
         "size = kernel.parts * kernel.groups * ROWS * block.vectors * block.lane",
         "size = kernel.parts * kernel.groups * ROWS * 4 * block.lane",
     ),
     (
         "lanes",
-        "depthwise",
+        "depthwise_sums",
         "chosen = [2 * each * pixel + k for",
         "chosen = [each * pixel + k for",
     ),
     (
         "lanes",
-        "depthwise",
+        "depthwise_sums",
         "code.at(at, pixel * step)) for pixel",
         "code.at(at, pixel * each)) for pixel",
     ),
@@ -518,6 +518,42 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
         "epilogue",
         "self._store_pieces(part, code.at(pointer, pixel * apart), one.valid)",
         "self._store_pieces(part, code.at(pointer, pixel * apart), each)",
+    ),
+    (
+        "wrap",
+        "saturation",
+        "sums.clip(-MOST, MOST)",
+        "sums.clip(-MOST - 1, MOST + 1)",
+    ),
+    (
+        "channels",
+        "packing",
+        "self._weights += list(more[block, :, number, tap, step])",
+        "self._weights += list(more[block, ::-1, number, tap, step])",
+    ),
+    (
+        "channels",
+        "contraction",
+        "place = code.add(code.mul(self.place, len(kernel.shifts)), number)",
+        "place = code.mul(self.place, len(kernel.shifts))",
+    ),
+    (
+        "channels",
+        "contraction",
+        "self.products(1, code.at(source, step), code.at(listed, weights), values, pixels)",
+        "self.products(1, source, code.at(listed, weights), values, pixels)",
+    ),
+    (
+        "channels",
+        "depthwise_sums",
+        "q % block.vectors) * 2 + row // 2",
+        "q % block.vectors) * 2 + row // 4",
+    ),
+    (
+        "lanes",
+        "depthwise_sums",
+        "2 * half + end, code.bitcast(unpacked(code, both, zero, 16, end)",
+        "2 * half + end, code.bitcast(unpacked(code, zero, both, 16, end)",
     ),
 )
 

@@ -79,7 +79,7 @@ def exported(verified: VerifiedProgram, triple: str, machine: str = "generic", n
 
     try:
         if not assembles(triple):
-            chosen = replace(chosen, dot2_in_order=None)
+            chosen = replace(chosen, in_order=None)
         plan, (code, memory) = proven(verified, chosen, wanted, lambda made: partial(compiled, made))
     except Distrusted as error:
         raise Unsupported("export.object", f"no code can be made of this program: {error}") from error

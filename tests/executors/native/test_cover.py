@@ -63,12 +63,13 @@ def test_small_maps_leave_little_over() -> None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="LLVM reads this text on x86-64 processors alone")
 @pytest.mark.parametrize("channels", [64, 128, 192])
 @pytest.mark.parametrize("window", [1, 3])
-def test_loops_of_avx2_keep_all_sums_in_registers(channels: int, window: int) -> None:
+@pytest.mark.parametrize(("largest", "instruction"), [(127, "vpmaddwd"), (67, "vpmaddubsw")])
+def test_loops_of_avx2_keep_all_sums_in_registers(channels: int, window: int, largest: int, instruction: str) -> None:
     """The register allocator of LLVM finds room for 12 sums and the operands of a step in 16 registers."""
     random = np.random.default_rng(channels)
     build = ProgramBuilder()
     x = build.input("x", (1, channels, 12, 12), 0, 255)
-    weights = build.constant(random.integers(-127, 128, (128, channels, window, window)))
+    weights = build.constant(random.integers(-largest, largest, (128, channels, window, window)))
     attributes = {"padding": [window // 2] * 2, "stride": [1, 1], "dilation": [1, 1], "groups": 1}
     (sums,) = build.add("conv2d", [x, weights], attributes)
     parameters = [build.parameter(np.full((1, 128, 1, 1), number)) for number in (1234567, 0, 31)]
@@ -79,8 +80,9 @@ def test_loops_of_avx2_keep_all_sums_in_registers(channels: int, window: int) ->
     text = network_text(made, machine, 1, [(144 * channels, 0, 255)], [(0, len(made.calls))])
     with jit.own_addresses(machine.packs):
         loops = _loops(jit._target(machine).emit_assembly(jit._llvm().parse_assembly(text)))
-    products = [loop for loop in loops if sum("vpmaddwd" in line for line in loop) >= 12]
+    products = [loop for loop in loops if sum(instruction in line for line in loop) >= 12]
     assert products
+    assert (instruction == "vpmaddubsw") == any("vpmaddubsw" in line for loop in loops for line in loop)
     assert [line for loop in products for line in loop if "ymm" in line and "(%rsp)" in line] == []
 
 

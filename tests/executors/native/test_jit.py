@@ -78,7 +78,8 @@ def test_products_of_every_machine_are_sums_of_products(machine: Machine) -> Non
     """Also of extremes, where the machine does not say that it saturates."""
     for count in (machine.width, *machine.narrower):
         bytes_, words = (np.uint8, np.int8), (np.int16, np.int16)
-        ways = ((machine.dot4, 4, bytes_), (machine.dot2, 2, words), (machine.tile_dot(2), 2, words))
+        ways = ((machine.dot4, 4, bytes_), (machine.dot2, 2, words))
+        ways += ((machine.tile_dot(4), 4, bytes_), (machine.tile_dot(2), 2, words))
         for dot, per, dtypes in ways:
             module = Module()
             pointers = [V("ptr", f"%p{k}") for k in range(3)]

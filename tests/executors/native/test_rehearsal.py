@@ -12,10 +12,20 @@ import pytest
 from cvm.errors import Invalid
 from cvm.executors import initial_state
 from cvm.executors.native.descriptions.expressions import Requantization
-from cvm.executors.native.emit import contraction, elements, epilogue, folds, formula, nest, requantize, residual
+from cvm.executors.native.emit import (
+    contraction,
+    depthwise_sums,
+    elements,
+    epilogue,
+    folds,
+    formula,
+    nest,
+    requantize,
+    residual,
+)
 from cvm.executors.native.emit.ir import V, typed
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.kernels import depthwise, vision, windows
+from cvm.executors.native.kernels import vision, windows
 from cvm.executors.native.runtime import calls, rehearsal, trial
 from cvm.executors.native.runtime.executor import NativeExecutor
 from cvm.executors.native.runtime.select import available
@@ -108,7 +118,7 @@ DEFECTS: dict[str, Plant] = {
         lambda code, v, s, rounding: _rounded(code, code.binary("add", v, 2**34), s, rounding),
     ),
     "channels: the sums of a block begin with those of another vector": _set(
-        depthwise, "starting", lambda *arguments: _starting(*arguments)[::-1]
+        depthwise_sums, "starting", lambda *arguments: _starting(*arguments)[::-1]
     ),
     "border: windows reach beyond the map": _set(windows, "_bounds", lambda code, window, index: (0, window.taps)),
     "clip: the lower bound is lost": _steps(

@@ -36,7 +36,7 @@ from cvm.executors.native.checker.addresses import (
 )
 from cvm.executors.native.checker.estimates import require_normalization, require_quotient
 from cvm.executors.native.checker.groups import Added, Group, require_joint
-from cvm.executors.native.checker.packed import per_channel, saturates, segments_of, weights_of
+from cvm.executors.native.checker.packed import per_channel, saturates, segments_of, weights_of, with_excess
 from cvm.executors.native.checker.residence import Residence
 from cvm.executors.native.checker.summed import require_windows, summed
 from cvm.executors.native.descriptions.computed import Normalization, Quotient
@@ -564,10 +564,7 @@ class _Checker:
         require(buffer is source.buffer and kernel_format(kernel, source), "another input")
         first, rest = divmod(offset, source.format.bytes)
         require(rest == 0, "the address of the input lies between two elements")
-        digits = segments_of(self._bytes(arguments[1]), kernel)
-        bytes_ = isinstance(kernel, Depthwise) or kernel.per == 4
-        require(not (self.machine.saturates and bytes_ and saturates(digits)), "pairs of products could saturate")
-        found = weights_of(digits, kernel)
+        found = weights_of(self._digits(self._bytes(arguments[1]), kernel), kernel)
         if isinstance(kernel, Contraction):
             at = np.full((1,), first)
             for n, step in kernel.taps:
@@ -595,6 +592,17 @@ class _Checker:
         if found.dtype == np.uint32:  # modulo 2^32
             right = right.astype(np.uint32)
         require(np.array_equal(left, right), "other weights")
+
+    def _digits(self, data: memoryview, kernel: Kernel) -> list[Array]:
+        """The digits of all segments, with their excess. Proves that no pair of products saturates."""
+        digits = segments_of(data, kernel)
+        clips = self.machine.saturates and kernel.per == 4
+        require(not (clips and saturates(digits)), "pairs of products could saturate")
+        if isinstance(kernel, Contraction) and kernel.excess:
+            require(clips, "only products that saturate leave an excess")
+            digits, listed = with_excess(data, kernel, digits)
+            require(not saturates(listed), "pairs of products of the excess could saturate")
+        return digits
 
     def _start(self, kernel: Kernel, argument: tuple[Buffer, int], channels: int) -> Array:
         return per_channel(self._bytes(argument), kernel.segments, INT32, channels)

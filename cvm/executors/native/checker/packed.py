@@ -11,7 +11,7 @@ from cvm.executors.native.checker.addresses import Array, require
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
 
-__all__ = ["per_channel", "saturates", "segments_of", "weights_of"]
+__all__ = ["per_channel", "saturates", "segments_of", "weights_of", "with_excess"]
 
 
 def _lanes(one: Segment) -> Array:
@@ -72,6 +72,8 @@ def saturates(parts: Sequence[Array]) -> bool:
     """Whether bytes times two neighbouring digits may add up to a number that 16 bits do not hold."""
     for part in parts:
         digits = part.reshape(-1)
+        if not digits.size:
+            continue
         wide = np.int16 if digits.dtype == np.int8 else np.int64  # two digits of 8 bits add up to at most 9 bits
         above, below = np.maximum(digits, 0), np.minimum(digits, 0)
         most = int(np.add(above[::2], above[1::2], dtype=wide).max())
@@ -79,6 +81,51 @@ def saturates(parts: Sequence[Array]) -> bool:
         if 255 * most >= 2**15 or 255 * least < -(2**15):
             return True
     return False
+
+
+def with_excess(data: memoryview, kernel: Contraction, parts: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+    """The digits of all segments with the excess that is listed behind them, and the listed weights.
+
+    Raises `Unproven` for a list that is damaged, that names no step of the kernel, or one step of a block twice, and
+    for digits that no byte holds.
+    """
+    passes, taps, step = len(kernel.shifts), math.prod(n for n, _ in kernel.taps), kernel.per
+    listed = data[min(kernel.weight_bytes, len(data)) :]
+    first = _numbers(listed, 0, kernel.blocks * passes + 1)
+    require(first[0] == 0 and bool((np.diff(first) >= 0).all()), "the entries of the excess are not in order")
+    entries = _numbers(listed, 4 * first.size, 2 * int(first[-1])).reshape(-1, 2)
+    at = np.zeros((1,), np.int64)
+    for n, apart in kernel.taps:
+        at = (at[:, None] + apart * np.arange(n)).reshape(-1)
+    at = (at[:, None] + step * np.arange(kernel.steps)).reshape(-1)
+    order = np.argsort(at, kind="stable")
+    found = order[np.searchsorted(at, entries[:, 0], sorter=order).clip(max=at.size - 1)]
+    require(np.array_equal(at[found], entries[:, 0]), "an excess is of no step of the kernel")
+    place = np.repeat(np.arange(first.size - 1), np.diff(first)) * at.size + found
+    require(np.unique(place).size == place.size, "a step has an excess twice")
+    begin, whole, more = 0, [], []
+    for one, part in zip(kernel.segments, parts, strict=True):
+        end = begin + one.count * passes * at.size
+        here = (begin <= place) & (place < end)
+        size = step * one.channels
+        starts = entries[here, 1].astype(np.int64)
+        inside = not starts.size or (starts.min() >= 0 and starts.max() + size <= len(listed))
+        require(bool(inside), "an excess lies outside the constants")
+        weights = np.frombuffer(listed, np.int8)[starts[:, None] + np.arange(size)].reshape(-1, one.channels, step)
+        block, number, tap, index = np.unravel_index(place[here] - begin, (one.count, passes, taps, kernel.steps))
+        digits = part.copy().reshape(one.count, one.channels, passes, taps, kernel.steps, step)
+        sums = np.add(digits[block, :, number, tap, index], weights, dtype=np.int16)
+        digits[block, :, number, tap, index] = sums.astype(np.int8)
+        require(np.array_equal(digits[block, :, number, tap, index], sums), "a byte does not hold a digit")
+        whole.append(digits.reshape(part.shape))
+        more.append(weights)
+        begin = end
+    return whole, more
+
+
+def _numbers(data: memoryview, start: int, count: int) -> Array:
+    require(start + 4 * count <= len(data), "a list of excess ends behind the constants")
+    return np.frombuffer(data, "<i4", count, start)
 
 
 def segments_of(data: memoryview, kernel: Contraction | Depthwise) -> list[Array]:

@@ -79,8 +79,9 @@ def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Ma
     def image(index: Scalar) -> None:
         def block(segment: Segment, number: Scalar) -> None:
             before = sum(one.count for one in kernel.segments if one.start < segment.start)
-            units = _units(code, kernel, code.add(number, before), (lo, hi))
-            _Emitter(code, kernel, machine, segment, pointers, reads, target).block(index, number, units)
+            place = code.add(number, before)
+            units = _units(code, kernel, place, (lo, hi))
+            _Emitter(code, kernel, machine, segment, pointers, reads, target, place).block(index, number, units)
 
         each_block(code, kernel.segments, touched, block)
 
@@ -196,6 +197,8 @@ class _Emitter:
     pointers: list[V]
     reads: list[V]
     target: V
+    place: Scalar
+    """The number of the block among those of all segments."""
 
     def block(self, image: Scalar, number: Scalar, units: tuple[Scalar, Scalar]) -> None:
         """Write all tiles of one image, for one block of channels."""
@@ -274,6 +277,8 @@ class _Emitter:
                 if number == last_shift:
                     sums = [code.binary("add", total, begin) for total, begin in zip(sums, first, strict=True)]
             sums = self.taps(0, source, weights.moved(code, number * pass_bytes), sums, pixels)
+            if kernel.excess:
+                sums = self.excess(number, source, sums, pixels)
         self.finish(sums, image, channel, y, x, offsets)
 
     def taps(self, depth: int, source: V, weights: Weights, sums: list[V], pixels: list[int]) -> list[V]:
@@ -312,34 +317,54 @@ class _Emitter:
 
     def run(self, source: V, weights: Weights, sums: list[V], pixels: list[int]) -> list[V]:
         """Write the products of one run; a few steps are unrolled."""
-        code, kernel, block = self.code, self.kernel, self.segment.block
+        code, kernel, unrolled = self.code, self.kernel, self.unrolled
         step = kernel.step_bytes * self.segment.channels
-        unrolled = self.unrolled
         move = kernel.per * kernel.input.bytes
-        together = 4 if self.machine.by_element and kernel.per == 4 and unrolled % 4 == 0 else 1
-
-        def unrolled_steps(at: V, packed: V, values: Sequence[V]) -> list[V]:
-            current = list(values)
-            for first in range(0, unrolled, together):
-                steps = range(first, first + together)
-                rows = [[self.weights(packed, k * step, v) for v in range(block.vectors)] for k in steps]
-                for number, pixel in enumerate(pixels):
-                    words = self.words(code.at(at, pixel + first * move), together)
-                    for word, row in zip(words, rows, strict=True):
-                        for v in range(block.vectors):
-                            slot = number * block.vectors + v
-                            current[slot] = self.dot(current[slot], word, row[v])
-            return current
-
         if kernel.steps == unrolled:
-            return unrolled_steps(source, weights.own, sums)
+            return self.products(unrolled, source, weights.own, sums, pixels)
 
         def body(index: V, values: list[V]) -> Sequence[V]:
             packed = weights.moved(code, code.mul(index, step))
             packed.prefetch(code, unrolled * step)
-            return unrolled_steps(code.at(source, code.mul(index, move)), packed.own, values)
+            return self.products(unrolled, code.at(source, code.mul(index, move)), packed.own, values, pixels)
 
         return code.loop(0, kernel.steps, unrolled, body, sums)
+
+    def excess(self, number: int, source: V, sums: list[V], pixels: list[int]) -> list[V]:
+        """Write the products of what the weights of pass ``number`` have in excess: a loop over the listed steps."""
+        code, kernel = self.code, self.kernel
+        listed = code.at(self.pointers[1], kernel.weight_bytes)
+
+        def numbers(at: V) -> tuple[V, V]:
+            first, second = (code.cast("sext", code.load("i32", code.at(at, 4 * k)), 64) for k in range(2))
+            return first, second
+
+        place = code.add(code.mul(self.place, len(kernel.shifts)), number)
+        bounds = numbers(code.at(listed, code.mul(place, 4)))
+        entries = code.at(listed, 4 * (kernel.blocks * len(kernel.shifts) + 1))
+
+        def body(index: V, values: list[V]) -> Sequence[V]:
+            step, weights = numbers(code.at(entries, code.mul(index, 8)))
+            return self.products(1, code.at(source, step), code.at(listed, weights), values, pixels)
+
+        return code.loop(*bounds, 1, body, sums)
+
+    def products(self, count: int, at: V, packed: V, sums: Sequence[V], pixels: list[int]) -> list[V]:
+        """Write the products of ``count`` steps, one after the other."""
+        code, kernel, vectors = self.code, self.kernel, self.segment.block.vectors
+        step = kernel.step_bytes * self.segment.channels
+        move = kernel.per * kernel.input.bytes
+        together = 4 if self.machine.by_element and kernel.per == 4 and count % 4 == 0 else 1
+        current = list(sums)
+        for first in range(0, count, together):
+            rows = [[self.weights(packed, k * step, v) for v in range(vectors)] for k in range(first, first + together)]
+            for number, pixel in enumerate(pixels):
+                words = self.words(code.at(at, pixel + first * move), together)
+                for word, row in zip(words, rows, strict=True):
+                    for v in range(vectors):
+                        slot = number * vectors + v
+                        current[slot] = self.dot(current[slot], word, row[v])
+        return current
 
     def weights(self, packed: V, step: int, number: int) -> V:
         """Load the weights of one vector of channels at a step; bytes become 16-bit integers."""

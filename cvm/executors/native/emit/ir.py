@@ -205,6 +205,11 @@ class Code:
         self._rooms.append(f"  {name} = alloca [{count} x {type_}], align 64")
         return V("ptr", name)
 
+    def constant(self, name: str, value: V) -> str:
+        """The name of a constant in memory, which the module has once."""
+        self._module.declarations.add(f"@{name} = internal constant {value}")
+        return f"@{name}"
+
     def even_lanes(self, count: int) -> V:
         """A mask of the even ones of ``count`` >= 8 lanes. An empty assembly instruction hides its value from the code
         generator, which would rewrite a select with a known mask as a permutation: that needs the units of products.

@@ -4,13 +4,15 @@ A dot product with ``per`` = 4 multiplies unsigned bytes of activations (signed 
 by signed bytes of weights. With ``per`` = 2 both are signed 16-bit integers, with 1 both are 32-bit integers. Packed
 operands are vectors of 32-bit lanes in all cases. The arithmetic is modulo 2^32, in which the proven int32 result is
 exact even if intermediate sums wrap. The exception is AVX2's byte product, which saturates sums of two products at 16
-bits; for it, the weights must be so small that no such sum exceeds 16 bits.
+bits; for it, the weights must be so small that no such sum exceeds 16 bits, and what they have in excess is multiplied
+apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 
@@ -19,6 +21,14 @@ __all__ = ["CUDA", "HIGHEST_BITS", "MACHINES", "WASM", "Machine", "multiply_add"
 Dot = Callable[[Code, V, V, V], V]
 HIGHEST_BITS = 0x80808080 - 2**32
 """A word with the highest bit of each of its four bytes set."""
+
+
+class InOrder(NamedTuple):
+    """Products that stay where they are written. ``dot2_at`` reads the weights from memory, whose address it takes."""
+
+    dot4: Dot
+    dot2: Dot
+    dot2_at: Dot
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +69,12 @@ class Machine:
     """Whether one number shifts all lanes of a vector, and products widen 32-bit lanes. Then all channels of a
     requantization have one shift where 64 bits allow that."""
     words: bool = False
-    """Whether bytes are multiplied as 16-bit integers; with ``saturates``, only where a pair of products could exceed
-    16 bits. Maps that are multiplied by every channel are stored so."""
-    dot2_in_order: Dot | None = None
-    """dot2 for tiles, as text for the assembler of this kind of processor. A tile has as many sums as leave room for
-    the operands of one step. LLVM would load those of the next step before the last sums of this one, or move a sum to
-    another register at every step, and keep sums in memory.
+    """Whether bytes are multiplied as 16-bit integers; with ``saturates``, only where many pairs of products could
+    exceed 16 bits. Maps that are multiplied by every channel are stored so."""
+    in_order: InOrder | None = None
+    """dot4 and dot2 for tiles, as text for the assembler of this kind of processor. A tile has as many sums as leave
+    room for the operands of one step. LLVM would load those of the next step before the last sums of this one, or move
+    a sum to another register at every step, and keep sums in memory.
     """
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
@@ -77,7 +87,14 @@ class Machine:
 
     def tile_dot(self, per: int) -> Dot:
         """How a tile adds the products of ``per`` elements in each lane."""
-        return {4: self.dot4, 2: self.dot2_in_order or self.dot2, 1: multiply_add}[per]
+        dots = self.in_order or self
+        return {4: dots.dot4, 2: dots.dot2, 1: multiply_add}[per]
+
+    def dot2_at(self, code: Code, total: V, a: V, pointer: V) -> V:
+        """dot2 for tiles whose weights are at an address."""
+        if self.in_order is not None:
+            return self.in_order.dot2_at(code, total, a, pointer)
+        return self.dot2(code, total, a, code.load(total.type, pointer))
 
     @property
     def narrows(self) -> bool:
@@ -122,10 +139,33 @@ def _pmaddwd(code: Code, total: V, a: V, w: V) -> V:
     return _kept(code, code.binary("add", total, sums))
 
 
+def _pmaddubsw_in_order(code: Code, total: V, a: V, w: V) -> V:
+    """The same as three instructions of the assembler, which stay where they are.
+
+    They read the ones that pairs of sums are multiplied by from memory: the registers hold the sums of a tile.
+    """
+    short = vector(16, 2 * lanes(total.type))
+    ones = code.constant(f"ones{lanes(total.type)}", typed(short, 1))
+    template = r"vpmaddubsw $3, $2, $1\0Avpmaddwd $5, $1, $1\0Avpaddd $1, $0, $0"
+    return _in_order(code, template, total, "=x,=&x,x,x,0,*m", f"{a}, {w}, {total}, ptr elementtype({short}) {ones}")
+
+
 def _pmaddwd_in_order(code: Code, total: V, a: V, w: V) -> V:
-    """The same as two instructions of the assembler, which stay where they are."""
-    both, template = f"{{{total.type}, {total.type}}}", "vpmaddwd $3, $2, $1\\0Avpaddd $1, $0, $0"
-    called = code.value(both, f'call {both} asm sideeffect "{template}", "=x,=&x,x,x,0"({a}, {w}, {total})')
+    template = r"vpmaddwd $3, $2, $1\0Avpaddd $1, $0, $0"
+    return _in_order(code, template, total, "=x,=&x,x,x,0", f"{a}, {w}, {total}")
+
+
+def _pmaddwd_at(code: Code, total: V, a: V, pointer: V) -> V:
+    template = r"vpmaddwd $4, $2, $1\0Avpaddd $1, $0, $0"
+    return _in_order(
+        code, template, total, "=x,=&x,x,0,*m", f"{a}, {total}, ptr elementtype({total.type}) {pointer.text}"
+    )
+
+
+def _in_order(code: Code, template: str, total: V, constraints: str, operands: str) -> V:
+    """The first result of instructions of the assembler; the second one is a register for what they need meanwhile."""
+    both = f"{{{total.type}, {total.type}}}"
+    called = code.value(both, f'call {both} asm sideeffect "{template}", "{constraints}"({operands})')
     return code.value(total.type, f"extractvalue {called}, 0")
 
 
@@ -193,7 +233,7 @@ MACHINES: tuple[Machine, ...] = (
     Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
     Machine(
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
-        pause=_PAUSE, packs=True, words=True, dot2_in_order=_pmaddwd_in_order,
+        pause=_PAUSE, packs=True, words=True, in_order=InOrder(_pmaddubsw_in_order, _pmaddwd_in_order, _pmaddwd_at),
     ),
     Machine(
         "neon_i8mm", 4, 26, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features=_NEON + ",+i8mm",

@@ -233,14 +233,15 @@ def _calls(
     channels = geometry.weights.shape[0] // geometry.groups
     pixels = pixels_of(target.view, node.op)
     assert pixels is not None
-    digits = passes(geometry.weights, planner.machine, _per(home.format, geometry.weights), 255)
+    digits = passes(geometry.weights, _per(home.format, geometry.weights))
     operands = [operand_of(planner, read, target, node.op) for read in built.reads]
     output = Output(target.format, pixels, built.clamp)
     reads = tuple(operand.read for operand in operands)
     shifts = tuple(shift for _, shift in digits)
-    made = _function(
-        planner, node.op, _contraction(home, geometry, built, output, reads, shifts, planner.machine.words)
-    )
+    kernel = _contraction(home, geometry, built, output, reads, shifts, planner.machine.words)
+    most = max(max(-int(digit.min()), int(digit.max())) for digit, _ in digits)
+    kernel = replace(kernel, excess=kernel.per == 4 and planner.machine.clips(255, most))
+    made = _function(planner, node.op, kernel)
     note = f"{made.note}; sums + {built.note}" if built.note != "sums" else made.note
     cost = _cost(geometry, made)
     claimed = tuple(operand.home for operand in operands)
@@ -301,7 +302,8 @@ def _function(planner: Planning, op: str, kernel: Contraction) -> _Function:
         return _Function(on_tiles.kernel, planner.kernel(on_tiles, op), on_tiles.units, note, 0.001)
     kernel = replace(kernel, segments=segments(kernel.channels, kernel.rows * kernel.columns, packs, machine))
     how = f"{_NAMES[kernel.per]}, {len(kernel.shifts)} pass{'es' if len(kernel.shifts) > 1 else ''}"
-    note = f"{machine.name} {how}, tiles of {_blocks(kernel)}"
+    more = " and their excess" if kernel.excess else ""
+    note = f"{machine.name} {how}{more}, tiles of {_blocks(kernel)}"
     return _Function(kernel, planner.kernel(kernel, op), kernel.units, note, 0.02 / kernel.per)
 
 

@@ -10,6 +10,7 @@ from cvm.executors.native.descriptions.loops import Exchange, Nest, Reduction
 from cvm.executors.native.descriptions.matrices import Matrices, RowProducts
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
 from cvm.executors.native.emit.contraction import emit_contraction
+from cvm.executors.native.emit.depthwise_sums import emit_depthwise
 from cvm.executors.native.emit.exchange import emit_exchange
 from cvm.executors.native.emit.folds import emit_reduction
 from cvm.executors.native.emit.ir import Module
@@ -31,7 +32,6 @@ from cvm.executors.native.kernels import (
     vision,
     windows,
 )
-from cvm.executors.native.kernels.depthwise import emit_depthwise
 from cvm.executors.native.plan.planner import Planner
 from cvm.executors.native.plan.protocol import OpPlan
 from cvm.executors.native.plan.steps import Plan

@@ -31,6 +31,7 @@ from cvm.executors.native.plan.homes import Buffer, Constants, Home
 from cvm.executors.native.plan.layout import borders, orders, words
 from cvm.executors.native.plan.protocol import MadeClaim, OpPlan
 from cvm.executors.native.plan.residence import Residence, state_format
+from cvm.executors.native.plan.saturation import often_exceeded
 from cvm.executors.native.plan.steps import KernelCall, Plan
 from cvm.executors.native.plan.view import View, refined
 from cvm.ops.declaration import Call
@@ -77,6 +78,7 @@ class Planner:
         self._copies: dict[object, Home] = {}
         self._buffers: list[Buffer] = []
         self._ready: dict[str, int] = {}
+        self._exceeded: dict[str, bool] = {}
         self._uses = Counter(name for node in self.program.nodes for name in node.inputs)
         fed = [*(one.value for one in self.program.inputs), *(one.value for one in self.program.state)]
         self._fed = tuple(value.name for value in fed)
@@ -192,8 +194,12 @@ class Planner:
             return False
         if node.op == "conv2d" and self.call_of(node).attributes.groups > 1:
             return False
-        weights = self.weights(node.inputs[1])
-        return not self.machine.saturates or self.machine.clips(255, max(int(weights.max()), -int(weights.min())))
+        return not self.machine.saturates or self._often_exceeded(node.inputs[1])
+
+    def _often_exceeded(self, name: str) -> bool:
+        if name not in self._exceeded:
+            self._exceeded[name] = often_exceeded(self.weights(name))
+        return self._exceeded[name]
 
     def home(self, name: str) -> Home:
         """The home of a value. A constant gets its home at the first call."""

@@ -47,7 +47,8 @@ def kinds(kernel: object) -> frozenset[str]:
             return joint.union(*(_of_sums(products, kernel.formula) for products in _products(kernel)))
         case Depthwise():
             largest = max(kernel.window)
-            found = [f"depthwise {1 if largest == 1 else 3 if largest <= 3 else 5}"]
+            how = "depthwise pairs" if kernel.per == 2 else "depthwise"
+            found = [f"{how} {1 if largest == 1 else 3 if largest <= 3 else 5}"]
             found += ["depthwise digits"] if kernel.parts > 1 or kernel.repeats else []
             pixels = {"depthwise pixels"} if any(one.tile > 1 for one in kernel.segments) else set()
             pixels |= {"depthwise loops"} if kernel.loops else set()
@@ -69,7 +70,7 @@ def kinds(kernel: object) -> frozenset[str]:
 
 def _products(kernel: Contraction) -> list[str]:
     one = kernel.images * kernel.rows * kernel.columns == 1 and kernel.per == 4
-    more = {"digits": len(kernel.shifts) > 1, "window sums": _adds_windows(kernel)}
+    more = {"digits": len(kernel.shifts) > 1, "window sums": _adds_windows(kernel), "excess": kernel.excess}
     return ["row" if one else _PRODUCTS[kernel.per], *(kind for kind, has in more.items() if has)]
 
 

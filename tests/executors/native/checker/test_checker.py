@@ -360,8 +360,10 @@ def test_a_defect_of_the_planner_is_never_proven(name: str, machine: Machine, mo
         pytest.skip("only machines on which one number shifts all lanes have the arithmetic")
     if "words" in name and not machine.packs:
         pytest.skip("only machines that pack lanes add codes in words")
-    if "once more" in name and machine.saturates:
-        pytest.skip("saturating machines multiply no row once more")
+    if ("once more" in name or "one part" in name) and (machine.saturates or machine.one_shift):
+        pytest.skip(
+            "where pairs of rows are multiplied in 16 bits, weights have one part, and no row is multiplied again"
+        )
     _skip_what_words_lack(name, machine)
     verified = chain(3 if "scaled" in name else 1)
     plant(name, monkeypatch)

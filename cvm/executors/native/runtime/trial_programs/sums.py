@@ -21,48 +21,63 @@ Shape = tuple[int, ...]
 def of_sums() -> Iterator[tuple[str, tuple[str, ...], Callable[[str], Program]]]:
     """The classes of kernels that sum products: the name, the kinds of products, and the program for each epilogue.
 
-    A machine whose products of bytes saturate multiplies bytes only by small weights or in groups, else words.
+    A machine whose products of bytes saturate multiplies bytes where few pairs of weights are large, or in groups, else
+    words.
     """
-
-    def convolution(*arguments: Any, **attributes: Any) -> Callable[[str], Program]:
-        return lambda epilogue: convolution_of(epilogue, *arguments, **attributes)
-
     bytes_ = (0, 255)
     small = (1, 5, 5, 8), (37, 5, 3, 3)
-    yield "8-bit convolution", ("bytes", "words"), convolution(small, bytes_, 128, padding=(1, 1))
-    yield "8-bit convolution of small weights", ("bytes",), convolution(small, bytes_, 64, padding=(1, 1))
+    yield "8-bit convolution", ("bytes", "words"), _convolution(small, bytes_, 128, padding=(1, 1))
+    yield "8-bit convolution of small weights", ("bytes",), _convolution(small, bytes_, 64, padding=(1, 1))
     wide = (1, 36, 9, 12), (147, 36, 3, 3)
-    yield "convolution of many channels", ("bytes", "words"), convolution(wide, bytes_, 128, padding=(1, 1))
+    yield "convolution of many channels", ("bytes", "words"), _convolution(wide, bytes_, 128, padding=(1, 1))
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
-    yield "8-bit convolution of signed codes", ("bytes", "words"), convolution(signed, (-128, 127), 128)
+    yield "8-bit convolution of signed codes", ("bytes", "words"), _convolution(signed, (-128, 127), 128)
+    made = _convolution(((1, 36, 5, 8), (52, 36, 3, 3)), bytes_, 128, seldom=9, padding=(1, 1))
+    yield "8-bit convolution of few large weights", ("bytes", "excess"), made
     grouped = (1, 12, 5, 9), (24, 6, 3, 3)
-    yield "grouped convolution", ("bytes",), convolution(grouped, (-128, 127), 127, groups=2, stride=(2, 2))
+    made = _convolution(grouped, (-128, 127), 127, groups=2, stride=(2, 2))
+    yield "grouped convolution", ("bytes", "excess"), made
     large = (1, 3, 6, 7), (18, 3, 3, 3)
-    yield "convolution of wide weights", ("digits", "words"), convolution(large, bytes_, 30_000, dilation=(2, 2))
-    yield "grouped convolution of wide weights", ("digits",), convolution(grouped, bytes_, 30_000, groups=2)
+    yield "convolution of wide weights", ("digits", "words"), _convolution(large, bytes_, 30_000, dilation=(2, 2))
+    yield "grouped convolution of wide weights", ("digits", "excess"), _convolution(grouped, bytes_, 30_000, groups=2)
     offset = (2, 70, 7, 7), (37, 70, 3, 3)
-    made = convolution(offset, (-128, 127), 55, least=-200, padding=(1, 1))
+    made = _convolution(offset, (-128, 127), 55, least=-200, padding=(1, 1))
     yield "convolution of weights with an offset", ("window sums", "words"), made
     words = (1, 5, 6, 6), (17, 5, 3, 3)
-    yield "16-bit convolution", ("words",), convolution(words, (-3000, 3000), 3000, padding=(1, 1))
+    yield "16-bit convolution", ("words",), _convolution(words, (-3000, 3000), 3000, padding=(1, 1))
     integers = (1, 3, 6, 6), (9, 3, 3, 3)
-    yield "32-bit convolution", ("integers",), convolution(integers, (-(2**20), 2**20), 60, padding=(1, 1))
-    for channels, size in ((134, 3), (16, 5), (33, 1)):
-        shapes = (1, channels, 11, 11), (channels, 1, size, size)
-        pad = (size // 2, size // 2)
-        made = convolution(shapes, bytes_, 128, padding=pad, groups=channels)
-        yield f"depthwise convolution, {size} by {size}", (f"depthwise {size}",), made
-    nine_bits = (1, 70, 9, 9), (70, 1, 3, 3)
-    made = convolution(nine_bits, bytes_, 256, least=-20, padding=(1, 1), groups=70)
-    yield "depthwise convolution of weights with an offset", ("depthwise digits",), made
-    made = convolution(nine_bits, bytes_, 128, least=-255, row=1, padding=(1, 1), groups=70)
-    yield "depthwise convolution with a row of weights beyond a byte", ("depthwise digits",), made
+    yield "32-bit convolution", ("integers",), _convolution(integers, (-(2**20), 2**20), 60, padding=(1, 1))
+    yield from _depthwise()
     made = partial(_product, 6, 152, 37, least=0, largest=255)
     yield "matrix product of weights with an offset", ("window sums", "words"), made
     yield "matrix product", ("bytes", "words"), partial(_product, 3, 50, 37)
     yield "matrix product of one row", ("row", "words"), partial(_product, 1, 200, 150)
     made = partial(_product, 1, 200, 150, least=-64, largest=63)
     yield "matrix product of one row by small weights", ("row",), made
+
+
+def _depthwise() -> Iterator[tuple[str, tuple[str, ...], Callable[[str], Program]]]:
+    """The classes of depthwise convolutions. A machine whose products of bytes saturate multiplies pairs of rows in 16
+    bits unless all weights are small.
+    """
+    for channels, size in ((134, 3), (16, 5), (33, 1)):
+        shapes = (1, channels, 11, 11), (channels, 1, size, size)
+        pad = (size // 2, size // 2)
+        kinds, name = (f"depthwise {size}", f"depthwise pairs {size}"), f"depthwise convolution, {size} by {size}"
+        yield name, kinds, _convolution(shapes, (0, 255), 128, padding=pad, groups=channels)
+        made = _convolution(shapes, (0, 255), 64, padding=pad, groups=channels)
+        yield f"{name}, of small weights", kinds[:1], made
+    nine_bits = (1, 70, 9, 9), (70, 1, 3, 3)
+    made = _convolution(nine_bits, (0, 255), 256, least=-20, padding=(1, 1), groups=70)
+    yield "depthwise convolution of weights with an offset", ("depthwise digits", "depthwise pairs 3"), made
+    made = _convolution(nine_bits, (0, 255), 128, least=-255, row=1, padding=(1, 1), groups=70)
+    kinds = "depthwise digits", "depthwise pairs 3"
+    yield "depthwise convolution with a row of weights beyond a byte", kinds, made
+
+
+def _convolution(*arguments: Any, **attributes: Any) -> Callable[[str], Program]:
+    """A convolution (`convolution_of`) that has no epilogue yet."""
+    return lambda epilogue: convolution_of(epilogue, *arguments, **attributes)
 
 
 def convolution_of(
@@ -72,12 +87,14 @@ def convolution_of(
     magnitude: int,
     least: int | None = None,
     row: int | None = None,
+    seldom: int | None = None,
     **attributes: Any,
 ) -> Program:
     """A convolution with one of `EPILOGUES`: its sums, or their codes after a requantize per channel.
 
     Its weights lie in [least, magnitude - 1]. Without ``least``, they begin at -magnitude. Those of all rows but
-    ``row``, if it is given, fit in a byte.
+    ``row``, if it is given, fit in a byte. With ``seldom``, weights are halved but for four in so many times four input
+    channels.
     """
     builder = ProgramBuilder()
     shape, kernel = shapes
@@ -85,6 +102,8 @@ def convolution_of(
     weights = extreme_weights(*kernel, least=-magnitude if least is None else least, largest=magnitude - 1)
     if row is not None:
         weights = np.where(np.arange(kernel[2])[:, None] == row, weights, weights.clip(-128, 127))
+    if seldom is not None:
+        weights = np.where(np.arange(kernel[1])[:, None, None] // 4 % seldom == 0, weights, weights // 2)
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
     inputs = [x, builder.constant(weights), bias]
     return _codes(builder, lambda: builder.add("conv2d", inputs, attributes)[0], (1, kernel[0], 1, 1), epilogue)
