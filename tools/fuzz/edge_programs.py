@@ -227,7 +227,7 @@ class _Maker:
         # The bound of a sum follows from the bounds of the stored elements.
         stored = 255 if self.aim.operand.startswith("u8") else max(magnitude, 2**16 - 1)
         wanted = max(1, 2**self.bits // (stored if self.aim.arithmetic == "fused" else max(1, magnitude)))
-        # Machines whose products of bytes saturate multiply bytes only by weights of up to 64.
+        # Machines whose products of bytes saturate multiply bytes by weights of up to 64, and by few that are larger.
         most = self.random.choice((wanted // products, 64, 64, 127, 128, 200, 255, 2**15 - 1, 2**15, 2**16))
         if self.aim.kernel == "depthwise" and self.random.random() < 0.9:
             most = min(most, 255)  # wider weights would be grouped convolutions
@@ -236,6 +236,9 @@ class _Maker:
         byte = ((max(-most, most - 255), most), (-most, min(most, 255 - most)))  # weights less a zero point
         low, high = self.random.choice((*signs, *byte))
         found = self._elements((channels, products), low, high)
+        if most in (127, 128, 200) and self.random.random() < 0.5:
+            seldom = self.numbers.random(-(-products // 4)) < self.random.choice((0.03, 0.1, 0.2))
+            found = np.where(np.repeat(seldom, 4)[:products], found, found.clip(-64, 64))
         if wanted < products:
             found = np.where(self.numbers.random(found.shape) < wanted / products, found, 0)
         total = np.abs(found).sum(axis=1, keepdims=True) * magnitude

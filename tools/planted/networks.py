@@ -151,6 +151,9 @@ class Maker:
         if bits == 0:
             x, bits = self.within(x, 8), 7
         weights = self.weights(shape, bits)
+        if bits >= 7 and self.random.random() < 0.3:  # few pairs of neighbours are large
+            large = self.numbers.random(shape[1:]) < self.random.choice((0.01, 0.1))
+            weights = np.where(large, weights, weights.clip(-64, 64))
         if self.random.random() < (0.4 if depthwise else 0.1):  # only the last row of a window is wide
             weights[:, :, :-1] = weights[:, :, :-1].clip(-128, 127)
         if self.random.random() < 0.3:  # groups and channels of other widths
@@ -184,6 +187,8 @@ class Maker:
         bits = self.random.choice((3, 7, 8, 15))
         flat = self.within(flat, max(1, 29 - bits - depth.bit_length()))
         weights = self.weights((self.channels(), depth), bits)
+        if bits >= 7 and self.random.random() < 0.3:
+            weights = np.where(self.numbers.random(depth) < 0.05, weights, weights.clip(-64, 64))
         sums = self.add("dense", [flat, self.builder.constant(weights)])
         self.kept(self.after(self.codes(sums)))
 

@@ -61,9 +61,9 @@ class Trial:
         If there are none, the network may be used. Raises `Failed` if a plain form fails its trial.
         """
         used = kinds_of(network.plan)
-        known = frozenset().union(*(one.kinds for one in self._classes))
+        known = frozenset().union(*(one.tries(CUDA) for one in self._classes))
         for one in self._classes:
-            if used - known or used & one.kinds:
+            if used - known or used & one.tries(CUDA):
                 found = self._tried(one, plain)
                 if found:
                     self._slow = dict.fromkeys(found, one.name) | self._slow

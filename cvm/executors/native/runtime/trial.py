@@ -44,8 +44,8 @@ def failure(machine: Machine, used: frozenset[str] | None = None) -> str | None:
     whole = cache.key(machine, ("trial",))
     if used is None and cache.read(whole) == PASSED:
         return None
-    known = frozenset().union(*(one.kinds for one in CLASSES))
-    needed = [one for one in CLASSES if used is None or used - known or used & one.kinds]
+    known = frozenset().union(*(one.tries(machine) for one in CLASSES))
+    needed = [one for one in CLASSES if used is None or used - known or used & one.tries(machine)]
     left = [one for one in needed if cache.read(_name(machine, one)) != PASSED]
     some = [left[first : first + TOGETHER] for first in range(0, len(left), TOGETHER)]
     wrong = next((said for said in _at_once(partial(_failure, machine), some) if said is not None), None)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.runtime.classes import EPILOGUES
 from cvm.executors.native.runtime.trial_programs import computed, elements, sums
 from cvm.executors.native.runtime.trial_programs.building import SPANS
@@ -20,14 +21,19 @@ __all__ = ["CLASSES", "Class", "programs"]
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class of kernels: its name, the kinds of kernels that its program may have, and the function that makes it.
+    """A class of kernels: its name, the kinds of kernels that its program tries, and the function that makes it.
 
-    Which of these kinds it has depends on the machine.
+    A machine whose products of bytes saturate tries the kinds ``saturating``, if they are given.
     """
 
     name: str
     kinds: frozenset[str]
     made: Callable[[], Program]
+    saturating: frozenset[str] | None = None
+
+    def tries(self, machine: Machine) -> frozenset[str]:
+        """The kinds of kernels that the program tries on a machine."""
+        return self.kinds if self.saturating is None or not machine.saturates else self.saturating
 
     def program(self) -> VerifiedProgram:
         """The program of the class."""
@@ -36,12 +42,16 @@ class Class:
 
 def _classes() -> Iterator[Class]:
     for epilogue in EPILOGUES:
-        for what, products, make in sums.of_sums():
-            name = what if epilogue == EPILOGUES[0] else f"{what}, {epilogue}"
-            yield Class(name, frozenset(f"{kind}, {epilogue}" for kind in products), partial(make, epilogue))
+        for one in sums.of_sums():
+            name = one.name if epilogue == EPILOGUES[0] else f"{one.name}, {epilogue}"
+            kinds, saturating = (
+                frozenset(f"{kind}, {epilogue}" for kind in products) for products in (one.kinds, one.saturating)
+            )
+            yield Class(name, kinds, partial(one.made, epilogue), saturating)
     large = (1, 100, 11, 14), (100, 1, 11, 9)
     made = partial(sums.convolution_of, EPILOGUES[0], large, (0, 255), 128, groups=100)
-    yield Class("depthwise convolution of large windows", frozenset({"depthwise loops"}), made)
+    loops = frozenset({"depthwise loops"})
+    yield Class("depthwise convolution of large windows", loops, made, loops | {"depthwise digits, codes"})
     yield Class("depthwise convolution of few channels", frozenset({"depthwise pixels"}), sums.few_channels)
     for what, last in (("residual sum", (1_500_000_001, 1_234_567_891, 99_999, 31)),
                        ("residual sum of small numbers", (5, -3, 1, 2))):  # fmt: skip

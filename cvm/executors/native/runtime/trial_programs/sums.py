@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,61 +18,77 @@ __all__ = ["convolution_of", "ends_of_results", "few_channels", "of_sums", "requ
 Shape = tuple[int, ...]
 
 
-def of_sums() -> Iterator[tuple[str, tuple[str, ...], Callable[[str], Program]]]:
-    """The classes of kernels that sum products: the name, the kinds of products, and the program for each epilogue.
+class OfSums(NamedTuple):
+    """A class of kernels that sum products: the program for each epilogue, and the kinds of products that it tries.
 
     A machine whose products of bytes saturate multiplies bytes where few pairs of weights are large, or in groups, else
-    words.
+    words; it tries ``saturating``. A class that would try the code of another class once more has no kinds.
     """
+
+    name: str
+    kinds: tuple[str, ...]
+    saturating: tuple[str, ...]
+    made: Callable[[str], Program]
+
+
+def of_sums() -> Iterator[OfSums]:
+    """The classes of kernels that sum products."""
     bytes_ = (0, 255)
     small = (1, 5, 5, 8), (37, 5, 3, 3)
-    yield "8-bit convolution", ("bytes", "words"), _convolution(small, bytes_, 128, padding=(1, 1))
-    yield "8-bit convolution of small weights", ("bytes",), _convolution(small, bytes_, 64, padding=(1, 1))
+    yield OfSums("8-bit convolution", ("bytes",), ("words",), _convolution(small, bytes_, 128, padding=(1, 1)))
+    made = _convolution(small, bytes_, 64, padding=(1, 1))
+    yield OfSums("8-bit convolution of small weights", (), ("bytes",), made)
     wide = (1, 36, 9, 12), (147, 36, 3, 3)
-    yield "convolution of many channels", ("bytes", "words"), _convolution(wide, bytes_, 128, padding=(1, 1))
+    made = _convolution(wide, bytes_, 128, padding=(1, 1))
+    yield OfSums("convolution of many channels", ("bytes",), ("words",), made)
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
-    yield "8-bit convolution of signed codes", ("bytes", "words"), _convolution(signed, (-128, 127), 128)
+    made = _convolution(signed, (-128, 127), 128)
+    yield OfSums("8-bit convolution of signed codes", ("bytes",), ("words",), made)
     made = _convolution(((1, 36, 5, 8), (52, 36, 3, 3)), bytes_, 128, seldom=9, padding=(1, 1))
-    yield "8-bit convolution of few large weights", ("bytes", "excess"), made
+    yield OfSums("8-bit convolution of few large weights", (), ("bytes", "excess"), made)
     grouped = (1, 12, 5, 9), (24, 6, 3, 3)
     made = _convolution(grouped, (-128, 127), 127, groups=2, stride=(2, 2))
-    yield "grouped convolution", ("bytes", "excess"), made
+    yield OfSums("grouped convolution", ("bytes",), ("excess",), made)
     large = (1, 3, 6, 7), (18, 3, 3, 3)
-    yield "convolution of wide weights", ("digits", "words"), _convolution(large, bytes_, 30_000, dilation=(2, 2))
-    yield "grouped convolution of wide weights", ("digits", "excess"), _convolution(grouped, bytes_, 30_000, groups=2)
+    made = _convolution(large, bytes_, 30_000, dilation=(2, 2))
+    yield OfSums("convolution of wide weights", ("digits",), (), made)
+    made = _convolution(grouped, bytes_, 30_000, groups=2)
+    yield OfSums("grouped convolution of wide weights", ("digits",), ("digits",), made)
     offset = (2, 70, 7, 7), (37, 70, 3, 3)
     made = _convolution(offset, (-128, 127), 55, least=-200, padding=(1, 1))
-    yield "convolution of weights with an offset", ("window sums", "words"), made
+    yield OfSums("convolution of weights with an offset", ("window sums",), (), made)
     words = (1, 5, 6, 6), (17, 5, 3, 3)
-    yield "16-bit convolution", ("words",), _convolution(words, (-3000, 3000), 3000, padding=(1, 1))
+    made = _convolution(words, (-3000, 3000), 3000, padding=(1, 1))
+    yield OfSums("16-bit convolution", ("words",), ("words",), made)
     integers = (1, 3, 6, 6), (9, 3, 3, 3)
-    yield "32-bit convolution", ("integers",), _convolution(integers, (-(2**20), 2**20), 60, padding=(1, 1))
+    made = _convolution(integers, (-(2**20), 2**20), 60, padding=(1, 1))
+    yield OfSums("32-bit convolution", ("integers",), ("integers",), made)
     yield from _depthwise()
     made = partial(_product, 6, 152, 37, least=0, largest=255)
-    yield "matrix product of weights with an offset", ("window sums", "words"), made
-    yield "matrix product", ("bytes", "words"), partial(_product, 3, 50, 37)
-    yield "matrix product of one row", ("row", "words"), partial(_product, 1, 200, 150)
+    yield OfSums("matrix product of weights with an offset", ("window sums",), (), made)
+    yield OfSums("matrix product", ("bytes",), (), partial(_product, 3, 50, 37))
+    yield OfSums("matrix product of one row", ("row",), ("words",), partial(_product, 1, 200, 150))
     made = partial(_product, 1, 200, 150, least=-64, largest=63)
-    yield "matrix product of one row by small weights", ("row",), made
+    yield OfSums("matrix product of one row by small weights", (), ("row",), made)
 
 
-def _depthwise() -> Iterator[tuple[str, tuple[str, ...], Callable[[str], Program]]]:
+def _depthwise() -> Iterator[OfSums]:
     """The classes of depthwise convolutions. A machine whose products of bytes saturate multiplies pairs of rows in 16
     bits unless all weights are small.
     """
     for channels, size in ((134, 3), (16, 5), (33, 1)):
         shapes = (1, channels, 11, 11), (channels, 1, size, size)
         pad = (size // 2, size // 2)
-        kinds, name = (f"depthwise {size}", f"depthwise pairs {size}"), f"depthwise convolution, {size} by {size}"
-        yield name, kinds, _convolution(shapes, (0, 255), 128, padding=pad, groups=channels)
+        name, kinds = f"depthwise convolution, {size} by {size}", (f"depthwise {size}",)
+        made = _convolution(shapes, (0, 255), 128, padding=pad, groups=channels)
+        yield OfSums(name, kinds, (f"depthwise pairs {size}",), made)
         made = _convolution(shapes, (0, 255), 64, padding=pad, groups=channels)
-        yield f"{name}, of small weights", kinds[:1], made
+        yield OfSums(f"{name}, of small weights", (), kinds, made)
     nine_bits = (1, 70, 9, 9), (70, 1, 3, 3)
     made = _convolution(nine_bits, (0, 255), 256, least=-20, padding=(1, 1), groups=70)
-    yield "depthwise convolution of weights with an offset", ("depthwise digits", "depthwise pairs 3"), made
+    yield OfSums("depthwise convolution of weights with an offset", ("depthwise digits",), ("depthwise pairs 3",), made)
     made = _convolution(nine_bits, (0, 255), 128, least=-255, row=1, padding=(1, 1), groups=70)
-    kinds = "depthwise digits", "depthwise pairs 3"
-    yield "depthwise convolution with a row of weights beyond a byte", kinds, made
+    yield OfSums("depthwise convolution with a row of weights beyond a byte", ("depthwise digits",), (), made)
 
 
 def _convolution(*arguments: Any, **attributes: Any) -> Callable[[str], Program]:
