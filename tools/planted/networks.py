@@ -24,6 +24,7 @@ class Maker:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.numbers = np.random.default_rng(seed)
+        self.seldom = np.random.default_rng([seed, 1])  # apart, so that it changes no other choice
         self.builder = ProgramBuilder()
         self.maps: list[str] = []
         self.results: list[str] = []
@@ -62,6 +63,13 @@ class Maker:
             return self.elements(shape, -(2**bits), 2**bits - 1)
         lo = self.number(-255, 0)
         return self.elements(shape, lo, lo + 255)
+
+    def seldom_large(self, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The weights, three in ten times with all but a few within [-64, 64]."""
+        if self.seldom.random() >= 0.3:
+            return weights
+        large = self.seldom.random(weights.shape[1:]) < self.seldom.choice((0.01, 0.1))
+        return np.where(large, weights, weights.clip(-64, 64))
 
     def add(self, op: str, inputs: Sequence[str], **attributes: object) -> str:
         """The first result of an op."""
@@ -151,9 +159,7 @@ class Maker:
         if bits == 0:
             x, bits = self.within(x, 8), 7
         weights = self.weights(shape, bits)
-        if bits >= 7 and self.random.random() < 0.3:  # few pairs of neighbours are large
-            large = self.numbers.random(shape[1:]) < self.random.choice((0.01, 0.1))
-            weights = np.where(large, weights, weights.clip(-64, 64))
+        weights = self.seldom_large(weights)
         if self.random.random() < (0.4 if depthwise else 0.1):  # only the last row of a window is wide
             weights[:, :, :-1] = weights[:, :, :-1].clip(-128, 127)
         if self.random.random() < 0.3:  # groups and channels of other widths
@@ -186,9 +192,7 @@ class Maker:
         depth = self.shape(flat)[1]
         bits = self.random.choice((3, 7, 8, 15))
         flat = self.within(flat, max(1, 29 - bits - depth.bit_length()))
-        weights = self.weights((self.channels(), depth), bits)
-        if bits >= 7 and self.random.random() < 0.3:
-            weights = np.where(self.numbers.random(depth) < 0.05, weights, weights.clip(-64, 64))
+        weights = self.seldom_large(self.weights((self.channels(), depth), bits))
         sums = self.add("dense", [flat, self.builder.constant(weights)])
         self.kept(self.after(self.codes(sums)))
 
