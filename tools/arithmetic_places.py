@@ -64,7 +64,6 @@ SIZES: Table = {
     ("cvm/executors/native/checker/packed.py", "with_excess"): "steps of a kernel, and sums of two bytes, in 16 bits",
     ("cvm/executors/native/plan/saturation.py", "*"): "sums of two bytes, in 16 bits",
     ("cvm/executors/native/kernels/packing.py", "_Excess"): "a byte less its excess, and offsets, which are tested",
-    ("cvm/executors/native/checker/summed.py", "require_windows"): "offsets in the arena",
     (
         "cvm/executors/native/checker/__init__.py",
         "_Checker._contraction",
@@ -75,7 +74,7 @@ SIZES: Table = {
     ): "weights of 32 bits that span at most 255, minus a number that makes them bytes",
     ("cvm/executors/native/kernels/depthwise.py", "_repeated"): "weights of at most 256, minus the nearest byte",
     ("cvm/executors/native/kernels/packing.py", "parts"): "weights of at most 256, minus parts of the same sign",
-    ("cvm/executors/native/checker/addresses.py", "decoded"): "offsets in the arena",
+    ("cvm/executors/native/checker/addresses.py", "offsets_of"): "offsets in the arena",
     ("cvm/executors/native/plan/view.py", "View.positions"): "offsets in a buffer",
     ("cvm/executors/numpy/executor.py", "every_tensor"): "results of nodes, proven to be int32",
     ("cvm/executors/numpy/vision.py", "plan_get_valid_count.run"): "a count of rows, at most an extent",

@@ -158,8 +158,7 @@ class Maker:
         bits = max(0, min(bits, 29 - products - self.bits(x)))
         if bits == 0:
             x, bits = self.within(x, 8), 7
-        weights = self.weights(shape, bits)
-        weights = self.seldom_large(weights)
+        weights = self.seldom_large(self.weights(shape, bits))
         if self.random.random() < (0.4 if depthwise else 0.1):  # only the last row of a window is wide
             weights[:, :, :-1] = weights[:, :, :-1].clip(-128, 127)
         if self.random.random() < 0.3:  # groups and channels of other widths

@@ -30,6 +30,7 @@ from cvm.executors.native.checker.addresses import (
     loops_of,
     merged,
     moved,
+    offsets_of,
     require,
     stride,
     visited,
@@ -266,10 +267,7 @@ class _Checker:
         """Prove a copy that reads at the offsets of a table: every entry must be the offset of its element."""
         source, target, kernel = claim.source, claim.target, claim.kernel
         assert isinstance(kernel, Nest)
-        offsets = np.full((1,), source.view.offset)
-        for axis in source.view.axes:
-            for n, apart in axis:
-                offsets = (offsets[:, None] + apart * np.arange(n)).reshape(-1)
+        offsets = offsets_of(source.view.offset, [factor for axis in source.view.axes for factor in axis])
         (step,) = kernel.formula.steps
         count, *static = step.static
         require((step.op, step.arguments, static) == ("gather", (0, 1), [1, source.format]), "another step")
@@ -512,9 +510,7 @@ class _Checker:
         """
         if node.op == "dense":
             row, run = source.view.axes
-            offsets = np.full((1,), source.view.offset)
-            for n, step in run:
-                offsets = (offsets[:, None] + step * np.arange(n)).reshape(-1)
+            offsets = offsets_of(source.view.offset, run)
             return np.broadcast_to(offsets, shape), [(node.outputs[0].shape[0], stride(row))]
         a = self.calls[node.outputs[0].name].attributes
         OC, IC, KH, KW = shape
@@ -566,10 +562,7 @@ class _Checker:
         require(rest == 0, "the address of the input lies between two elements")
         found = weights_of(self._digits(self._bytes(arguments[1]), kernel), kernel)
         if isinstance(kernel, Contraction):
-            at = np.full((1,), first)
-            for n, step in kernel.taps:
-                at = (at[:, None] + step * np.arange(n)).reshape(-1)
-            at = (at[:, None] + np.arange(found.shape[2])).reshape(-1)
+            at = offsets_of(first, (*kernel.taps, (found.shape[2], 1)))
         else:
             columns = kernel.dilation * kernel.source.column * np.arange(kernel.window[1])
             at = (first + columns[:, None] + kernel.taps[0] * np.arange(found.shape[2])).reshape(-1)

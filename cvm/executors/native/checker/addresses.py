@@ -8,7 +8,7 @@ lists that describe one map have the same merged form.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +19,7 @@ from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 
 __all__ = ["Array", "Factors", "Loops", "Unproven", "broadcast", "decoded", "extent", "loops_of", "merged", "moved",
-           "require", "stride", "visited"]  # fmt: skip
+           "offsets_of", "require", "stride", "visited"]  # fmt: skip
 
 Array: TypeAlias = npt.NDArray[Any]
 Factors: TypeAlias = "tuple[tuple[int, int], ...]"
@@ -152,13 +152,18 @@ def loops_of(loops: Sequence[tuple[int, tuple[int, ...]]], at: int) -> Loops:
     return found
 
 
+def offsets_of(first: int, loops: Iterable[tuple[int, int]]) -> Array:
+    """The offsets that loops (extent, distance) visit from ``first`` on, those of the last loop side by side."""
+    offsets = np.full((1,), first)
+    for n, step in loops:
+        offsets = (offsets[:, None] + step * np.arange(n)).reshape(-1)
+    return offsets
+
+
 def decoded(data: bytes | bytearray | memoryview, home: Home) -> Array:
     """The elements of a home in the constants. Axes along which they repeat have extent 1."""
     axes = [() if all(step == 0 for _, step in axis) else axis for axis in home.view.axes]
-    offsets = np.full((1,), home.view.offset)
-    for axis in axes:
-        for n, step in axis:
-            offsets = (offsets[:, None] + step * np.arange(n)).reshape(-1)
+    offsets = offsets_of(home.view.offset, [factor for axis in axes for factor in axis])
     stored = np.frombuffer(data, home.format.dtype, len(data) // home.format.bytes)
     return _values(stored[offsets], home.format).reshape([extent(axis) for axis in axes])
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cvm.executors.native.checker.addresses import Array, require
+from cvm.executors.native.checker.addresses import Array, offsets_of, require
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
 
@@ -94,10 +94,7 @@ def with_excess(data: memoryview, kernel: Contraction, parts: Sequence[Array]) -
     first = _numbers(listed, 0, kernel.blocks * passes + 1)
     require(first[0] == 0 and bool((np.diff(first) >= 0).all()), "the entries of the excess are not in order")
     entries = _numbers(listed, 4 * first.size, 2 * int(first[-1])).reshape(-1, 2)
-    at = np.zeros((1,), np.int64)
-    for n, apart in kernel.taps:
-        at = (at[:, None] + apart * np.arange(n)).reshape(-1)
-    at = (at[:, None] + step * np.arange(kernel.steps)).reshape(-1)
+    at = offsets_of(0, (*kernel.taps, (kernel.steps, step)))
     order = np.argsort(at, kind="stable")
     found = order[np.searchsorted(at, entries[:, 0], sorter=order).clip(max=at.size - 1)]
     require(np.array_equal(at[found], entries[:, 0]), "an excess is of no step of the kernel")

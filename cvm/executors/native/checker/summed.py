@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cvm.executors.native.checker.addresses import Array, loops_of, require
+from cvm.executors.native.checker.addresses import Array, loops_of, offsets_of, require
 from cvm.executors.native.descriptions.expressions import Formula
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.sums import WindowSums
@@ -53,9 +53,7 @@ def require_windows(
     bytes_ = (source.format.bits, source.format.signed) == (8, False)
     require(buffer is source.buffer and bytes_, "windows of another tensor")
     require(target == home.at() and home.format == INT32, "the sums of windows lie elsewhere")
-    at = np.full((1,), first)
-    for n, step in (*kernel.taps, (kernel.run, 1)):
-        at = (at[:, None] + step * np.arange(n)).reshape(-1)
+    at = offsets_of(first, (*kernel.taps, (kernel.run, 1)))
     require(np.array_equal(np.sort(at), np.sort(window)), "the windows hold other elements")
     found = [
         (kernel.images, (kernel.source.image, kernel.rows * kernel.columns)),

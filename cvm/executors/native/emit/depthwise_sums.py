@@ -234,9 +234,8 @@ class _Emitter:
                 pairs = self._pairs(code.at(at, column * kernel.source.column)) if uses else []
                 for output, tap in uses:
                     total = sums.pop(output, begun)
-                    for products in taps[tap]:
-                        for pair, factor in zip(pairs, products, strict=True):
-                            total = self.machine.dot2(code, total, pair, factor)
+                    for pair, factor in zip(pairs, taps[tap], strict=True):
+                        total = self.machine.dot2(code, total, pair, factor)
                     if tap == kernel.window[1] - 1:
                         code.store(total, code.at(target, output * block.vectors * size), size)
                     else:
@@ -245,17 +244,16 @@ class _Emitter:
         code.each(0, -(-block.valid // block.lane), one)
         return room
 
-    def _taps(self, weights: V, size: int) -> list[list[list[V]]]:
-        """The weights of one vector of channels: for each column of the window and each part, those of every pair of
-        rows. ``size`` is the number of bytes of all vectors of a group of rows.
+    def _taps(self, weights: V, size: int) -> list[list[V]]:
+        """The weights of one vector of channels: for each column of the window, those of every pair of rows. ``size``
+        is the number of bytes of all vectors of a group of rows.
         """
         code, kernel, lane = self.code, self.kernel, self.segment.block.lane
         groups = [divmod(pair, ROWS // 2) for pair in range(-(-kernel.window[0] // 2))]
         found = []
         for tap in range(kernel.window[1]):
-            before = [(tap * kernel.parts + part) * kernel.groups for part in range(kernel.parts)]
-            offsets = [[(first + group) * size + pair * 4 * lane for group, pair in groups] for first in before]
-            found.append([[code.load(vector(32, lane), code.at(weights, at)) for at in part] for part in offsets])
+            offsets = [(tap * kernel.groups + group) * size + pair * 4 * lane for group, pair in groups]
+            found.append([code.load(vector(32, lane), code.at(weights, at)) for at in offsets])
         return found
 
     def _pairs(self, at: V) -> list[V]:

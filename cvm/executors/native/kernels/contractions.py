@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import magnitude
 from cvm.executors.native.descriptions.formats import INT32, SHORT, Format
 from cvm.executors.native.descriptions.sums import Contraction, Output, Pixels, Read, WindowSums
 from cvm.executors.native.emit.contraction import segments
@@ -239,8 +240,8 @@ def _calls(
     reads = tuple(operand.read for operand in operands)
     shifts = tuple(shift for _, shift in digits)
     kernel = _contraction(home, geometry, built, output, reads, shifts, planner.machine.words)
-    most = max(max(-int(digit.min()), int(digit.max())) for digit, _ in digits)
-    kernel = replace(kernel, excess=kernel.per == 4 and planner.machine.clips(255, most))
+    clips = kernel.per == 4 and any(planner.machine.clips(255, magnitude(digit)) for digit, _ in digits)
+    kernel = replace(kernel, excess=clips)
     made = _function(planner, node.op, kernel)
     note = f"{made.note}; sums + {built.note}" if built.note != "sums" else made.note
     cost = _cost(geometry, made)

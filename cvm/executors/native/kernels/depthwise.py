@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cvm.bounds import magnitude
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import ROWS, TAPS, Block, Depthwise, Output, Pixels, Segment
 from cvm.executors.native.emit.epilogue import joined
@@ -86,7 +87,7 @@ def plan_depthwise(
     out = [target.view.stride(axis) or 0 for axis in range(4)]
     channels, _, KH, KW = weights.shape
     taps, repeats = weights[:, 0], tuple[int, ...]()
-    clips = machine.clips(255, max(int(taps.max()), -int(taps.min())))
+    clips = machine.clips(255, magnitude(taps))
     pairs = (machine.one_shift or clips) and KH * KW <= TAPS
     if not pairs:
         taps, repeats = _repeated(taps, machine)

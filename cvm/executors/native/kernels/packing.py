@@ -63,8 +63,8 @@ def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
     If the kernel has an ``excess``, the digits are without it, and a list of the steps that have one follows:
 
     * the number of the first entry of each [block][pass], and the number of all entries;
-    * the entries: the distance of the step's elements from the first element of a window, and that of the step's excess
-      from the beginning of the list, in bytes;
+    * two numbers for each entry, in bytes: how far the elements of its step lie behind the first element of a window,
+      and how far its excess lies behind the beginning of the list;
     * the excess of the step of each entry, in the order [vector][lane][element].
 
     The numbers and distances are int32. Raises OverflowError if one does not fit.

@@ -109,8 +109,8 @@ def convolution_of(
     """A convolution with one of `EPILOGUES`: its sums, or their codes after a requantize per channel.
 
     Its weights lie in [least, magnitude - 1]. Without ``least``, they begin at -magnitude. Those of all rows but
-    ``row``, if it is given, fit in a byte. With ``seldom``, weights are halved but for four in so many times four input
-    channels.
+    ``row``, if it is given, fit in a byte. With ``seldom``, one of so many groups of four input channels keeps
+    its weights; those of the others are halved.
     """
     builder = ProgramBuilder()
     shape, kernel = shapes
