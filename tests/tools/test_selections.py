@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,8 @@ def test_a_fifth_of_a_sweep_is_always_run_and_all_others_are_long(count: int) ->
     assert [item.nodeid for item in again if "long" not in item.marks] == always
 
 
+_CHILDREN = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+
 SLOW = """
 import time
 
@@ -105,6 +108,18 @@ def test_that_makes_another_error_of_the_alarm() -> None:
         raise RuntimeError("interrupted in the middle of a step")
 """
 
+WAITING = """
+import subprocess
+import sys
+
+def test_that_ends() -> None:
+    pass
+
+def test_that_waits_for_a_process_on_its_way_out_too() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        process.wait()
+"""
+
 WRONG = """
 def test_that_fails() -> None:
     raise RuntimeError("not because of an alarm")
@@ -123,7 +138,20 @@ def test_an_error_that_no_alarm_led_to_is_a_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no alarms here")
-@pytest.mark.parametrize(("text", "workers"), [(SLOW, "0"), (SLOW, "1"), (FINALIZER, "0"), (HANDLED, "0")])
+@pytest.mark.parametrize(
+    ("text", "workers"),
+    [
+        (SLOW, "0"),
+        (SLOW, "1"),
+        (FINALIZER, "0"),
+        (HANDLED, "0"),
+        pytest.param(
+            WAITING,
+            "0",
+            marks=pytest.mark.skipif(not _CHILDREN.exists(), reason="the system does not list a thread's processes"),
+        ),
+    ],
+)
 def test_a_test_that_runs_when_the_time_is_used_up_is_broken_off(tmp_path: Path, text: str, workers: str) -> None:
     (tmp_path / "test_slow.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-n", workers, "-rs"]
