@@ -55,18 +55,18 @@ REALS: Table = {
 SIZES: Table = {
     ("cvm/executors/native/checker/__init__.py", "_Checker._require_table"): "offsets in a table of constants",
     (
-        "cvm/executors/native/checker/__init__.py",
-        "_Checker._offsets",
+        "cvm/executors/native/checker/contractions.py",
+        "Contractions._offsets",
     ): "offsets in the arena; attributes are at most 4096",
-    ("cvm/executors/native/checker/__init__.py", "_Checker._coefficients"): "offsets in the arena",
+    ("cvm/executors/native/checker/contractions.py", "Contractions._coefficients"): "offsets in the arena",
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
     ("cvm/executors/native/checker/packed.py", "saturates"): "sums of two bytes, times 255",
     ("cvm/executors/native/checker/packed.py", "with_excess"): "steps of a kernel, and sums of two bytes, in 16 bits",
     ("cvm/executors/native/plan/saturation.py", "*"): "sums of two bytes, in 16 bits",
     ("cvm/executors/native/kernels/packing.py", "_Excess"): "a byte less its excess, and offsets, which are tested",
     (
-        "cvm/executors/native/checker/__init__.py",
-        "_Checker._contraction",
+        "cvm/executors/native/checker/contractions.py",
+        "Contractions.prove",
     ): "weights and a factor of 32 bits, in 64 bits",
     (
         "cvm/executors/native/kernels/contractions.py",
@@ -290,7 +290,7 @@ PROVEN: Table = {
         "Suppression",
     ): "`Suppression.of`: 303 * D^2 < 2^63 in int64, else Python integers",
     (
-        "cvm/executors/native/checker/__init__.py",
+        "cvm/executors/native/checker/contractions.py",
         "_sums",
     ): "int32 where count * magnitude fits; else sums of weights of 32 bits over a window: below 2^63",
     ("cvm/executors/native/checker/groups.py", "Group._requantize"): "bounds of what is added to sums of 32 bits",

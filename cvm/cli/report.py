@@ -199,7 +199,8 @@ def _graph(model: Path, wishes: _Wishes) -> QuantizedGraph:
     except CvmError as error:
         if error.code in ("onnx.float", "tflite.float"):
             command = f"cvm quantize {shlex.quote(str(model))} -i DATA -o quantised.onnx"
-            error.message += f"; a report needs a model that has its quantisers, and `{command}` writes one"
+            reason = error.message.partition("; let `cvm quantize ")[0]  # that command writes no model for a report
+            error.message = f"{reason}; a report needs a model that has its quantisers, and `{command}` writes one"
         raise
 
 

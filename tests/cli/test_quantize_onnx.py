@@ -55,6 +55,7 @@ def test_a_report_on_a_float_model_says_how_to_get_one(cvm, model):
     refused = cvm("report", "model.cvm", "--model", "float.onnx", "-i", "x.npy")
     assert refused.code == 3
     assert "`cvm quantize float.onnx -i DATA -o quantised.onnx`" in refused.err.replace("\n", " ")
+    assert refused.err.count("cvm quantize") == 1  # the other command would write no model
     assert cvm("quantize", "float.onnx", "-i", "x.npy", "-o", "quantised.onnx").code == 0
     assert cvm("report", "quantised.onnx", "-i", "x.npy").code == 0
 

@@ -60,7 +60,7 @@ def test_digits_add_up_and_fit_a_byte(weights: Any) -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
 @given(weights=hnp.arrays(np.int16, (3, 2, 5), elements=st.integers(-255, 255) | st.sampled_from((-255, 255, 0))))
 def test_parts_of_a_depthwise_window_add_up_and_fit_a_byte(machine: Machine, weights: Any) -> None:
-    found = parts(weights, machine, 255)
+    found = parts(weights, machine)
     np.testing.assert_array_equal(sum(part.astype(np.int64) for part in found), weights)
     for part in found:
         assert part.dtype == np.int8

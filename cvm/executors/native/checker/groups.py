@@ -21,7 +21,7 @@ from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 
-__all__ = ["Added", "Group", "require_joint"]
+__all__ = ["Added", "Group", "number_of", "require_joint"]
 
 INT32, INT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
 SAME = {
@@ -485,3 +485,9 @@ def _same_sums(pairs: Sequence[tuple[int, int, int, int]], a: Line, b: Line, sla
         _same_sums(left, Line(0, a.c + m1 * x, a.s), Line(0, b.c + M1 * x, b.s), slack, clip)
         for x in range(lo1, hi1 + 1)
     )
+
+
+def number_of(step: FormulaStep) -> Array:
+    """The number of an ``immediate`` step, as an array."""
+    require(step.op == "immediate", "a parameter is not a constant number")
+    return np.array(step.static[0], object)

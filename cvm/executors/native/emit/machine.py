@@ -79,11 +79,9 @@ class Machine:
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
 
-    def clips(self, highest: int, most: int) -> bool:
-        """Whether a pair of products could exceed 16 bits and be clipped, for bytes up to ``highest`` and weights up to
-        ``most``.
-        """
-        return self.saturates and highest * 2 * most > 32767
+    def clips(self, most: int) -> bool:
+        """Whether a pair of products could exceed 16 bits and be clipped, for weights up to ``most``."""
+        return self.saturates and 255 * 2 * most > 32767
 
     def tile_dot(self, per: int) -> Dot:
         """How a tile adds the products of ``per`` elements in each lane."""

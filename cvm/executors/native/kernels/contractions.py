@@ -79,7 +79,9 @@ def plan_contraction(planner: Planning, root: Node) -> None:
             operands = [operand_of(planner, read, target, node.op) for read in built.reads]
             depthwise.plan_depthwise(planner, root, node, map_, weights, built, operands, target)
             return
-    home, geometry = _convolution(planner, node, weights) if node.op == "conv2d" else _product(planner, node, weights)
+        home, geometry = _convolution(planner, node, weights, map_)
+    else:
+        home, geometry = _product(planner, node, weights)
     sums = _sums(planner, node, home.format, weights.reshape(weights.shape[0], -1), bias)
     less = _less(home.format, geometry)
     if less:
@@ -164,8 +166,8 @@ def _map_home(planner: Planning, node: Node) -> Home:
     return planner.laid_out(name, wanted, CHANNELS_LAST, planner.border(name))
 
 
-def _convolution(planner: Planning, node: Node, weights: Integers) -> tuple[Home, Geometry]:
-    home = _map_home(planner, node)
+def _convolution(planner: Planning, node: Node, weights: Integers, home: Home) -> tuple[Home, Geometry]:
+    """A convolution of the map in ``home``. The home that is returned begins at the first tap of the first window."""
     a = planner.call_of(node).attributes
     OC, IC, KH, KW = weights.shape
     images, _, rows, columns = node.outputs[0].shape
@@ -240,7 +242,7 @@ def _calls(
     reads = tuple(operand.read for operand in operands)
     shifts = tuple(shift for _, shift in digits)
     kernel = _contraction(home, geometry, built, output, reads, shifts, planner.machine.words)
-    clips = kernel.per == 4 and any(planner.machine.clips(255, magnitude(digit)) for digit, _ in digits)
+    clips = kernel.per == 4 and any(planner.machine.clips(magnitude(digit)) for digit, _ in digits)
     kernel = replace(kernel, excess=clips)
     made = _function(planner, node.op, kernel)
     note = f"{made.note}; sums + {built.note}" if built.note != "sums" else made.note

@@ -87,11 +87,11 @@ def plan_depthwise(
     out = [target.view.stride(axis) or 0 for axis in range(4)]
     channels, _, KH, KW = weights.shape
     taps, repeats = weights[:, 0], tuple[int, ...]()
-    clips = machine.clips(255, magnitude(taps))
+    clips = machine.clips(magnitude(taps))
     pairs = (machine.one_shift or clips) and KH * KW <= TAPS
     if not pairs:
         taps, repeats = _repeated(taps, machine)
-    digits = [taps] if pairs else parts(taps, machine, 255)
+    digits = [taps] if pairs else parts(taps, machine)
     reads = tuple(operand.read for operand in operands)
     output = Output(target.format, Pixels(out[0], out[2], out[3], out[1]), built.clamp)
     packs = machine.packs and output.format == Format(8, False, output.format.bias) and output.pixels.channel == 1

@@ -39,14 +39,13 @@ def passes(weights: Integers, per: int) -> list[tuple[Integers, int]]:
     return [(digit, 8 if number else 0) for number, digit in enumerate(digits)]
 
 
-def parts(weights: Integers, machine: Machine, highest: int) -> list[Integers]:
+def parts(weights: Integers, machine: Machine) -> list[Integers]:
     """Split weights into parts that the dot product of bytes accepts: w = sum of all parts.
 
-    The parts lie in [-128, 127]. If the product of the machine saturates pairs at 16 bits, and ``highest`` times a pair
-    of weights could exceed these, they lie in [-64, 64] (highest <= 255).
+    The parts lie in [-128, 127]. If the product of the machine saturates pairs at 16 bits, and a byte times a pair of
+    weights could exceed these, they lie in [-64, 64].
     """
-    most = max(-int(weights.min()), int(weights.max()))
-    lo, hi = (-64, 64) if machine.clips(highest, most) else (-128, 127)
+    lo, hi = (-64, 64) if machine.clips(magnitude(weights)) else (-128, 127)
     left = weights.astype(np.int32)
     result: list[Integers] = []
     while not result or left.any():
