@@ -60,10 +60,10 @@ SIZES: Table = {
     ): "offsets in the arena; attributes are at most 4096",
     ("cvm/executors/native/checker/contractions.py", "Contractions._coefficients"): "offsets in the arena",
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
-    ("cvm/executors/native/checker/packed.py", "saturates"): "sums of two bytes, times 255",
-    ("cvm/executors/native/checker/packed.py", "with_excess"): "steps of a kernel, and sums of two bytes, in 16 bits",
+    ("cvm/executors/native/checker/packed.py", "saturates"): "sums of four bytes, in 16 bits",
+    ("cvm/executors/native/checker/packed.py", "listed_of"): "steps of a kernel, and sums of fewer than 2^7 bytes",
     ("cvm/executors/native/plan/saturation.py", "*"): "sums of two bytes, in 16 bits",
-    ("cvm/executors/native/kernels/packing.py", "_Excess"): "a byte less its excess, and offsets, which are tested",
+    ("cvm/executors/native/kernels/packing.py", "_lists"): "distances in constants, which are tested",
     (
         "cvm/executors/native/checker/contractions.py",
         "Contractions.prove",

@@ -113,7 +113,7 @@ def test_segments_cover_all_channels_once_within_the_registers(
 
 @pytest.mark.parametrize(("per", "bits"), [(4, 8), (2, 16), (1, 32)])
 def test_digits_that_are_too_wide_are_not_packed(per: int, bits: int) -> None:
-    kernel: Any = SimpleNamespace(per=per, widened=False, excess=False, segments=(), steps=1)
+    kernel: Any = SimpleNamespace(per=per, widened=False, listed=False, segments=(), steps=1)
     least, largest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     assert packed_weights([np.array([[[least, largest]]])], kernel) == b""
     for item in (least - 1, largest + 1):

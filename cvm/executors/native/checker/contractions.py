@@ -25,7 +25,7 @@ from cvm.executors.native.checker.addresses import (
     stride,
 )
 from cvm.executors.native.checker.groups import Added, Group, number_of, require_joint
-from cvm.executors.native.checker.packed import per_channel, saturates, segments_of, weights_of, with_excess
+from cvm.executors.native.checker.packed import listed_of, per_channel, saturates, segments_of, weights_of
 from cvm.executors.native.checker.summed import require_windows, summed
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
@@ -250,14 +250,14 @@ class Contractions:
         require(np.array_equal(left, right), "other weights")
 
     def _digits(self, data: memoryview, kernel: Kernel) -> list[Array]:
-        """The digits of all segments, with their excess. Proves that no pair of products saturates."""
-        digits = segments_of(data, kernel)
+        """The digits of all segments. Proves that no pair of products saturates."""
         clips = self._machine.saturates and kernel.per == 4
-        require(not (clips and saturates(digits)), "pairs of products could saturate")
-        if isinstance(kernel, Contraction) and kernel.excess:
-            require(clips, "only products that saturate leave an excess")
-            digits, listed = with_excess(data, kernel, digits)
-            require(not saturates(listed), "pairs of products of the excess could saturate")
+        if isinstance(kernel, Contraction) and kernel.listed:
+            require(clips, "only the weights of products that saturate are listed")
+            return listed_of(data, kernel)
+        digits = segments_of(data, kernel)
+        saturated = clips and any(saturates(part[..., ::2], part[..., 1::2]) for part in digits)
+        require(not saturated, "pairs of products could saturate")
         return digits
 
     def _start(self, kernel: Kernel, argument: tuple[Buffer, int], channels: int) -> Array:

@@ -11,7 +11,7 @@ from cvm.executors.native.checker.addresses import Array, offsets_of, require
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
 
-__all__ = ["per_channel", "saturates", "segments_of", "weights_of", "with_excess"]
+__all__ = ["listed_of", "per_channel", "saturates", "segments_of", "weights_of"]
 
 
 def _lanes(one: Segment) -> Array:
@@ -68,60 +68,66 @@ def weights_of(parts: Sequence[Array], kernel: Contraction | Depthwise) -> Array
     return total
 
 
-def saturates(parts: Sequence[Array]) -> bool:
-    """Whether bytes times two neighbouring digits may add up to a number that 16 bits do not hold."""
-    for part in parts:
-        digits = part.reshape(-1)
-        if not digits.size:
-            continue
-        wide = np.int16 if digits.dtype == np.int8 else np.int64  # two digits of 8 bits add up to at most 9 bits
-        above, below = np.maximum(digits, 0), np.minimum(digits, 0)
-        most = int(np.add(above[::2], above[1::2], dtype=wide).max())
-        least = int(np.add(below[::2], below[1::2], dtype=wide).min())
-        if 255 * most >= 2**15 or 255 * least < -(2**15):
-            return True
-    return False
-
-
-def with_excess(data: memoryview, kernel: Contraction, parts: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """The digits of all segments with the excess that is listed behind them, and the listed weights.
-
-    Raises `Unproven` for a list that is damaged, that names no step of the kernel, or one step of a block twice, and
-    for digits that no byte holds.
+def saturates(*weights: Array) -> bool:
+    """Whether bytes times one element of each array, at the same place, may add up to a number that 16 bits do not
+    hold. The elements are bytes, too.
     """
-    passes, taps, step = len(kernel.shifts), math.prod(n for n, _ in kernel.taps), kernel.per
-    listed = data[min(kernel.weight_bytes, len(data)) :]
-    first = _numbers(listed, 0, kernel.blocks * passes + 1)
-    require(first[0] == 0 and bool((np.diff(first) >= 0).all()), "the entries of the excess are not in order")
-    entries = _numbers(listed, 4 * first.size, 2 * int(first[-1])).reshape(-1, 2)
+    if not weights[0].size:
+        return False
+    above, below = np.zeros((2, *weights[0].shape), np.int16)
+    for part in weights:
+        above += np.maximum(part, 0)
+        below += np.minimum(part, 0)
+    return 255 * int(above.max()) >= 2**15 or 255 * int(below.min()) < -(2**15)
+
+
+def listed_of(data: memoryview, kernel: Contraction) -> list[Array]:
+    """The digits of all segments, each as an array (lanes, digits, taps, elements), from lists of steps.
+
+    What a list has for a step several times is added up, as the kernel does. Raises `Unproven` for a list that is
+    damaged or names no step of the kernel, for products that saturate, and for digits that no byte holds.
+    """
+    passes, step = len(kernel.shifts), kernel.per
     at = offsets_of(0, (*kernel.taps, (kernel.steps, step)))
     order = np.argsort(at, kind="stable")
-    found = order[np.searchsorted(at, entries[:, 0], sorter=order).clip(max=at.size - 1)]
-    require(np.array_equal(at[found], entries[:, 0]), "an excess is of no step of the kernel")
-    place = np.repeat(np.arange(first.size - 1), np.diff(first)) * at.size + found
-    require(np.unique(place).size == place.size, "a step has an excess twice")
-    begin, whole, more = 0, [], []
-    for one, part in zip(kernel.segments, parts, strict=True):
-        end = begin + one.count * passes * at.size
-        here = (begin <= place) & (place < end)
-        size = step * one.channels
-        starts = entries[here, 1].astype(np.int64)
-        inside = not starts.size or (starts.min() >= 0 and starts.max() + size <= len(listed))
-        require(bool(inside), "an excess lies outside the constants")
-        weights = np.frombuffer(listed, np.int8)[starts[:, None] + np.arange(size)].reshape(-1, one.channels, step)
-        block, number, tap, index = np.unravel_index(place[here] - begin, (one.count, passes, taps, kernel.steps))
-        digits = part.copy().reshape(one.count, one.channels, passes, taps, kernel.steps, step)
-        sums = np.add(digits[block, :, number, tap, index], weights, dtype=np.int16)
-        digits[block, :, number, tap, index] = sums.astype(np.int8)
-        require(np.array_equal(digits[block, :, number, tap, index], sums), "a byte does not hold a digit")
-        whole.append(digits.reshape(part.shape))
-        more.append(weights)
-        begin = end
-    return whole, more
+    heads = iter(_numbers(data, 0, 4 * kernel.blocks * passes).reshape(-1, 4).tolist())
+    found = []
+    for one in kernel.segments:
+        digits = np.zeros((one.count * passes, at.size, one.channels, step), np.int16)
+        for block in digits:
+            distances, weights = _list(data, next(heads), (one.channels, step))
+            places = order[np.searchsorted(at, distances, sorter=order).clip(max=at.size - 1)]
+            require(np.array_equal(at[places], distances), "a list of weights names no step of the kernel")
+            require(int(np.bincount(places, minlength=1).max()) < 2**7, "a step is listed too often")
+            while places.size:
+                _, first = np.unique(places, return_index=True)
+                block[places[first]] += weights[first]
+                places, weights = np.delete(places, first), np.delete(weights, first, axis=0)
+        require(int(digits.min()) >= -128 and int(digits.max()) <= 127, "a byte does not hold a digit")
+        each = digits.astype(np.int8).reshape(one.count, passes, -1, kernel.steps, one.channels, step)
+        found.append(each.transpose(0, 4, 1, 2, 3, 5).reshape(-1, passes, each.shape[2], kernel.steps * step))
+    return found
+
+
+def _list(data: memoryview, head: Sequence[int], shape: tuple[int, int]) -> tuple[Array, Array]:
+    """The distances of the steps of a list, and the weights of each, an array of this shape. Proves that no product of
+    the list saturates: neither the sums of two products, nor those of the four that a pair of steps adds up.
+    """
+    steps, packed, pairs, alone = head
+    require(min(head) >= 0, "a list of weights has a negative number")
+    count = 2 * pairs + alone
+    distances, size = _numbers(data, steps, count), count * math.prod(shape)
+    require(packed + size <= len(data), "a list of weights ends behind the constants")
+    weights = np.frombuffer(data, np.int8, size, packed).reshape(count, *shape)
+    even, odd = weights[..., ::2], weights[..., 1::2]
+    four = (part[first : 2 * pairs : 2] for part in (even, odd) for first in (0, 1))
+    require(not saturates(*four), "products of two steps could saturate")
+    require(not saturates(even[2 * pairs :], odd[2 * pairs :]), "pairs of products could saturate")
+    return distances, weights
 
 
 def _numbers(data: memoryview, start: int, count: int) -> Array:
-    require(start + 4 * count <= len(data), "a list of excess ends behind the constants")
+    require(start + 4 * count <= len(data), "a list of weights ends behind the constants")
     return np.frombuffer(data, "<i4", count, start)
 
 

@@ -124,9 +124,9 @@ class Contraction:
     joint: Residual | None = None
     widened: bool = False
     """Whether the weights of 16-bit products are stored in bytes."""
-    excess: bool = False
-    """Whether products of bytes may saturate. Then the excess of the weights over what a product takes is stored in a
-    list behind them (see `packed_weights`).
+    listed: bool = False
+    """Whether products of bytes may saturate. Then the weights of each block are a list of steps, which are multiplied
+    in pairs or alone (see `packed_weights`).
     """
 
     @property
@@ -148,12 +148,6 @@ class Contraction:
     def blocks(self) -> int:
         """The number of blocks of output channels."""
         return sum(segment.count for segment in self.segments)
-
-    @property
-    def weight_bytes(self) -> int:
-        """The number of bytes of the weights of all blocks, without the list of their excess."""
-        channels = sum(segment.count * segment.channels for segment in self.segments)
-        return channels * self.step_words * self.step_bytes
 
     @property
     def fixed(self) -> bool:

@@ -30,6 +30,8 @@ reads their sums from the stack.
 """
 FEW = 16
 """With at most this many registers, a tile of several pixels has at most two vectors of channels."""
+PRODUCTS = 5
+"""The registers that the products of two steps take beside sums and weights: two words, two products, ones."""
 LINE = 64
 """The bytes of a cache line."""
 FAR = 2**14
@@ -40,12 +42,13 @@ SHORT = 64
 """Where a sum has at most this many steps, the epilogue is most of the work, and each pixel has its own code for it."""
 
 
-def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple[Segment, ...]:
+def segments(channels: int, pixels: int, packs: bool, machine: Machine, listed: bool = False) -> tuple[Segment, ...]:
     """Divide output channels into blocks, and choose the largest tile of pixels that the registers allow.
 
-    The registers must hold the sums of the tile, one vector of weights for each vector of the block, and two words.
-    Blocks of two and of four vectors are interleaved if their codes can be packed. With 16 registers, tiles of 6 pixels
-    by 2 vectors hold more sums than those of 2 by 4. For a single pixel, blocks have up to a quarter as many vectors as
+    The registers must hold the sums of the tile, one vector of weights for each vector of the block, and two words; for
+    weights that are ``listed``, what the products of two steps take, and all vectors of weights but one. Blocks of two
+    and of four vectors are interleaved if their codes can be packed. With 16 registers, tiles of 4 or 6 pixels by 2
+    vectors hold more sums than those of 2 by 4. For a single pixel, blocks have up to a quarter as many vectors as
     there are registers.
     """
     lane = machine.width
@@ -60,7 +63,8 @@ def segments(channels: int, pixels: int, packs: bool, machine: Machine) -> tuple
         vectors = min(most, -(-left // lane))
         count = max(1, left // (vectors * lane))
         valid = min(left, vectors * lane)
-        tile = max(1, (machine.registers - vectors - 2) // vectors)
+        others = 2 * vectors + 4 if listed else vectors + 2
+        tile = max(1, (machine.registers - others) // vectors)
         block = Block(lane, vectors, valid, packs and most <= 4 and vectors in (2, 4))
         found.append(Segment(done, count, block, min(tile, pixels)))
         done += count * vectors * lane
@@ -276,9 +280,10 @@ class _Emitter:
                 sums = [code.binary("shl", total, shift) for total in sums]
                 if number == last_shift:
                     sums = [code.binary("add", total, begin) for total, begin in zip(sums, first, strict=True)]
-            sums = self.taps(0, source, weights.moved(code, number * pass_bytes), sums, pixels)
-            if kernel.excess:
-                sums = self.excess(number, source, sums, pixels)
+            if kernel.listed:
+                sums = self.listed(number, source, sums, pixels, place)
+            else:
+                sums = self.taps(0, source, weights.moved(code, number * pass_bytes), sums, pixels)
         self.finish(sums, image, channel, y, x, offsets)
 
     def taps(self, depth: int, source: V, weights: Weights, sums: list[V], pixels: list[int]) -> list[V]:
@@ -330,24 +335,59 @@ class _Emitter:
 
         return code.loop(0, kernel.steps, unrolled, body, sums)
 
-    def excess(self, number: int, source: V, sums: list[V], pixels: list[int]) -> list[V]:
-        """Write the products of what the weights of pass ``number`` have in excess: a loop over the listed steps."""
-        code, kernel = self.code, self.kernel
-        listed = code.at(self.pointers[1], kernel.weight_bytes)
+    def listed(self, number: int, source: V, sums: list[V], pixels: list[int], place: Place) -> list[V]:
+        """Write the products of the steps that the list of pass ``number`` has: two at a time, then one at a time."""
+        code, constant, size = self.code, self.pointers[1], 4 * self.segment.channels
 
-        def numbers(at: V) -> tuple[V, V]:
-            first, second = (code.cast("sext", code.load("i32", code.at(at, 4 * k)), 64) for k in range(2))
-            return first, second
+        def numbers(at: V, count: int) -> list[V]:
+            return [code.cast("sext", code.load("i32", code.at(at, 4 * k)), 64) for k in range(count)]
 
-        place = code.add(code.mul(self.place, len(kernel.shifts)), number)
-        bounds = numbers(code.at(listed, code.mul(place, 4)))
-        entries = code.at(listed, 4 * (kernel.blocks * len(kernel.shifts) + 1))
+        at = code.mul(code.add(code.mul(self.place, len(self.kernel.shifts)), number), 16)
+        first, packed, pairs, alone = numbers(code.at(constant, at), 4)
+        steps = code.at(constant, first)
+        weights = self.prefetched(code.at(constant, packed), code.add(code.mul(pairs, 2), alone), place)
+        ones = self.machine.ones(code, self.segment.block.lane)
 
-        def body(index: V, values: list[V]) -> Sequence[V]:
-            step, weights = numbers(code.at(entries, code.mul(index, 8)))
-            return self.products(1, code.at(source, step), code.at(listed, weights), values, pixels)
+        def pair(index: V, values: list[V]) -> Sequence[V]:
+            own = weights.moved(code, code.mul(index, 2 * size))
+            own.prefetch(code, 2 * size)
+            one, other = (code.at(source, step) for step in numbers(code.at(steps, code.mul(index, 8)), 2))
+            return self.two_steps(one, other, own.own, ones, values, pixels)
 
-        return code.loop(*bounds, 1, body, sums)
+        sums = code.loop(0, pairs, 1, pair, sums)
+        rest, more = code.at(steps, code.mul(pairs, 8)), code.at(weights.own, code.mul(pairs, 2 * size))
+
+        def single(index: V, values: list[V]) -> Sequence[V]:
+            (one,) = numbers(code.at(rest, code.mul(index, 4)), 1)
+            return self.products(1, code.at(source, one), code.at(more, code.mul(index, size)), values, pixels)
+
+        return code.loop(0, alone, 1, single, sums)
+
+    def prefetched(self, own: V, steps: Scalar, place: Place) -> Weights:
+        """The weights of a list of so many steps at ``own``. A tile prefetches half of those behind them."""
+        code, size = self.code, 4 * self.segment.channels
+        if self.kernel.blocks * self.kernel.step_words * size < FAR or place.count < 2 or size < LINE:
+            return Weights(own)
+        block = code.mul(steps, size)
+        part = code.binary("mul", whole(code.smaller(place.number, 1)), whole(code.quotient(block, 2)))
+        return Weights(own, code.at(code.at(own, block), part), 2)
+
+    def two_steps(self, one: V, other: V, weights: V, ones: V, sums: Sequence[V], pixels: list[int]) -> list[V]:
+        """Write the products of two steps, whose sums 16 bits hold. Weights that more than one pixel is multiplied by
+        are loaded once, as far as registers are left.
+        """
+        code, lane, vectors = self.code, self.segment.block.lane, self.segment.block.vectors
+        current = list(sums)
+        packed = [code.at(weights, 4 * lane * number) for number in range(2 * vectors)]
+        if len(pixels) > 1:
+            left = max(0, self.machine.registers - len(sums) - PRODUCTS)
+            packed[:left] = [code.load(vector(32, lane), at) for at in packed[:left]]
+        for number, pixel in enumerate(pixels):
+            words = [code.splat(code.load("i32", code.at(at, pixel)), lane) for at in (one, other)]
+            for v in range(vectors):
+                slot = number * vectors + v
+                current[slot] = self.machine.two_dots(code, current[slot], words, packed[v::vectors], ones)
+        return current
 
     def products(self, count: int, at: V, packed: V, sums: Sequence[V], pixels: list[int]) -> list[V]:
         """Write the products of ``count`` steps, one after the other."""

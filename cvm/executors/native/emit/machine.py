@@ -4,13 +4,13 @@ A dot product with ``per`` = 4 multiplies unsigned bytes of activations (signed 
 by signed bytes of weights. With ``per`` = 2 both are signed 16-bit integers, with 1 both are 32-bit integers. Packed
 operands are vectors of 32-bit lanes in all cases. The arithmetic is modulo 2^32, in which the proven int32 result is
 exact even if intermediate sums wrap. The exception is AVX2's byte product, which saturates sums of two products at 16
-bits; for it, the weights must be so small that no such sum exceeds 16 bits, and what they have in excess is multiplied
-apart.
+bits; for it, the weights must be so small that no such sum exceeds 16 bits. What larger ones have beyond that is
+multiplied apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,16 +19,20 @@ from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 __all__ = ["CUDA", "HIGHEST_BITS", "MACHINES", "WASM", "Machine", "multiply_add"]
 
 Dot = Callable[[Code, V, V, V], V]
+TwoDots = Callable[[Code, V, Sequence[V], Sequence[V], V], V]
 HIGHEST_BITS = 0x80808080 - 2**32
 """A word with the highest bit of each of its four bytes set."""
 
 
 class InOrder(NamedTuple):
-    """Products that stay where they are written. ``dot2_at`` reads the weights from memory, whose address it takes."""
+    """Products that stay where they are written. ``dot2_at`` reads the weights from memory, whose address it takes.
+    ``two_dots`` is as in `Machine`.
+    """
 
     dot4: Dot
     dot2: Dot
     dot2_at: Dot
+    two_dots: TwoDots
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,23 @@ class Machine:
         if self.in_order is not None:
             return self.in_order.dot2_at(code, total, a, pointer)
         return self.dot2(code, total, a, code.load(total.type, pointer))
+
+    def two_dots(self, code: Code, total: V, words: Sequence[V], weights: Sequence[V], ones: V) -> V:
+        """dot4 of two words by two vectors of weights, where 16 bits hold every sum of two products of both.
+
+        Each of the weights is a vector, or the address of one. ``ones`` are those of `ones`. Only for machines that
+        saturate.
+        """
+        dots = _two_pmaddubsw if self.in_order is None else self.in_order.two_dots
+        return dots(code, total, words, weights, ones)
+
+    def ones(self, code: Code, count: int) -> V:
+        """The 16-bit ones by which `two_dots` multiplies, for vectors of ``count`` lanes, in a register.
+
+        LLVM does not know the value, which it would read from memory for every product.
+        """
+        type_ = vector(32, count)
+        return code.value(type_, f'call {type_} asm "", "=x,0"({typed(type_, 0x10001)})')
 
     @property
     def narrows(self) -> bool:
@@ -161,10 +182,31 @@ def _pmaddwd_at(code: Code, total: V, a: V, pointer: V) -> V:
 
 
 def _in_order(code: Code, template: str, total: V, constraints: str, operands: str) -> V:
-    """The first result of instructions of the assembler; the second one is a register for what they need meanwhile."""
-    both = f"{{{total.type}, {total.type}}}"
-    called = code.value(both, f'call {both} asm sideeffect "{template}", "{constraints}"({operands})')
+    """The first result of instructions of the assembler; the others are registers for what they need meanwhile."""
+    results = f"{{{', '.join([str(total.type)] * constraints.count('='))}}}"
+    called = code.value(results, f'call {results} asm sideeffect "{template}", "{constraints}"({operands})')
     return code.value(total.type, f"extractvalue {called}, 0")
+
+
+def _two_pmaddubsw_in_order(code: Code, total: V, words: Sequence[V], weights: Sequence[V], ones: V) -> V:
+    template = (
+        r"vpmaddubsw $7, $3, $1\0Avpmaddubsw $8, $4, $2\0Avpaddw $2, $1, $1\0Avpmaddwd $5, $1, $1\0Avpaddd $1, $0, $0"
+    )
+    given = [str(one) if one.type != "ptr" else f"ptr elementtype({total.type}) {one.text}" for one in weights]
+    constraints = ["=x,=&x,=&x,x,x,x,0", *("x" if one.type != "ptr" else "*m" for one in weights)]
+    operands = ", ".join((*map(str, (*words, ones, total)), *given))
+    return _in_order(code, template, total, ",".join(constraints), operands)
+
+
+def _two_pmaddubsw(code: Code, total: V, words: Sequence[V], weights: Sequence[V], ones: V) -> V:
+    count = lanes(total.type)
+    byte, short = vector(8, 4 * count), vector(16, 2 * count)
+    loaded = [code.load(byte, one) if one.type == "ptr" else code.bitcast(one, byte) for one in weights]
+    one, other = (
+        code.call(short, _PAIRS[count][0], code.bitcast(word, byte), w) for word, w in zip(words, loaded, strict=True)
+    )
+    sums = code.call(total.type, _PAIRS[count][1], code.binary("add", one, other), code.bitcast(ones, short))
+    return _kept(code, code.binary("add", total, sums))
 
 
 def _kept(code: Code, total: V) -> V:
@@ -231,7 +273,8 @@ MACHINES: tuple[Machine, ...] = (
     Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
     Machine(
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
-        pause=_PAUSE, packs=True, words=True, in_order=InOrder(_pmaddubsw_in_order, _pmaddwd_in_order, _pmaddwd_at),
+        pause=_PAUSE, packs=True, words=True,
+        in_order=InOrder(_pmaddubsw_in_order, _pmaddwd_in_order, _pmaddwd_at, _two_pmaddubsw_in_order),
     ),
     Machine(
         "neon_i8mm", 4, 26, _usdot, _generic2, frozenset({"aarch64", "i8mm"}), features=_NEON + ",+i8mm",

@@ -243,7 +243,7 @@ def _calls(
     shifts = tuple(shift for _, shift in digits)
     kernel = _contraction(home, geometry, built, output, reads, shifts, planner.machine.words)
     clips = kernel.per == 4 and any(planner.machine.clips(magnitude(digit)) for digit, _ in digits)
-    kernel = replace(kernel, excess=clips)
+    kernel = replace(kernel, listed=clips)
     made = _function(planner, node.op, kernel)
     note = f"{made.note}; sums + {built.note}" if built.note != "sums" else made.note
     cost = _cost(geometry, made)
@@ -303,10 +303,11 @@ def _function(planner: Planning, op: str, kernel: Contraction) -> _Function:
     if on_tiles is not None:
         note = f"{machine.name} {on_tiles.note}, tiles of {_blocks(on_tiles.kernel)}"
         return _Function(on_tiles.kernel, planner.kernel(on_tiles, op), on_tiles.units, note, 0.001)
-    kernel = replace(kernel, segments=segments(kernel.channels, kernel.rows * kernel.columns, packs, machine))
-    how = f"{_NAMES[kernel.per]}, {len(kernel.shifts)} pass{'es' if len(kernel.shifts) > 1 else ''}"
-    more = " and their excess" if kernel.excess else ""
-    note = f"{machine.name} {how}{more}, tiles of {_blocks(kernel)}"
+    pixels = kernel.rows * kernel.columns
+    kernel = replace(kernel, segments=segments(kernel.channels, pixels, packs, machine, kernel.listed))
+    how = f"{_NAMES[kernel.per]}{' of pairs of steps' if kernel.listed else ''}"
+    passes = f"{len(kernel.shifts)} pass{'es' if len(kernel.shifts) > 1 else ''}"
+    note = f"{machine.name} {how}, {passes}, tiles of {_blocks(kernel)}"
     return _Function(kernel, planner.kernel(kernel, op), kernel.units, note, 0.02 / kernel.per)
 
 

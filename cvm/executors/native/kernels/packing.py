@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from cvm.bounds import magnitude, require_fits
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import ROWS, interleaved
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.plan.saturation import excess
+from cvm.executors.native.plan.saturation import Listed, listed
 
 if TYPE_CHECKING:
     from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Segment
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["packed_channels", "packed_taps", "packed_weights", "parts", "passes"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
+LINE = 64
+"""The bytes of a cache line."""
 
 
 def passes(weights: Integers, per: int) -> list[tuple[Integers, int]]:
@@ -59,74 +61,69 @@ def packed_weights(digits: Sequence[Integers], kernel: Contraction) -> bytes:
     """The bytes of all digits, each (channels, taps, run), in the order
     [block][vectors together][pass][tap][step][vector][lane][element].
 
-    If the kernel has an ``excess``, the digits are without it, and a list of the steps that have one follows:
-
-    * the number of the first entry of each [block][pass], and the number of all entries;
-    * two numbers for each entry, in bytes: how far the elements of its step lie behind the first element of a window,
-      and how far its excess lies behind the beginning of the list;
-    * the excess of the step of each entry, in the order [vector][lane][element].
-
-    The numbers and distances are int32. Raises OverflowError if one does not fit.
+    For a kernel that is ``listed``, see `_lists`. Raises OverflowError for a digit that does not fit in its type.
     """
-    dtype = np.int8 if kernel.widened else {4: np.int8, 2: np.int16, 1: np.int32}[kernel.per]
-    _, taps, run = digits[0].shape
+    types: Mapping[int, type[np.signedinteger[Any]]] = {4: np.int8, 2: np.int16, 1: np.int32}
+    dtype = np.int8 if kernel.widened else types[kernel.per]
     bits = 8 * np.dtype(dtype).itemsize - 1
     for digit in digits:
         require_fits(max(-int(digit.min()) - 1, int(digit.max())), bits, "a digit of a weight")
-    pieces, listed = [], _Excess(kernel)
-    for segment in kernel.segments:
-        size, block = segment.channels, segment.block
-        part = slice(segment.start, segment.start + segment.count * size)
-        whole = np.zeros((segment.count * size, len(digits), taps, kernel.steps * kernel.per), dtype)
-        for number, digit in enumerate(digits):
-            whole[: digit[part].shape[0], number, :, :run] = digit[part]
-        shape = (len(digits), taps, kernel.steps, kernel.per)
-        ordered = whole.reshape(segment.count, size, *shape)[:, _order(segment)]
-        if kernel.excess:
-            ordered = listed.without(ordered)
-        together = segment.together or block.vectors
-        split = ordered.reshape(segment.count, block.vectors // together, together, block.lane, *shape)
-        pieces.append(np.ascontiguousarray(split.transpose(0, 1, 4, 5, 6, 2, 3, 7)).tobytes())
-    return b"".join([*pieces, *listed.pieces()])
+    each = [_in_lanes(digits, segment, kernel, dtype) for segment in kernel.segments]
+    if kernel.listed:
+        return _lists(each, kernel)
+    pieces = []
+    for segment, ordered in zip(kernel.segments, each, strict=True):
+        together = segment.together or segment.block.vectors
+        shape = (segment.count, segment.block.vectors // together, together, segment.block.lane, *ordered.shape[2:])
+        pieces.append(np.ascontiguousarray(ordered.reshape(shape).transpose(0, 1, 4, 5, 6, 2, 3, 7)).tobytes())
+    return b"".join(pieces)
 
 
-class _Excess:
-    """The list of the steps of a kernel whose weights have an excess (see `packed_weights`)."""
+def _in_lanes(
+    digits: Sequence[Integers], segment: Segment, kernel: Contraction, dtype: type[np.signedinteger[Any]]
+) -> Integers:
+    """The digits of a segment, with zeros for channels and elements that do not exist: (blocks, lanes, passes, taps,
+    steps, elements).
+    """
+    _, taps, run = digits[0].shape
+    size = segment.channels
+    part = slice(segment.start, segment.start + segment.count * size)
+    whole = np.zeros((segment.count * size, len(digits), taps, kernel.steps * kernel.per), dtype)
+    for number, digit in enumerate(digits):
+        whole[: digit[part].shape[0], number, :, :run] = digit[part]
+    return whole.reshape(segment.count, size, len(digits), taps, kernel.steps, kernel.per)[:, _order(segment)]
 
-    def __init__(self, kernel: Contraction) -> None:
-        self._kernel = kernel
-        self._counts: list[Integers] = []
-        self._steps: list[Integers] = []
-        self._weights: list[Integers] = []
 
-    def without(self, weights: Integers) -> Integers:
-        """List the excess of the weights of a segment, and return the weights without it.
+def _lists(each: Sequence[Integers], kernel: Contraction) -> bytes:
+    """The weights of all segments as lists of steps, one for each block of channels and pass (`saturation.listed`):
 
-        ``weights`` (blocks, lanes, passes, taps, steps, elements) are bytes.
-        """
-        more = excess(weights.astype(np.int8, copy=False))
-        steps = np.bitwise_or.reduce(more.view(np.int32)[..., 0], axis=1) != 0  # the four bytes of a step at once
-        block, number, tap, step = np.nonzero(steps)
-        self._counts.append(np.count_nonzero(steps, axis=(2, 3)).reshape(-1))
-        at = np.zeros((1,), np.int64)
-        for count, apart in self._kernel.taps:
-            at = (at[:, None] + apart * np.arange(count)).reshape(-1)
-        self._steps.append(at[tap] + self._kernel.per * step)
-        self._weights += list(more[block, :, number, tap, step])
-        return weights - more
+    * for each list, the distance from the beginning of the constant to its steps and to its weights, the number of its
+      pairs, and the number of steps behind them;
+    * for each step of each list, how far its elements lie behind the first element of a window, in bytes;
+    * from a multiple of 64 bytes on, the weights of each step of each list, in the order [vector][lane][element].
 
-    def pieces(self) -> Iterator[bytes]:
-        """The bytes of the list; none if the kernel has no excess."""
-        if not self._kernel.excess:
-            return
-        first = np.concatenate([[0], *self._counts]).cumsum()
-        sizes = np.array([0, *(part.size for part in self._weights)]).cumsum()
-        head = 4 * first.size + 8 * len(self._weights)
-        entries = np.stack([np.concatenate(self._steps), head + sizes[:-1]], axis=1)
-        for numbers in (first, entries):
-            require_fits(max(int(numbers.max(initial=0)), -int(numbers.min(initial=0))), 31, "an excess of weights")
-            yield numbers.astype("<i4").tobytes()
-        yield b"".join(part.tobytes() for part in self._weights)
+    All numbers and distances are int32. Raises OverflowError for a distance that does not fit.
+    """
+    at = np.zeros((1,), np.int64)
+    for count, apart in (*kernel.taps, (kernel.steps, kernel.per)):
+        at = (at[:, None] + apart * np.arange(count)).reshape(-1)
+    lists: list[Listed] = []
+    for weights in each:
+        blocks, lanes, passes, _, _, per = weights.shape
+        ordered = np.ascontiguousarray(weights.astype(np.int8, copy=False).transpose(0, 2, 3, 4, 1, 5))
+        lists += listed(ordered.reshape(blocks * passes, at.size, lanes, per))
+    counts = np.array([len(one.steps) for one in lists])
+    sizes = np.array([one.weights.size for one in lists])
+    pairs = np.array([one.pairs for one in lists])
+    head = 16 * len(lists)
+    begin = head + 4 * int(counts.sum())
+    begin += -begin % LINE
+    steps, places = (np.cumsum(one) - one for one in (4 * counts, sizes))
+    numbers = np.stack([head + steps, begin + places, pairs, counts - 2 * pairs], axis=1).reshape(-1)
+    distances = np.concatenate([at[one.steps] for one in lists])
+    require_fits(max(begin + int(sizes.sum()), magnitude(distances)), 31, "a distance in a list of weights")
+    found = b"".join(part.astype("<i4").tobytes() for part in (numbers, distances))
+    return found.ljust(begin, b"\0") + b"".join(one.weights.tobytes() for one in lists)
 
 
 def packed_channels(values: npt.NDArray[np.generic], segments: Sequence[Segment], format_: Format) -> bytes:

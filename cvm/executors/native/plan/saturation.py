@@ -1,41 +1,109 @@
-"""Products of bytes that saturate: how much of a pair of weights they take, and how many pairs are larger.
+"""Products of bytes that saturate: which steps of a contraction are multiplied together, and which alone.
 
 AVX2 multiplies two neighbouring bytes of an activation by two weights and clips the sum of both products to 16 bits. No
-sum is clipped while the sum of the two weights lies in [-128, 128]: 255 * 128 < 2^15. What is more than that, the
-excess, is multiplied apart. Two weights in [-128, 127] whose sum lies beyond these bounds have one sign. So the first
-of them can be made smaller by the whole excess, which is a weight of a byte itself.
+sum is clipped while the positive weights among the two add up to at most 128, and the negative ones to at least -128:
+255 * 128 < 2^15. The same bounds let 16 bits hold such a sum over two steps, which is then widened to 32 bits once. So
+steps are multiplied in pairs that keep these bounds in every channel, whatever their places in the window.
+
+A step whose weights exceed the bounds by themselves is listed twice: once with what its weights have in excess, which
+hardly ever keeps another step from its pair, and once alone, with the rest. A step without a partner is listed alone.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["excess", "often_exceeded"]
+__all__ = ["Listed", "excess", "listed", "often_exceeded"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
+Bytes = npt.NDArray[np.int8]
 
 MOST = 128
-"""The largest sum of two weights, and the negative of the least, that times 255 fits in 16 bits."""
+"""The largest sum of positive weights that times 255 fits in 16 bits, and the negative of the least one of negative
+weights.
+"""
 CHANNELS, ELEMENTS = 16, 4
 """The channels and elements that AVX2 multiplies in one step: those of a block of two vectors."""
 LOOKED_AT = 4
 """The most blocks of channels of a contraction whose steps are counted."""
-WORTH = 5
-"""Products of bytes are faster than those of 16 bits if at most one in this many steps is made again for its excess."""
+WORTH = 4
+"""Products of bytes are faster than those of 16 bits if at most one in this many steps has an excess."""
+ROUNDS = 24
+"""How many partners a step without one is offered. Later ones are hardly ever taken."""
+SCATTERING = 0x9E3779B1
+"""An odd number whose multiples modulo 2^32 scatter: they give each round another order."""
 
 
-def excess(weights: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The steps of one block of channels in the order in which they are multiplied.
+
+    ``steps`` are the numbers of the steps, and ``weights`` (steps, channels, 4) what each is multiplied by: first the
+    ``pairs`` pairs, both steps one after the other, then the steps that are multiplied alone.
+    """
+
+    pairs: int
+    steps: npt.NDArray[np.intp]
+    weights: Bytes
+
+
+def excess(weights: Bytes) -> Bytes:
     """What weights have in excess of what a saturating product takes: the first of each pair has all of it.
 
-    The last axis has an even number of elements.
+    The last axis has an even number of elements. Two weights of a byte that exceed the bounds have one sign, so the
+    first of them can be made smaller by the whole excess, which is a weight of a byte itself.
     """
     first, second = weights[..., ::2], weights[..., 1::2]
     sums = np.add(first, second, dtype=np.int16)
     found = np.zeros_like(weights)
     found[..., ::2] = sums - sums.clip(-MOST, MOST)
+    return found
+
+
+def listed(weights: Bytes) -> list[Listed]:
+    """The lists of several blocks. ``weights`` are (blocks, steps, channels, 4)."""
+    more = excess(weights)
+    over = np.asarray(more.any(axis=(2, 3)))
+    within = np.where(over[:, :, None, None], more, weights)
+    partner = _partners(within)
+    found = []
+    for number in range(len(weights)):
+        first = np.flatnonzero(partner[number] > np.arange(weights.shape[1]))
+        both = np.stack([first, partner[number, first]], axis=1).reshape(-1)
+        alone, exceeds = np.flatnonzero(partner[number] < 0), np.flatnonzero(over[number])
+        rest = weights[number, exceeds] - more[number, exceeds]
+        parts = [within[number, both], within[number, alone], rest]
+        found.append(Listed(len(first), np.concatenate([both, alone, exceeds]), np.concatenate(parts)))
+    return found
+
+
+def _partners(weights: Bytes) -> npt.NDArray[np.intp]:
+    """For each block and step the step that is multiplied together with it, or -1.
+
+    ``weights`` (blocks, steps, channels, 4) have no excess. In each round, the steps of a block that are left stand in
+    another order, and each one in an even place is offered the next one.
+    """
+    blocks, steps = weights.shape[:2]
+    above, below = (chosen(weights, 0).view(np.uint8) for chosen in (np.maximum, np.minimum))
+    sums = above[..., ::2] + above[..., 1::2], -(below[..., ::2] + below[..., 1::2])  # modulo 256, and at most 128
+    taken = np.concatenate(sums, axis=3).reshape(blocks, steps, -1)
+    found = np.full((blocks, steps), -1, np.intp)
+    rows, left = np.arange(blocks)[:, None], np.tile(np.arange(steps), (blocks, 1))
+    for turn in range(ROUNDS):
+        pairs = left.shape[1] // 2
+        first, second = left[:, : 2 * pairs : 2], left[:, 1 : 2 * pairs : 2]
+        fits = (taken[rows, first] <= MOST - taken[rows, second]).all(axis=2) & (second >= 0)
+        block, place = np.nonzero(fits)
+        one, other = first[block, place], second[block, place]
+        found[block, one], found[block, other] = other, one
+        free = (left >= 0) & (found[rows, left] < 0)
+        key = np.where(free, (left + 1) * (2 * turn + 3) * SCATTERING % 2**32, 2**32)
+        order = np.argsort(key, axis=1)[:, : int(free.sum(axis=1).max())]
+        left = np.where(free, left, -1)[rows, order]
     return found
 
 

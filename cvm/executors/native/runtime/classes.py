@@ -70,7 +70,7 @@ def kinds(kernel: object) -> frozenset[str]:
 
 def _products(kernel: Contraction) -> list[str]:
     one = kernel.images * kernel.rows * kernel.columns == 1 and kernel.per == 4
-    more = {"digits": len(kernel.shifts) > 1, "window sums": _adds_windows(kernel), "excess": kernel.excess}
+    more = {"digits": len(kernel.shifts) > 1, "window sums": _adds_windows(kernel), "listed": kernel.listed}
     return ["row" if one else _PRODUCTS[kernel.per], *(kind for kind, has in more.items() if has)]
 
 
