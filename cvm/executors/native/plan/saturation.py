@@ -32,10 +32,8 @@ LOOKED_AT = 4
 """The most blocks of channels of a contraction whose steps are counted."""
 WORTH = 4
 """Products of bytes are faster than those of 16 bits if at most one in this many steps has an excess."""
-ROUNDS = 24
+ROUNDS = 32
 """How many partners a step without one is offered. Later ones are hardly ever taken."""
-SCATTERING = 0x9E3779B1
-"""An odd number whose multiples modulo 2^32 scatter: they give each round another order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,27 +82,29 @@ def listed(weights: Bytes) -> list[Listed]:
 def _partners(weights: Bytes) -> npt.NDArray[np.intp]:
     """For each block and step the step that is multiplied together with it, or -1.
 
-    ``weights`` (blocks, steps, channels, 4) have no excess. In each round, the steps of a block that are left stand in
-    another order, and each one in an even place is offered the next one.
+    ``weights`` (blocks, steps, channels, 4) have no excess. Steps that are left meet as in a tournament: in each round
+    every one has another partner. Those whose sums 16 bits hold stay together.
     """
     blocks, steps = weights.shape[:2]
     above, below = (chosen(weights, 0).view(np.uint8) for chosen in (np.maximum, np.minimum))
     sums = above[..., ::2] + above[..., 1::2], -(below[..., ::2] + below[..., 1::2])  # modulo 256, and at most 128
-    taken = np.concatenate(sums, axis=3).reshape(blocks, steps, -1)
-    found = np.full((blocks, steps), -1, np.intp)
-    rows, left = np.arange(blocks)[:, None], np.tile(np.arange(steps), (blocks, 1))
+    taken = np.concatenate(sums, axis=3).reshape(blocks * steps, -1)
+    room = MOST - taken
+    found = np.full(blocks * steps, -1, np.intp)
+    left = np.arange(blocks * steps)
     for turn in range(ROUNDS):
-        pairs = left.shape[1] // 2
-        first, second = left[:, : 2 * pairs : 2], left[:, 1 : 2 * pairs : 2]
-        fits = (taken[rows, first] <= MOST - taken[rows, second]).all(axis=2) & (second >= 0)
-        block, place = np.nonzero(fits)
-        one, other = first[block, place], second[block, place]
-        found[block, one], found[block, other] = other, one
-        free = (left >= 0) & (found[rows, left] < 0)
-        key = np.where(free, (left + 1) * (2 * turn + 3) * SCATTERING % 2**32, 2**32)
-        order = np.argsort(key, axis=1)[:, : int(free.sum(axis=1).max())]
-        left = np.where(free, left, -1)[rows, order]
-    return found
+        counts = np.bincount(left // steps, minlength=blocks)
+        pairs, begin = counts // 2, counts.cumsum() - counts
+        rank = np.arange(pairs.sum()) - (pairs.cumsum() - pairs).repeat(pairs) + (counts % 2).repeat(pairs)
+        first, last = (part.repeat(pairs) for part in (begin, begin + counts - 1))
+        circle = (counts - 1 + counts % 2).repeat(pairs)  # of an even number, the last one stands outside
+        one = left[first + (turn + rank) % circle]
+        other = left[np.where(rank == 0, last, first + (turn - rank) % circle)]
+        fits = (taken[one] <= room[other]).all(axis=1)
+        one, other = one[fits], other[fits]
+        found[one], found[other] = other % steps, one % steps
+        left = left[found[left] < 0]
+    return found.reshape(blocks, steps)
 
 
 def often_exceeded(weights: Integers) -> bool:

@@ -234,7 +234,7 @@ def test_digits_that_no_byte_holds_are_not_proven() -> None:
     """The weights of a step alone are added to those of another one, and the sum does not fit."""
     kernel, packed, numbers = listed_weights()
     damaged = bytearray(packed)
-    damaged[WEIGHTS : WEIGHTS + 64] = bytes([20]) * 64
+    damaged[WEIGHTS : WEIGHTS + 4 * 64] = bytes([20]) * 256
     damaged[WEIGHTS + 4 * 64 : WEIGHTS + 6 * 64] = bytes([64]) * 128
     numbers[STEPS][4:6] = numbers[STEPS][0]
     with pytest.raises(Unproven, match="a byte does not hold a digit"):
