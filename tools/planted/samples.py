@@ -83,6 +83,7 @@ def _programs() -> Iterator[tuple[str, VerifiedProgram]]:
         yield f"requantizations of products of {bits} bits", _requantizations(bits)
     yield "reductions of wide integers", _reductions()
     yield "convolutions of many channels", _many()
+    yield "a convolution of few large weights", _few_large()
     yield "slices of slices, and computed weights", _odd()
     yield "the demo model", open_program(MODEL)
 
@@ -120,6 +121,16 @@ def _many() -> VerifiedProgram:
     numbers = [builder.parameter(np.full(1, n)) for n in (5, -3, 1, 2)]
     (total,) = builder.add("requantize", [codes(sums), pooled, *numbers], attributes)
     return verify(builder.build([Output("total", total), Output("other", codes(other))]))
+
+
+def _few_large() -> VerifiedProgram:
+    """A convolution whose weights are mostly small: products of bytes that saturate take them in pairs of steps."""
+    random = np.random.default_rng(40)
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 40, 6, 7), -128, 127)
+    weights = np.rint(random.normal(0, 30, (40, 40, 3, 3))).clip(-127, 127).astype(np.int64)
+    (sums,) = builder.add("conv2d", [x, builder.constant(weights)], {"padding": (1, 1)})
+    return verify(builder.build([Output("sums", sums)]))
 
 
 def _odd() -> VerifiedProgram:

@@ -268,7 +268,6 @@ class _Emitter:
         strides = (kernel.source.image, kernel.source.row, kernel.source.column)
         for index, stride in zip((image, y, x), strides, strict=True):
             source = code.at(source, code.mul(index, stride * size))
-        weights = self.weights_at(channel, place)
         kind = vector(32, block.lane)
         first = starting(code, self.pointers, channel, block) * len(offsets)
         last_shift = max((number for number, shift in enumerate(kernel.shifts) if shift), default=0)
@@ -283,7 +282,8 @@ class _Emitter:
             if kernel.listed:
                 sums = self.listed(number, source, sums, pixels, place)
             else:
-                sums = self.taps(0, source, weights.moved(code, number * pass_bytes), sums, pixels)
+                weights = self.weights_at(channel, place).moved(code, number * pass_bytes)
+                sums = self.taps(0, source, weights, sums, pixels)
         self.finish(sums, image, channel, y, x, offsets)
 
     def taps(self, depth: int, source: V, weights: Weights, sums: list[V], pixels: list[int]) -> list[V]:

@@ -110,7 +110,7 @@ def convolution_of(
 
     Its weights lie in [least, magnitude - 1]. Without ``least``, they begin at -magnitude. Those of all rows but
     ``row``, if it is given, fit in a byte. With ``seldom``, one of so many groups of four input channels keeps
-    its weights; those of the others are halved.
+    its weights; those of the others are divided by four, so that steps fit together.
     """
     builder = ProgramBuilder()
     shape, kernel = shapes
@@ -119,7 +119,7 @@ def convolution_of(
     if row is not None:
         weights = np.where(np.arange(kernel[2])[:, None] == row, weights, weights.clip(-128, 127))
     if seldom is not None:
-        weights = np.where(np.arange(kernel[1])[:, None, None] // 4 % seldom == 0, weights, weights // 2)
+        weights = np.where(np.arange(kernel[1])[:, None, None] // 4 % seldom == 0, weights, weights // 4)
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
     inputs = [x, builder.constant(weights), bias]
     return _codes(builder, lambda: builder.add("conv2d", inputs, attributes)[0], (1, kernel[0], 1, 1), epilogue)
