@@ -23,6 +23,7 @@ from cvm.executors.native.emit.tiles import Tiled
 from cvm.executors.native.kernels.registry import EMITTERS, plan
 from cvm.executors.native.runtime import cache, select, trial, trial_programs
 from cvm.executors.native.runtime.classes import kinds_of
+from cvm.executors.native.runtime.executor import explained
 from cvm.executors.native.runtime.rehearsal import QUICK
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Output, ProgramBuilder, VerifiedProgram, verify
@@ -347,7 +348,7 @@ def test_linux_is_asked_for_the_features_of_aarch64(words: dict[int, int], monke
 def test_the_trial_reaches_every_kind_of_kernel() -> None:
     kernels = set()
     for _, verified in trial_programs.programs():
-        for line in NativeExecutor(verified, 1, GENERIC).explain():
+        for line in explained(verified, plan(verified, GENERIC, returned(verified.program, frozenset()))):
             kernels |= {kind for kind in KINDS if kind in line}
     assert kernels == set(KINDS)
 

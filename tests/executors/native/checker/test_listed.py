@@ -21,7 +21,7 @@ from cvm.executors.native.descriptions.expressions import Formula
 from cvm.executors.native.descriptions.formats import INT32, Format
 from cvm.executors.native.descriptions.sums import Contraction, Output, Pixels
 from cvm.executors.native.emit.contraction import segments
-from cvm.executors.native.emit.machine import MACHINES
+from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.kernels import packing
 from cvm.executors.native.kernels.packing import packed_weights, passes
 from cvm.executors.native.kernels.registry import plan
@@ -329,12 +329,15 @@ def test_few_large_pairs_are_multiplied_in_bytes_and_many_in_words(shape: tuple[
 @pytest.mark.skipif(all(one.name != "avx2" for one in available()), reason="this processor has no AVX2")
 @pytest.mark.parametrize(("groups", "largest"), [(1, 128), (2, 128), (4, 128), (2, 1893), (5, 30_565)])
 @pytest.mark.parametrize("seed", mostly_long(range(8), [0]))
+@pytest.mark.parametrize(
+    "machine", [AVX2, replace(AVX2, name="avx2 in LLVM's order", in_order=None)], ids=lambda machine: machine.name
+)
 def test_machine_code_multiplies_what_is_listed(
-    groups: int, largest: int, seed: int, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, groups: int, largest: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CVM_CACHE", "")
     verified = seldom_large(groups, largest, seed)
-    native = NativeExecutor(verified, 1, AVX2)
+    native = NativeExecutor(verified, 1, machine)
     assert any("of pairs of steps" in line for line in native.explain())
     for values in (np.full((1, 40, 6, 7), -128), np.full((1, 40, 6, 7), 127),
                    np.random.default_rng(seed).integers(-128, 128, (1, 40, 6, 7))):  # fmt: skip
