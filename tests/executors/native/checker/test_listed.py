@@ -37,6 +37,7 @@ from tests.selection import mostly_long
 
 Array = Any
 AVX2 = next(machine for machine in MACHINES if machine.name == "avx2")
+IN_OTHER_ORDER = replace(AVX2, name="avx2 in the order of LLVM", in_order=None)
 BYTES = st.integers(-128, 127) | st.sampled_from((-128, -65, -64, 64, 65, 127))
 
 
