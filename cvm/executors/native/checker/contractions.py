@@ -220,7 +220,7 @@ class Contractions:
     ) -> None:
         """Prove that the kernel multiplies every element by the weight that the node has for it, and others by zero."""
         (buffer, offset), (_, _), *_ = arguments
-        require(buffer is source.buffer and kernel_format(kernel, source), "another input")
+        require(buffer is source.buffer and _kernel_format(kernel, source), "another input")
         first, rest = divmod(offset, source.format.bytes)
         require(rest == 0, "the address of the input lies between two elements")
         found = weights_of(self._digits(self._bytes(arguments[1]), kernel), kernel)
@@ -322,7 +322,7 @@ class Contractions:
         return Added(node.outputs[0].name, arrays[0], arrays[1], arrays[2], number)
 
 
-def kernel_format(kernel: Kernel, source: Home) -> bool:
+def _kernel_format(kernel: Kernel, source: Home) -> bool:
     """Whether a kernel reads its input in the format that the input has."""
     format_ = source.format
     if isinstance(kernel, Depthwise):

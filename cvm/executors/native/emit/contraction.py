@@ -22,7 +22,7 @@ from cvm.executors.native.emit.epilogue import Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector, whole
 from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine
 
-__all__ = ["each_block", "emit_contraction", "parameters", "segments", "starting", "tile_start"]
+__all__ = ["LINE", "each_block", "emit_contraction", "parameters", "segments", "starting", "tile_start"]
 
 UNROLLED = 2
 """Each pixel of a tile of up to this many pixels has its own code for the epilogue. More pixels share one loop, which
@@ -307,6 +307,12 @@ class _Emitter:
         steps, most = self.kernel.steps, self.machine.unrolls
         return steps if steps <= most else next(n for n in (4, 3, 2, 1) if n <= most and steps % n == 0)
 
+    @property
+    def far(self) -> bool:
+        """Whether there are so many weights that those of the next block are prefetched."""
+        kernel = self.kernel
+        return kernel.blocks * kernel.step_words * kernel.step_bytes * self.segment.channels >= FAR
+
     def weights_at(self, channel: Scalar, place: Place) -> Weights:
         """The weights that the block at a channel reads, and those of the next block that a tile of it prefetches."""
         code, kernel, channels = self.code, self.kernel, self.segment.channels
@@ -314,7 +320,7 @@ class _Emitter:
         block = kernel.step_bytes * kernel.step_words * channels
         # A tile prefetches at least one line in each round of its loop, or the loop would have to count rounds.
         most = min(place.count, self.unrolled * kernel.step_bytes * channels // LINE)
-        if kernel.blocks * block < FAR or most < 2 or kernel.steps == self.unrolled or self.machine.unrolls == 1:
+        if not self.far or most < 2 or kernel.steps == self.unrolled or self.machine.unrolls == 1:
             return Weights(own)
         share = 1 << most.bit_length() - 1
         part = code.mul(code.smaller(place.number, share - 1), block // share)
@@ -366,7 +372,7 @@ class _Emitter:
     def prefetched(self, own: V, steps: Scalar, place: Place) -> Weights:
         """The weights of a list of so many steps at ``own``. A tile prefetches half of those behind them."""
         code, size = self.code, 4 * self.segment.channels
-        if self.kernel.blocks * self.kernel.step_words * size < FAR or place.count < 2 or size < LINE:
+        if not self.far or place.count < 2 or size < LINE:
             return Weights(own)
         block = code.mul(steps, size)
         part = code.binary("mul", whole(code.smaller(place.number, 1)), whole(code.quotient(block, 2)))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from cvm.bounds import magnitude, require_fits
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.sums import ROWS, interleaved
+from cvm.executors.native.emit.contraction import LINE
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.saturation import Listed, listed
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["packed_channels", "packed_taps", "packed_weights", "parts", "passes"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
-LINE = 64
-"""The bytes of a cache line."""
 
 
 def passes(weights: Integers, per: int) -> list[tuple[Integers, int]]:
