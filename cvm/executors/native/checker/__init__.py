@@ -39,9 +39,11 @@ from cvm.executors.native.checker.estimates import require_normalization, requir
 from cvm.executors.native.checker.groups import Added, Group, number_of
 from cvm.executors.native.checker.residence import Residence
 from cvm.executors.native.descriptions.computed import Normalization, Quotient
+from cvm.executors.native.descriptions.expressions import Formula
 from cvm.executors.native.descriptions.loops import Exchange, Nest
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
-from cvm.executors.native.plan.claims import AddsWindows, Claim, Computes, Copies, Fills, Holds, Joins, Views
+from cvm.executors.native.descriptions.winograd import Winograd
+from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills, Holds, Joins, Prepares, Views
 from cvm.executors.native.plan.homes import Buffer, Home
 from cvm.executors.native.plan.residence import state_format
 from cvm.executors.native.plan.steps import Plan
@@ -88,7 +90,7 @@ class _Checker:
 
     ``homes`` lists the homes that are proven to hold each tensor, and ``copies`` maps a home to the home that it is a
     copy of. ``filled`` lists the homes of each buffer that are filled with one number; ``parts`` has these numbers.
-    ``windows`` maps a buffer to the claim that sums of windows lie there.
+    ``prepared`` maps a buffer to the claim that what a later contraction reads lies there.
     """
 
     def __init__(self, verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> None:
@@ -101,7 +103,7 @@ class _Checker:
         self.copies: dict[Home, Home] = {}
         self.filled: dict[Buffer, list[Home]] = {}
         self.parts: dict[Home, int] = {}
-        self.windows: dict[Buffer, AddsWindows] = {}
+        self.prepared: dict[Buffer, Prepares] = {}
         self.data = memoryview(plan.constants).toreadonly()
         # No cycles: they would keep the packed constants in memory.
         self.residence, self.contractions = Residence(proxy(self)), Contractions(proxy(self), machine)
@@ -122,8 +124,8 @@ class _Checker:
                 self._joins(claim)
             case Computes():
                 self._computes(claim)
-            case AddsWindows():  # proven together with the contraction that reads them
-                self.windows[claim.target.buffer] = claim
+            case Prepares():  # proven together with the contraction that reads it
+                self.prepared[claim.target.buffer] = claim
 
     def suppose(self, claim: Claim) -> None:
         """Treat a claim that failed as proven, so that later claims do not fail because of it.
@@ -321,7 +323,7 @@ class _Checker:
         kernel = claim.kernel
         if isinstance(kernel, Nest):
             self._nest(claim, kernel)
-        elif isinstance(kernel, Contraction | Depthwise):
+        elif isinstance(kernel, Contraction | Depthwise | Winograd):
             self.contractions.prove(claim, kernel)
         elif isinstance(kernel, Normalization | Quotient):
             self._divided(claim, kernel)
@@ -353,14 +355,14 @@ class _Checker:
             "the loops of the kernel visit other elements",
         )
 
-    def group(self, claim: Computes, elements: Callable[[int], Array], first: int, added: Added | None) -> Group:
-        kernel: Any = claim.kernel
-
+    def group(
+        self, claim: Computes, formula: Formula, elements: Callable[[int], Array], first: int, added: Added | None
+    ) -> Group:
         def home(number: int) -> Home | None:
             return claim.reads[number - first]
 
         return Group(
-            kernel.formula, claim.root.outputs[0].shape, self.producer,
+            formula, claim.root.outputs[0].shape, self.producer,
             lambda node: self.calls[node.outputs[0].name].attributes,
             lambda name: self.verified.ranges[name].hull(), self._constant, self.reads, home, elements,
             lambda name: name in self.homes, lambda name: self.verified.shapes[name], self.data, added,
@@ -379,7 +381,7 @@ class _Checker:
             require(homes[number].buffer.kind == "constants", "a parameter is not a constant")
             return decoded(self.data, homes[number])
 
-        self.group(claim, elements, 0, None).stored(claim.root, target.format, None)
+        self.group(claim, kernel.formula, elements, 0, None).stored(claim.root, target.format, None)
 
     def _divided(self, claim: Computes, kernel: Normalization | Quotient) -> None:
         """Prove what a kernel of rounded quotients reads and writes, and how wrong its estimates may be."""

@@ -26,10 +26,13 @@ from cvm.executors.native.checker.addresses import (
 )
 from cvm.executors.native.checker.groups import Added, Group, number_of, require_joint
 from cvm.executors.native.checker.packed import listed_of, per_channel, saturates, segments_of, weights_of
+from cvm.executors.native.checker.squares import require_squares, require_weights
 from cvm.executors.native.checker.summed import require_windows, summed
+from cvm.executors.native.descriptions.expressions import Formula
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
-from cvm.executors.native.plan.claims import AddsWindows, Computes
+from cvm.executors.native.descriptions.winograd import Winograd
+from cvm.executors.native.plan.claims import Computes, Prepares
 from cvm.executors.native.plan.homes import Buffer, Home
 from cvm.executors.native.plan.steps import Plan
 from cvm.program.model import Constant, Node
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["Contractions", "DotProducts"]
 
 Kernel = Contraction | Depthwise
+Loops = list[tuple[int, int]]
+"""Loops over the images, rows and columns of an output: extent, and distance in elements."""
 
 
 class DotProducts(Protocol):
@@ -64,7 +69,7 @@ class _Proof(Protocol):
     homes: dict[str, list[Home]]
     filled: dict[Buffer, list[Home]]
     parts: dict[Home, int]
-    windows: dict[Buffer, AddsWindows]
+    prepared: dict[Buffer, Prepares]
     data: memoryview
 
     @property
@@ -74,7 +79,9 @@ class _Proof(Protocol):
     def held(self, name: str, home: Home) -> bool:
         """Whether a home holds a tensor."""
 
-    def group(self, claim: Computes, elements: Callable[[int], Array], first: int, added: Added | None) -> Group:
+    def group(
+        self, claim: Computes, formula: Formula, elements: Callable[[int], Array], first: int, added: Added | None
+    ) -> Group:
         """The group of a claim. Operand ``first`` of the formula is the first one that the claim reads."""
 
 
@@ -84,8 +91,9 @@ class Contractions:
     def __init__(self, proof: _Proof, machine: DotProducts) -> None:
         self._proof, self._machine = proof, machine
 
-    def prove(self, claim: Computes, kernel: Kernel) -> None:
+    def prove(self, claim: Computes, made: Kernel | Winograd) -> None:
         """Prove a contraction: its coefficients, its addresses, and the formula after the sums."""
+        kernel = made.products if isinstance(made, Winograd) else made
         root, target, source = claim.root, claim.targets[0], claim.source
         assert source is not None
         node = self._contracted(root)
@@ -93,17 +101,24 @@ class Contractions:
         shape, weights = root.outputs[0].shape, self._proof.constants[node.inputs[1]].stored()
         groups = getattr(self._proof.calls[node.outputs[0].name].attributes, "groups", 1)
         channels = shape[1]
-        each = channels // groups if isinstance(kernel, Contraction) else channels
+        calls = groups if isinstance(kernel, Contraction) else 1
+        each = channels // calls
         offsets, steps = self._offsets(node, source, weights.shape, groups)
-        factor, summed = self._windows(claim, kernel, source, offsets, steps)
+        if isinstance(made, Winograd):
+            loops, factor, summed = self._squares(claim, made, source, offsets, steps), 0, 0
+        else:
+            loops = _loops(made)
+            factor, summed = self._windows(claim, made, source, offsets, steps)
         remaining = weights if factor == 0 else weights.astype(np.int64) - factor
         packed: dict[int, list[Array]] = {}
         begins = []
-        calls = groups if isinstance(kernel, Contraction) else 1
         for number in range(calls):
             arguments = list(self._proof.plan.calls[claim.call + number].arguments)
             part = slice(number * each, (number + 1) * each)
-            self._coefficients(kernel, arguments, source, remaining[part], offsets[part] if calls > 1 else offsets)
+            if isinstance(made, Winograd):
+                require_weights(self._bytes(arguments[1]), made, weights)
+            else:
+                self._coefficients(made, arguments, source, remaining[part], offsets[part] if calls > 1 else offsets)
             begins.append(self._start(kernel, arguments[2], each) if kernel.starts else np.zeros(each, np.int64))
             reads = arguments[3 if kernel.starts else 2 : -1]
             for read_index, (home, read, argument) in enumerate(zip(claim.reads, kernel.reads, reads, strict=True)):
@@ -115,8 +130,8 @@ class Contractions:
                     require(argument == home.at(number * each * step), "a tensor is read at another address")
                     require(read.format == home.format, "a tensor is read in another format")
             require(arguments[-1] == target.at(number * each * stride(target.view.axes[1])), "another target")
-        self._require_pixels(claim, kernel, steps, node)
-        added = self._added(node, kernel, source, weights, np.concatenate(begins), summed)
+        self._require_pixels(claim, kernel, loops, steps)
+        added = self._added(node, self._stored_more(made, source), weights, np.concatenate(begins), summed)
 
         def elements(number: int) -> Array:
             if number > len(claim.reads):
@@ -130,18 +145,28 @@ class Contractions:
         require(kernel.output.format == target.format, "another format")
         if kernel.joint is not None:
             require_joint(kernel.joint, kernel.formula, claim.reads[kernel.joint.read - 1])
-        self._proof.group(claim, elements, 1, added).stored(root, target.format, kernel.output.clamp)
+        self._proof.group(claim, kernel.formula, elements, 1, added).stored(root, target.format, kernel.output.clamp)
 
-    def _windows(
-        self, claim: Computes, kernel: Kernel, source: Home, offsets: Array, steps: list[tuple[int, int]]
-    ) -> tuple[int, int]:
+    def _squares(self, claim: Computes, kernel: Winograd, source: Home, offsets: Array, steps: Loops) -> Loops:
+        """Prove that a kernel reads the transformed elements of the windows. Returns the loops over its results."""
+        (buffer, _), *_ = self._proof.plan.calls[claim.call].arguments
+        made = self._proof.prepared.get(buffer)
+        require(made is not None, "the kernel reads other elements than transformed ones")
+        assert made is not None
+        require(bool((offsets == offsets[0]).all()), "a channel reads other elements")
+        channels = kernel.squares.channels
+        require(offsets.shape[1] == 9 * channels and len(steps) == 3, "another window than one of 3x3")
+        require_squares(self._proof.plan, made, claim.call, kernel, source, offsets[0].reshape(channels, 3, 3), steps)
+        return steps
+
+    def _windows(self, claim: Computes, kernel: Kernel, source: Home, offsets: Array, steps: Loops) -> tuple[int, int]:
         """Prove the sums of windows that the first step of a formula adds, if it does.
 
         Returns the number by which they multiply every element of the window, and the number of the value that includes
         them. Without sums of windows, these are 0 and 0.
         """
         home = summed(kernel.formula, claim.reads)
-        made = None if home is None else self._proof.windows.get(home.buffer)
+        made = None if home is None else self._proof.prepared.get(home.buffer)
         if home is None or made is None:
             return 0, 0
         axes = broadcast(home.view.axes, claim.root.outputs[0].shape)
@@ -163,9 +188,7 @@ class Contractions:
                     left.append(self._proof.producer[name])
         raise Unproven("the group has no contraction")
 
-    def _offsets(
-        self, node: Node, source: Home, shape: tuple[int, ...], groups: int
-    ) -> tuple[Array, list[tuple[int, int]]]:
+    def _offsets(self, node: Node, source: Home, shape: tuple[int, ...], groups: int) -> tuple[Array, Loops]:
         """Derive from the node which elements of ``source`` the output pixels read.
 
         Returns the address of the element that each weight multiplies for the first pixel, as an array (output channel,
@@ -268,8 +291,11 @@ class Contractions:
         require(buffer.kind == "constants" and 0 <= offset <= len(self._proof.data), "a parameter is not a constant")
         return memoryview(self._proof.data)[offset:]
 
-    def _require_pixels(self, claim: Computes, kernel: Kernel, steps: list[tuple[int, int]], node: Node) -> None:
-        """Prove that the kernel's strides per image, row, column and channel are those of the homes of all tensors."""
+    def _require_pixels(self, claim: Computes, kernel: Kernel, loops: Loops, steps: Loops) -> None:
+        """Prove that the kernel's strides per image, row, column and channel are those of the homes of all tensors.
+
+        ``loops`` are those of the kernel, with their distances in its input, ``steps`` those of the node.
+        """
         target, shape = claim.targets[0], claim.root.outputs[0].shape
         homes = [(target, kernel.output.pixels)]
         homes += [(home, read.pixels) for home, read in zip(claim.reads, kernel.reads, strict=True)
@@ -281,26 +307,26 @@ class Contractions:
             (n, (step, *(stride(broadcast(home.view.axes, shape)[axis]) for home, _ in homes)))
             for axis, (n, step) in zip(axes, steps, strict=True)
         ]
-        column = kernel.source.column * (kernel.step if isinstance(kernel, Depthwise) else 1)
-        given = [(kernel.source.image, [p.image for _, p in homes]), (kernel.source.row, [p.row for _, p in homes]),
-                 (column, [p.column for _, p in homes])]  # fmt: skip
-        extents = (kernel.images, kernel.rows, kernel.columns)
-        found = [(n, (first, *others)) for n, (first, others) in zip(extents, given, strict=True)]
+        given = [[p.image for _, p in homes], [p.row for _, p in homes], [p.column for _, p in homes]]
+        found = [(n, (first, *others)) for (n, first), others in zip(loops, given, strict=True)]
         require(loops_of(found, 1) == loops_of(expected, 1), "the strides of pixels differ from those of the homes")
         for home, pixels in homes:
             step = stride(broadcast(home.view.axes, shape)[1])
             require(pixels.channel == step or shape[1] == 1, "the stride of channels differs from that of the home")
 
-    def _added(self, node: Node, kernel: Kernel, source: Home, weights: Array, begins: Array, number: int) -> Added:
-        """For each channel, the number by which the kernel's sums differ from the node's result, and the interval of
-        that result.
+    def _stored_more(self, kernel: Kernel | Winograd, source: Home) -> int:
+        """The number b if a kernel adds up products of x + b: the bias of the format, unless loading subtracts it,
+        minus 128 on a machine with signed bytes.
+        """
+        per = kernel.per if isinstance(kernel, Contraction) else 4
+        less = 128 if self._machine.signed_bytes and per == 4 and not isinstance(kernel, Winograd) else 0
+        return (source.format.bias if per > 1 else 0) - less
 
-        The kernel adds up products of x + b. Here b is the bias of the format, unless loading subtracts it, minus 128
-        on a machine with signed bytes.
+    def _added(self, node: Node, b: int, weights: Array, begins: Array, number: int) -> Added:
+        """For each channel, the number by which the kernel's sums, of products of x + b, differ from the node's result,
+        and the interval of that result.
         """
         rows = weights.reshape(weights.shape[0], -1)
-        per = kernel.per if isinstance(kernel, Contraction) else 4
-        b = (source.format.bias if per > 1 else 0) - (128 if self._machine.signed_bytes and per == 4 else 0)
         lo, hi = self._proof.verified.ranges[node.inputs[0]].hull()
         lo, hi = min(lo, 0), max(hi, 0)
         total, below = _sums(rows).tolist(), _sums(np.minimum(rows, 0)).tolist()
@@ -320,6 +346,14 @@ class Contractions:
         rank = len(node.outputs[0].shape)
         arrays = [np.array(column, object).reshape(1, -1, *(1,) * (rank - 2)) for column in columns]
         return Added(node.outputs[0].name, arrays[0], arrays[1], arrays[2], number)
+
+
+def _loops(kernel: Kernel) -> Loops:
+    """The loops of a kernel over its results."""
+    column = kernel.source.column * (kernel.step if isinstance(kernel, Depthwise) else 1)
+    return [
+        (kernel.images, kernel.source.image), (kernel.rows, kernel.source.row), (kernel.columns, column),
+    ]  # fmt: skip
 
 
 def _kernel_format(kernel: Kernel, source: Home) -> bool:

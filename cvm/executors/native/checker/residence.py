@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cvm.executors.native.checker.addresses import extent, loops_of, require, stride, visited
 from cvm.executors.native.descriptions.sums import Contraction
-from cvm.executors.native.plan.claims import AddsWindows, Claim, Computes, Copies, Fills, Joins
+from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills, Joins, Prepares
 from cvm.executors.native.plan.homes import Buffer, Home
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class _Proof(Protocol):
     plan: Plan
     homes: dict[str, list[Home]]
     copies: dict[Home, Home]
-    windows: dict[Buffer, AddsWindows]
+    prepared: dict[Buffer, Prepares]
 
     @property
     def calls(self) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ class Residence:
         for number in _calls(claim):
             require(number >= self._next, "a claim is about a call before those of earlier claims")
             self._next = number + 1
-        if isinstance(claim, Fills | Joins | AddsWindows):
+        if isinstance(claim, Fills | Joins | Prepares):
             require(not self._is_read(claim.target.buffer), "an array that the network reads is overwritten")
 
     def copies(self, claim: Copies) -> None:
@@ -124,8 +124,8 @@ class Residence:
                 apart = [copy for copy in proof.copies if copy.buffer is not buffer and proof.held(name, copy)]
                 left = [home for home in homes if home.buffer is not buffer]
                 proof.homes[name] = [*left, *(copy for copy in apart if copy not in left)]
-        for target in [one for one, added in proof.windows.items() if added.source.buffer is buffer]:
-            del proof.windows[target]
+        for target in [one for one, added in proof.prepared.items() if added.source.buffer is buffer]:
+            del proof.prepared[target]
         for copy, source in list(proof.copies.items()):
             if copy.buffer is buffer:
                 del proof.copies[copy]
@@ -163,7 +163,7 @@ def _homes(claim: Claim) -> list[Home]:
             found = [*claim.reads, claim.source, *claim.targets]
         case Copies():
             found = [claim.source, claim.target, claim.table]
-        case AddsWindows():
+        case Prepares():
             found = [claim.source, claim.target]
         case Fills():
             found = [claim.target]
@@ -179,7 +179,7 @@ def _calls(claim: Claim) -> range:
             kernel = claim.kernel
             groups = claim.targets[0].view.shape[1] // kernel.channels if isinstance(kernel, Contraction) else 1
             return range(claim.call, claim.call + groups)
-        case Copies() | Fills() | AddsWindows():
+        case Copies() | Fills() | Prepares():
             return range(claim.call, claim.call + 1)
         case _:
             return range(0)

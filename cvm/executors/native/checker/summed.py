@@ -15,7 +15,7 @@ from cvm.executors.native.checker.addresses import Array, loops_of, offsets_of, 
 from cvm.executors.native.descriptions.expressions import Formula
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.sums import WindowSums
-from cvm.executors.native.plan.claims import AddsWindows
+from cvm.executors.native.plan.claims import Prepares
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.steps import Plan
 
@@ -32,7 +32,7 @@ def summed(formula: Formula, reads: Sequence[Home | None]) -> Home | None:
 
 def require_windows(
     plan: Plan,
-    made: AddsWindows,
+    made: Prepares,
     call: int,
     home: Home,
     source: Home,
@@ -46,6 +46,7 @@ def require_windows(
     `Unproven`.
     """
     kernel = made.kernel
+    require(isinstance(kernel, WindowSums), "no sums of windows are added")
     assert isinstance(kernel, WindowSums)
     using = [n for n, one in enumerate(plan.calls) if any(buffer is home.buffer for buffer, _ in one.arguments)]
     require(using == [made.call, call], "other calls use the sums of windows")

@@ -22,7 +22,8 @@ from cvm.executors.native.emit.epilogue import Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector, whole
 from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine
 
-__all__ = ["LINE", "each_block", "emit_contraction", "parameters", "segments", "starting", "tile_start"]
+__all__ = ["LINE", "Place", "TileEmitter", "each_block", "emit_contraction", "parameters", "segments", "starting",
+           "tile_start"]  # fmt: skip
 
 UNROLLED = 2
 """Each pixel of a tile of up to this many pixels has its own code for the epilogue. More pixels share one loop, which
@@ -85,7 +86,7 @@ def emit_contraction(module: Module, name: str, kernel: Contraction, machine: Ma
             before = sum(one.count for one in kernel.segments if one.start < segment.start)
             place = code.add(number, before)
             units = _units(code, kernel, place, (lo, hi))
-            _Emitter(code, kernel, machine, segment, pointers, reads, target, place).block(index, number, units)
+            TileEmitter(code, kernel, machine, segment, pointers, reads, target, place).block(index, number, units)
 
         each_block(code, kernel.segments, touched, block)
 
@@ -191,7 +192,7 @@ class Weights:
 
 
 @dataclass(slots=True)
-class _Emitter:
+class TileEmitter:
     """Writes the code of one segment."""
 
     code: Code

@@ -75,6 +75,9 @@ class Machine:
     words: bool = False
     """Whether bytes are multiplied as 16-bit integers; with ``saturates``, only where many pairs of products could
     exceed 16 bits. Maps that are multiplied by every channel are stored so."""
+    squares: bool = False
+    """Whether a quarter of the products, of 16-bit integers, is faster than all of them of bytes: then convolutions of
+    3x3 windows are computed in squares of results (`descriptions.winograd`)."""
     in_order: InOrder | None = None
     """dot4 and dot2 for tiles, as text for the assembler of this kind of processor. A tile has as many sums as leave
     room for the operands of one step. LLVM would load those of the next step before the last sums of this one, or move
@@ -273,7 +276,7 @@ MACHINES: tuple[Machine, ...] = (
     Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
     Machine(
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
-        pause=_PAUSE, packs=True, words=True,
+        pause=_PAUSE, packs=True, words=True, squares=True,
         in_order=InOrder(_pmaddubsw_in_order, _pmaddwd_in_order, _pmaddwd_at, _two_pmaddubsw_in_order),
     ),
     Machine(

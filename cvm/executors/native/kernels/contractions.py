@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,12 +17,12 @@ from cvm.executors.native.emit.contraction import segments
 from cvm.executors.native.emit.epilogue import joined, narrow
 from cvm.executors.native.emit.tiles import tiled
 from cvm.executors.native.exact import Exact, exact
-from cvm.executors.native.kernels import depthwise
+from cvm.executors.native.kernels import depthwise, winograd
 from cvm.executors.native.kernels.formulas import Build, Sums, build
 from cvm.executors.native.kernels.operands import CHANNELS_LAST, arguments, operand_of, pixels_of
 from cvm.executors.native.kernels.packing import packed_weights, passes
 from cvm.executors.native.kernels.windows import plan_products
-from cvm.executors.native.plan.claims import AddsWindows, Computes
+from cvm.executors.native.plan.claims import Computes, Prepares
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.executors.native.plan.view import View
@@ -73,11 +74,12 @@ def plan_contraction(planner: Planning, root: Node) -> None:
     target = planner.result(root.outputs[0].name)
     if node.op == "conv2d":
         map_ = _map_home(planner, node)
-        if depthwise.suits(weights.shape, planner.call_of(node).attributes.groups, map_.format, weights):
+        plan_map = _of_map(planner, node, map_, weights)
+        if plan_map is not None:
             sums = _sums(planner, node, map_.format, weights.reshape(weights.shape[0], -1), bias)
             built = build(planner, root, sums)
             operands = [operand_of(planner, read, target, node.op) for read in built.reads]
-            depthwise.plan_depthwise(planner, root, node, map_, weights, built, operands, target)
+            plan_map(planner, root, node, map_, weights, built, operands, target)
             return
         home, geometry = _convolution(planner, node, weights, map_)
     else:
@@ -88,6 +90,13 @@ def plan_contraction(planner: Planning, root: Node) -> None:
         sums = replace(sums, windows=_windows(planner, node, home, geometry, less))
         geometry = replace(geometry, weights=(geometry.weights.astype(np.int32) - less).astype(np.int8))
     _calls(planner, root, node, home, geometry, build(planner, root, sums), target)
+
+
+def _of_map(planner: Planning, node: Node, map_: Home, weights: Integers) -> Callable[..., None] | None:
+    """The function that plans a convolution as a kernel of another kind than `Contraction`, if one does."""
+    if depthwise.suits(weights.shape, planner.call_of(node).attributes.groups, map_.format, weights):
+        return depthwise.plan_depthwise
+    return winograd.plan_winograd if winograd.suits(planner, node, map_) else None
 
 
 def _less(format_: Format, geometry: Geometry) -> int:
@@ -115,7 +124,7 @@ def _windows(planner: Planning, node: Node, home: Home, geometry: Geometry, fact
     shape = tuple(1 if axis == 1 else n for axis, n in enumerate(result.shape))
     target = Home(planner.scratch(4 * math.prod(shape)), View.ordered(shape, range(len(shape))), INT32)
     function = planner.kernel(kernel, "windows")
-    planner.claim(AddsWindows(geometry.home, target, kernel, planner.next_call))
+    planner.claim(Prepares(geometry.home, target, kernel, planner.next_call))
     given = [home.at(), planner.constants.add(factor.to_bytes(4, "little", signed=True)), target.at()]
     cost = math.prod(shape) * (2 + 0.3 * math.prod(n for n, _ in kernel.taps) * -(-kernel.run // 64))
     note = f"{planner.machine.name} sums of windows times {factor}"

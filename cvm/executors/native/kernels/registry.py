@@ -9,6 +9,7 @@ from cvm.executors.native.descriptions.computed import Normalization, Quotient, 
 from cvm.executors.native.descriptions.loops import Exchange, Nest, Reduction
 from cvm.executors.native.descriptions.matrices import Matrices, RowProducts
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
+from cvm.executors.native.descriptions.winograd import Winograd, WinogradInput
 from cvm.executors.native.emit.contraction import emit_contraction
 from cvm.executors.native.emit.depthwise_sums import emit_depthwise
 from cvm.executors.native.emit.exchange import emit_exchange
@@ -18,6 +19,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import emit_nest
 from cvm.executors.native.emit.tiles import Tiled, emit_tiles
 from cvm.executors.native.emit.window_sums import emit_window_sums
+from cvm.executors.native.emit.winograd import emit_winograd, emit_winograd_input
 from cvm.executors.native.kernels import (
     contractions,
     matrices,
@@ -79,6 +81,8 @@ EMITTERS: Mapping[type, Emitter] = {
     Nest: _by_width(emit_nest),
     Tiled: emit_tiles,
     WindowSums: emit_window_sums,
+    Winograd: emit_winograd,
+    WinogradInput: emit_winograd_input,
     Normalization: _by_width(normalization.emit_normalization),
     Quotient: _by_width(quotients.emit_quotient),
     Update: _by_width(updates.emit_update),

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
 
-__all__ = ["AddsWindows", "Claim", "Computes", "Copies", "Fills", "Holds", "Joins", "Views"]
+__all__ = ["Claim", "Computes", "Copies", "Fills", "Holds", "Joins", "Prepares", "Views"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,12 @@ class Computes:
 
 
 @dataclass(frozen=True, slots=True)
-class AddsWindows:
-    """A call adds up the windows of ``source``, a map or a matrix, into ``target``: one number for each output pixel.
+class Prepares:
+    """A call computes from ``source`` what a later contraction of the same map or matrix reads in ``target``.
 
-    ``kernel`` is a `WindowSums`. A later contraction adds these numbers to its sums. Together, the two calls multiply
-    each element by the weight that the node has for it.
+    ``kernel`` is a `WindowSums`, whose numbers (one for each output pixel) the contraction adds to its sums, or a
+    `WinogradInput`, whose elements it multiplies. Together, the two calls multiply each element by the weight that the
+    node has for it.
     """
 
     source: Home
@@ -95,4 +96,4 @@ class AddsWindows:
     call: int
 
 
-Claim: TypeAlias = Holds | Views | Copies | Fills | Joins | Computes | AddsWindows
+Claim: TypeAlias = Holds | Views | Copies | Fills | Joins | Computes | Prepares

@@ -24,7 +24,7 @@ from cvm.executors.native.emit.exchange import exchange
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import loops_in_order
 from cvm.executors.native.emit.transposition import exchanged
-from cvm.executors.native.plan import arena
+from cvm.executors.native.plan import arena, winograd
 from cvm.executors.native.plan.claims import Claim, Copies, Fills, Holds, Views
 from cvm.executors.native.plan.groups import Groups, contracts, group
 from cvm.executors.native.plan.homes import Buffer, Constants, Home
@@ -79,6 +79,7 @@ class Planner:
         self._buffers: list[Buffer] = []
         self._ready: dict[str, int] = {}
         self._exceeded: dict[str, bool] = {}
+        self._squares: dict[str, bool] = {}
         self._uses = Counter(name for node in self.program.nodes for name in node.inputs)
         fed = [*(one.value for one in self.program.inputs), *(one.value for one in self.program.state)]
         self._fed = tuple(value.name for value in fed)
@@ -192,7 +193,7 @@ class Planner:
         """
         if not (self.machine.words and self.contracts(node)):
             return False
-        if node.op == "conv2d" and self.call_of(node).attributes.groups > 1:
+        if node.op == "conv2d" and (self.call_of(node).attributes.groups > 1 or self.in_squares(node)):
             return False
         return not self.machine.saturates or self._often_exceeded(node.inputs[1])
 
@@ -200,6 +201,26 @@ class Planner:
         if name not in self._exceeded:
             self._exceeded[name] = often_exceeded(self.weights(name))
         return self._exceeded[name]
+
+    def in_squares(self, node: Node) -> bool:
+        """Whether a node is a convolution that is faster in squares of results (`plan.winograd`)."""
+        name = node.outputs[0].name
+        if name not in self._squares:
+            self._squares[name] = self._is_in_squares(node)
+        return self._squares[name]
+
+    def _is_in_squares(self, node: Node) -> bool:
+        if not (self.machine.squares and self.contracts(node) and node.op == "conv2d"):
+            return False
+        a, weights = self.call_of(node).attributes, self.shape(node.inputs[1])
+        usual = (a.groups, tuple(a.stride), tuple(a.dilation), weights[2:]) == (1, (1, 1), (1, 1), (3, 3))
+        format_ = Format.of(*self.hull(node.inputs[0]))
+        return (
+            usual
+            and format_.bits == 8
+            and winograd.faster(node.outputs[0].shape, weights)
+            and winograd.fits(self.weights(node.inputs[1]))
+        )
 
     def home(self, name: str) -> Home:
         """The home of a value. A constant gets its home at the first call."""

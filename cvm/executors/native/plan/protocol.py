@@ -68,6 +68,9 @@ class Planning(Protocol):
     def by_words(self, node: Node) -> bool:
         """Whether a node is a contraction that multiplies 16-bit integers where bytes would do."""
 
+    def in_squares(self, node: Node) -> bool:
+        """Whether a node is a convolution that is faster in squares of results (`plan.winograd`)."""
+
     # Homes ----------------------------------------------------------------------------------------------------------
 
     @property

@@ -11,6 +11,7 @@ from cvm.executors.native.descriptions.expressions import Formula, Requantizatio
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.loops import Exchange, Nest, Reduction
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise, WindowSums
+from cvm.executors.native.descriptions.winograd import Winograd, WinogradInput
 from cvm.executors.native.emit.narrow import lane_bits
 from cvm.executors.native.emit.tiles import Tiled
 from cvm.executors.native.emit.transposition import Blocks
@@ -55,7 +56,10 @@ def kinds(kernel: object) -> frozenset[str]:
             return frozenset(pixels).union(*(_of_sums(products, kernel.formula) for products in found))
         case Reduction():
             return frozenset({f"{kernel.kind} {kernel.source.bits}"})
-        case WindowSums():  # the contraction that adds them has their kind
+        case Winograd():
+            joint = frozenset({"residual"}) if kernel.products.joint else frozenset()
+            return joint | _of_sums("squares", kernel.products.formula)
+        case WindowSums() | WinogradInput():  # the contraction that reads what they compute has their kind
             return frozenset()
         case Nest():
             steps = {step.op for step in kernel.formula.steps}

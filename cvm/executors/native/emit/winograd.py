@@ -1,0 +1,220 @@
+"""Winograd's convolution: elements transformed for every square, products at every position, and results of squares.
+
+The first kernel makes 36 16-bit integers of the 6x6 bytes that a square reads in an input channel. The second one
+multiplies them by transformed weights, 36 times a product of matrices: squares by input channels, times input channels
+by output channels. It keeps the sums of a few squares and of one block of output channels on the stack, turns them into
+the 16 results of each square, and ends as other contractions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from cvm.executors.native.descriptions.sums import Segment
+from cvm.executors.native.descriptions.winograd import POSITIONS, SHIFTS, SIDE, SQUARE, Squares, Winograd, WinogradInput
+from cvm.executors.native.emit.contraction import Place, TileEmitter, each_block, parameters, tile_start
+from cvm.executors.native.emit.epilogue import Epilogue
+from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector, whole
+from cvm.executors.native.emit.machine import Machine
+
+__all__ = ["emit_winograd", "emit_winograd_input"]
+
+NINTH = pow(9, -1, 2**32) - 2**32 * (pow(9, -1, 2**32) >> 31)
+"""The inverse of 9 modulo 2^32, as an int32."""
+
+
+def emit_winograd_input(module: Module, name: str, kernel: WinogradInput, machine: Machine) -> None:
+    """Write the function (input, output, first unit, end of units)."""
+    source, target, lo, hi = V("ptr", "%input"), V("ptr", "%output"), V("i64", "%lo"), V("i64", "%hi")
+    code = Code(module, name, [source, target, lo, hi])
+    squares, strides = kernel.squares, kernel.source
+    lane = next(n for n in (2 * machine.width, 16, 8, 4, 2) if squares.channels % n == 0)
+
+    def row(unit: Scalar) -> None:
+        image, line = _divided(code, unit, squares.down, squares.images)
+        y = tile_start(code, line, SQUARE, squares.rows)
+        read = code.at(code.at(source, code.mul(image, strides.image)), code.mul(y, strides.row))
+        first = code.mul(unit, squares.across)
+
+        def square(number: Scalar) -> None:
+            x = tile_start(code, number, SQUARE, squares.columns)
+            begin = code.at(read, code.mul(x, strides.column))
+            write = code.at(target, code.mul(code.add(first, number), 2 * squares.channels))
+
+            def channels(channel: Scalar) -> None:
+                at, to = code.at(begin, channel), code.at(write, code.mul(channel, 2))
+
+                def element(i: int, j: int) -> V:
+                    raw = code.load(vector(8, lane), code.at(at, i * strides.row + j * strides.column))
+                    return code.cast("zext", raw, 16)
+
+                for i, values in enumerate(_both(element, SIDE, lambda line: _transformed(code, line))):
+                    for j, value in enumerate(values):
+                        code.store(value, code.at(to, 2 * squares.apart * (i * SIDE + j)))
+
+            code.each(0, squares.channels, channels, step=lane)
+
+        code.each(0, squares.across, square)
+
+    code.each(lo, hi, row)
+    code.finish()
+
+
+def emit_winograd(module: Module, name: str, kernel: Winograd, machine: Machine) -> None:
+    """Write the function (transformed input, transformed weights, [start of sums,] reads.., output, first unit, end of
+    units).
+    """
+    products, squares = kernel.products, kernel.squares
+    pointers, reads, target, (lo, hi) = parameters(products)
+    code = Code(module, name, [*pointers, *reads, target, lo, hi])
+    blocks = products.blocks
+
+    def group(number: Scalar) -> None:
+        begin = code.mul(number, kernel.together)
+        end = code.smaller(code.add(begin, kernel.together), squares.count)
+        units = tuple(whole(code.minus(bound, code.mul(number, blocks))) for bound in (lo, hi))
+
+        def block(segment: Segment, place: Scalar) -> None:
+            channel = code.add(code.mul(place, segment.channels), segment.start)
+            emitter = TileEmitter(code, products, machine, segment, pointers, reads, target, place)
+            _block(emitter, kernel, channel, begin, end)
+
+        each_block(code, products.segments, units, block)
+
+    code.each(code.quotient(lo, blocks), code.quotient(code.add(hi, blocks - 1), blocks), group)
+    code.finish()
+
+
+def _block(emitter: TileEmitter, kernel: Winograd, channel: Scalar, begin: Scalar, end: Scalar) -> None:
+    """Write the squares from ``begin`` to ``end`` of the block of output channels that begins at ``channel``."""
+    code, products, segment = emitter.code, kernel.products, emitter.segment
+    squares, tile, vectors, lane = kernel.squares, segment.tile, segment.block.vectors, segment.block.lane
+    kind, size = vector(32, lane), 4 * lane
+    room, results = code.alloca(kind, POSITIONS * tile * vectors), code.alloca(kind, SQUARE * SQUARE * vectors)
+    pixels = [2 * squares.channels * number for number in range(tile)]
+    position_bytes = products.step_bytes * products.steps * segment.channels
+
+    def tile_of(number: Scalar) -> None:
+        first = code.add(begin, code.mul(number, tile))
+        source = code.at(emitter.pointers[0], code.mul(first, 2 * squares.channels))
+        weights = emitter.weights_at(channel, Place(number, kernel.together // tile))
+
+        def position(which: Scalar) -> None:
+            at = code.at(source, code.mul(which, 2 * squares.apart))
+            packed = weights.moved(code, code.mul(which, position_bytes))
+            sums = emitter.run(at, packed, [typed(kind, 0)] * (tile * vectors), pixels)
+            to = code.at(room, code.mul(which, tile * vectors * size))
+            for slot, total in enumerate(sums):
+                code.store(total, code.at(to, slot * size), size)
+
+        code.each(0, POSITIONS, position)
+
+        def square(which: Scalar) -> None:
+            sums = code.at(room, code.mul(code.minus(which, first), vectors * size))
+            _results(emitter, sums, tile * vectors * size, results, channel)
+            _finish(emitter, squares, results, channel, which)
+
+        code.each(first, code.intrinsic("smin", whole(code.add(first, tile)), whole(end)), square)
+
+    count = code.quotient(code.add(code.minus(end, begin), tile - 1), tile)
+    code.each(0, count, tile_of)
+
+
+def _results(emitter: TileEmitter, sums: V, apart: int, results: V, channel: Scalar) -> None:
+    """Write the 16 results of one square: pixel by pixel and vector by vector.
+
+    ``sums`` is the address of the sums at the first position, ``apart`` the distance to the next one.
+    """
+    code, vectors, lane = emitter.code, emitter.segment.block.vectors, emitter.segment.block.lane
+    kind, size = vector(32, lane), 4 * lane
+
+    def one(number: Scalar) -> None:
+        at, to = (code.at(base, code.mul(number, size)) for base in (sums, results))
+        start = None
+        if emitter.kernel.starts:
+            begin = code.at(emitter.pointers[2], code.mul(code.add(channel, code.mul(number, lane)), 4))
+            start = code.load(kind, begin)
+
+        def element(i: int, j: int) -> V:
+            return code.load(kind, code.at(at, apart * (i * SIDE + j)), size)
+
+        for i, values in enumerate(_both(element, SIDE, lambda line: _summed(code, line))):
+            for j, value in enumerate(values):
+                value = code.binary("ashr", code.binary("mul", value, NINTH), SHIFTS[i] + SHIFTS[j])
+                if start is not None:
+                    value = code.binary("add", value, start)
+                code.store(value, code.at(to, vectors * size * (i * SQUARE + j)), size)
+
+    code.each(0, vectors, one)
+
+
+def _finish(emitter: TileEmitter, squares: Squares, results: V, channel: Scalar, which: Scalar) -> None:
+    """Write the codes of one square, but not those of rows and columns that the square before it has computed."""
+    code, kernel, block = emitter.code, emitter.kernel, emitter.segment.block
+    row, across = _divided(code, which, squares.across, squares.images * squares.down)
+    image, down = _divided(code, row, squares.down, squares.images)
+    y, x = tile_start(code, down, SQUARE, squares.rows), tile_start(code, across, SQUARE, squares.columns)
+    above, before = code.minus(code.mul(down, SQUARE), y), code.minus(code.mul(across, SQUARE), x)
+    epilogue = Epilogue(
+        code, kernel.formula, kernel.reads, kernel.output, block, emitter.reads, channel, emitter.machine, kernel.joint
+    )
+    every = epilogue.addresses(image, y, x, emitter.target)
+    size = 4 * block.lane * block.vectors
+
+    def line(number: Scalar) -> None:
+        room = code.at(results, code.mul(code.add(code.mul(number, SQUARE), before), size))
+        steps = []
+        for pixels, bytes_, base in every:
+            at = code.at(base, code.mul(number, pixels.row * bytes_))
+            steps.append((code.at(at, code.mul(before, pixels.column * bytes_)), pixels.column * bytes_))
+        epilogue.line(room, code.minus(SQUARE, before), steps)
+
+    code.each(above, SQUARE, line)
+
+
+def _divided(code: Code, number: Scalar, size: int, count: int) -> tuple[Scalar, Scalar]:
+    """Quotient and remainder of a number below ``count`` * ``size``."""
+    if count == 1:
+        return 0, number
+    quotient = code.quotient(number, size)
+    return quotient, code.minus(number, code.mul(quotient, size))
+
+
+def _both(element: Callable[[int, int], V], side: int, change: Callable[[Sequence[V]], list[V]]) -> list[list[V]]:
+    """Apply a transformation to the columns of a square, then to the rows of what that gives."""
+    columns = [change([element(i, j) for i in range(side)]) for j in range(side)]
+    return [change(row) for row in zip(*columns, strict=True)]
+
+
+def _operations(code: Code) -> tuple[Callable[[V, Scalar], V], ...]:
+    """A + b, a - b, and a times a power of two."""
+    return partial(code.binary, "add"), partial(code.binary, "sub"), partial(code.binary, "shl")
+
+
+def _transformed(code: Code, d: Sequence[V]) -> list[V]:
+    """INPUT times six elements."""
+    plus, minus, shifted = _operations(code)
+    even, odd = minus(d[4], shifted(d[2], 2)), minus(d[3], shifted(d[1], 2))
+    apart, twice = minus(d[4], d[2]), shifted(minus(d[3], d[1]), 1)
+    return [
+        plus(shifted(minus(d[0], d[2]), 2), apart),
+        plus(even, odd),
+        minus(even, odd),
+        plus(apart, twice),
+        minus(apart, twice),
+        minus(minus(d[5], d[3]), shifted(twice, 1)),
+    ]
+
+
+def _summed(code: Code, m: Sequence[V]) -> list[V]:
+    """OUTPUT times the sums at six positions."""
+    plus, minus, shifted = _operations(code)
+    near, difference = plus(m[1], m[2]), minus(m[2], m[1])
+    far, other = plus(m[3], m[4]), minus(m[3], m[4])
+    return [
+        minus(plus(m[0], far), shifted(near, 2)),
+        plus(shifted(difference, 1), other),
+        minus(far, near),
+        plus(plus(difference, m[5]), shifted(other, 1)),
+    ]
