@@ -26,8 +26,8 @@ from cvm.executors.native.checker.addresses import (
 )
 from cvm.executors.native.checker.groups import Added, Group, number_of, require_joint
 from cvm.executors.native.checker.packed import listed_of, per_channel, saturates, segments_of, weights_of
-from cvm.executors.native.checker.squares import require_squares, require_weights
 from cvm.executors.native.checker.summed import require_windows, summed
+from cvm.executors.native.checker.transformed import require_squares, require_weights
 from cvm.executors.native.descriptions.expressions import Formula
 from cvm.executors.native.descriptions.formats import INT32
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise

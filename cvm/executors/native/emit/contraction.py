@@ -318,14 +318,20 @@ class TileEmitter:
         """The weights that the block at a channel reads, and those of the next block that a tile of it prefetches."""
         code, kernel, channels = self.code, self.kernel, self.segment.channels
         own = code.at(self.pointers[1], code.mul(channel, kernel.step_bytes * kernel.step_words))
-        block = kernel.step_bytes * kernel.step_words * channels
+        return self.sharing(own, kernel.step_bytes * kernel.step_words * channels, place)
+
+    def sharing(self, own: V, size: int, place: Place) -> Weights:
+        """Weights of ``size`` bytes that the tiles of a place read in turn. Each prefetches a part of those behind
+        them.
+        """
+        code, kernel, channels = self.code, self.kernel, self.segment.channels
         # A tile prefetches at least one line in each round of its loop, or the loop would have to count rounds.
         most = min(place.count, self.unrolled * kernel.step_bytes * channels // LINE)
         if not self.far or most < 2 or kernel.steps == self.unrolled or self.machine.unrolls == 1:
             return Weights(own)
         share = 1 << most.bit_length() - 1
-        part = code.mul(code.smaller(place.number, share - 1), block // share)
-        return Weights(own, code.at(code.at(own, block), part), share)
+        part = code.mul(code.smaller(place.number, share - 1), size // share)
+        return Weights(own, code.at(code.at(own, size), part), share)
 
     def run(self, source: V, weights: Weights, sums: list[V], pixels: list[int]) -> list[V]:
         """Write the products of one run; a few steps are unrolled."""

@@ -17,7 +17,7 @@ from cvm.executors.native.emit.contraction import segments
 from cvm.executors.native.emit.epilogue import joined, narrow
 from cvm.executors.native.emit.tiles import tiled
 from cvm.executors.native.exact import Exact, exact
-from cvm.executors.native.kernels import depthwise, winograd
+from cvm.executors.native.kernels import depthwise, squares
 from cvm.executors.native.kernels.formulas import Build, Sums, build
 from cvm.executors.native.kernels.operands import CHANNELS_LAST, arguments, operand_of, pixels_of
 from cvm.executors.native.kernels.packing import packed_weights, passes
@@ -96,7 +96,7 @@ def _of_map(planner: Planning, node: Node, map_: Home, weights: Integers) -> Cal
     """The function that plans a convolution as a kernel of another kind than `Contraction`, if one does."""
     if depthwise.suits(weights.shape, planner.call_of(node).attributes.groups, map_.format, weights):
         return depthwise.plan_depthwise
-    return winograd.plan_winograd if winograd.suits(planner, node, map_) else None
+    return squares.plan_squares if squares.suits(planner, node, map_) else None
 
 
 def _less(format_: Format, geometry: Geometry) -> int:

@@ -17,9 +17,9 @@ from cvm.executors.native.emit.folds import emit_reduction
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import emit_nest
+from cvm.executors.native.emit.square_sums import emit_winograd, emit_winograd_input
 from cvm.executors.native.emit.tiles import Tiled, emit_tiles
 from cvm.executors.native.emit.window_sums import emit_window_sums
-from cvm.executors.native.emit.winograd import emit_winograd, emit_winograd_input
 from cvm.executors.native.kernels import (
     contractions,
     matrices,

@@ -24,7 +24,7 @@ from cvm.executors.native.emit.exchange import exchange
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import loops_in_order
 from cvm.executors.native.emit.transposition import exchanged
-from cvm.executors.native.plan import arena, winograd
+from cvm.executors.native.plan import arena, in_squares
 from cvm.executors.native.plan.claims import Claim, Copies, Fills, Holds, Views
 from cvm.executors.native.plan.groups import Groups, contracts, group
 from cvm.executors.native.plan.homes import Buffer, Constants, Home
@@ -203,7 +203,7 @@ class Planner:
         return self._exceeded[name]
 
     def in_squares(self, node: Node) -> bool:
-        """Whether a node is a convolution that is faster in squares of results (`plan.winograd`)."""
+        """Whether a node is a convolution that is faster in squares of results (`plan.in_squares`)."""
         name = node.outputs[0].name
         if name not in self._squares:
             self._squares[name] = self._is_in_squares(node)
@@ -218,8 +218,8 @@ class Planner:
         return (
             usual
             and format_.bits == 8
-            and winograd.faster(node.outputs[0].shape, weights)
-            and winograd.fits(self.weights(node.inputs[1]))
+            and in_squares.faster(node.outputs[0].shape, weights)
+            and in_squares.fits(self.weights(node.inputs[1]))
         )
 
     def home(self, name: str) -> Home:

@@ -91,34 +91,37 @@ def _block(emitter: TileEmitter, kernel: Winograd, channel: Scalar, begin: Scala
     code, products, segment = emitter.code, kernel.products, emitter.segment
     squares, tile, vectors, lane = kernel.squares, segment.tile, segment.block.vectors, segment.block.lane
     kind, size = vector(32, lane), 4 * lane
-    room, results = code.alloca(kind, POSITIONS * tile * vectors), code.alloca(kind, SQUARE * SQUARE * vectors)
+    apart = kernel.together * vectors * size
+    room, results = code.alloca(kind, POSITIONS * kernel.together * vectors), code.alloca(kind, SQUARE**2 * vectors)
     pixels = [2 * squares.channels * number for number in range(tile)]
     position_bytes = products.step_bytes * products.steps * segment.channels
-
-    def tile_of(number: Scalar) -> None:
-        first = code.add(begin, code.mul(number, tile))
-        source = code.at(emitter.pointers[0], code.mul(first, 2 * squares.channels))
-        weights = emitter.weights_at(channel, Place(number, kernel.together // tile))
-
-        def position(which: Scalar) -> None:
-            at = code.at(source, code.mul(which, 2 * squares.apart))
-            packed = weights.moved(code, code.mul(which, position_bytes))
-            sums = emitter.run(at, packed, [typed(kind, 0)] * (tile * vectors), pixels)
-            to = code.at(room, code.mul(which, tile * vectors * size))
-            for slot, total in enumerate(sums):
-                code.store(total, code.at(to, slot * size), size)
-
-        code.each(0, POSITIONS, position)
-
-        def square(which: Scalar) -> None:
-            sums = code.at(room, code.mul(code.minus(which, first), vectors * size))
-            _results(emitter, sums, tile * vectors * size, results, channel)
-            _finish(emitter, squares, results, channel, which)
-
-        code.each(first, code.intrinsic("smin", whole(code.add(first, tile)), whole(end)), square)
-
+    source = code.at(emitter.pointers[0], code.mul(begin, 2 * squares.channels))
+    packed = code.at(emitter.pointers[1], code.mul(channel, POSITIONS * products.step_bytes * products.steps))
     count = code.quotient(code.add(code.minus(end, begin), tile - 1), tile)
-    code.each(0, count, tile_of)
+
+    def position(which: Scalar) -> None:
+        at, own, to = (
+            code.at(base, code.mul(which, step))
+            for base, step in ((source, 2 * squares.apart), (packed, position_bytes), (room, apart))
+        )
+
+        def some(number: Scalar) -> None:
+            weights = emitter.sharing(own, position_bytes, Place(number, kernel.together // tile))
+            elements = code.at(at, code.mul(number, 2 * squares.channels * tile))
+            sums = emitter.run(elements, weights, [typed(kind, 0)] * (tile * vectors), pixels)
+            begin_ = code.at(to, code.mul(number, tile * vectors * size))
+            for slot, total in enumerate(sums):
+                code.store(total, code.at(begin_, slot * size), size)
+
+        code.each(0, count, some)
+
+    def square(which: Scalar) -> None:
+        sums = code.at(room, code.mul(code.minus(which, begin), vectors * size))
+        _results(emitter, sums, apart, results, channel)
+        _finish(emitter, squares, results, channel, which)
+
+    code.each(0, POSITIONS, position)
+    code.each(begin, end, square)
 
 
 def _results(emitter: TileEmitter, sums: V, apart: int, results: V, channel: Scalar) -> None:

@@ -16,12 +16,14 @@ Integers = npt.NDArray[np.signedinteger[Any]]
 
 CHANNELS = 16
 """The numbers of input and of output channels are multiples of this one."""
-BYTES, WORDS = 92, 75
+BYTES, WORDS = 92, 66
 """The products of bytes and of 16-bit integers that AVX2 makes in a nanosecond."""
-READ = 25
-"""The bytes of weights that one core reads in a nanosecond from the last cache."""
-TRANSFORMED = 0.06
-"""The nanoseconds for one element of a square: for its part in both transformations, and for reading it again."""
+READ = 15
+"""The bytes of weights that one core reads in a nanosecond if they are not in its own cache."""
+TRANSFORMED = 0.07
+"""The nanoseconds for one element of a square in both transformations."""
+WORTH = 0.9
+"""The most time that a convolution in squares may take, as a part of the time of the direct one."""
 LARGEST = 2**23
 """The most bytes of transformed weights of one convolution: they are eight times as many as those of the weights."""
 
@@ -49,5 +51,5 @@ def faster(shape: tuple[int, ...], weights: tuple[int, ...]) -> bool:
     squares = images * -(-rows // SQUARE) * -(-columns // SQUARE)
     direct = images * rows * columns * 9 * pairs / BYTES
     elements = POSITIONS * squares * sum(weights[:2])
-    found = POSITIONS * squares * pairs / WORDS + TRANSFORMED * elements + 2 * POSITIONS * pairs / READ
-    return found < 0.9 * direct
+    products = max(POSITIONS * squares * pairs / WORDS, 2 * POSITIONS * pairs / READ)
+    return products + TRANSFORMED * elements < WORTH * direct
