@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,6 +84,8 @@ def _filed(
     shape: tuple[int, ...], dtype: np.dtype[Any], make: Callable[[tuple[Any, ...]], npt.NDArray[Any]]
 ) -> npt.NDArray[Any] | None:
     """The same in a temporary file; None where it cannot be written."""
+    import tempfile  # imports much, and few arrays are so large
+
     try:
         with tempfile.TemporaryFile() as file:
             for block in blocks(shape):

@@ -36,9 +36,10 @@ from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.emit.sharing import HEAD_BYTES, claim_bytes, emit_worker
 from cvm.executors.native.kernels.registry import plan
+from cvm.executors.native.plan.memory import SLACK
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import calls
-from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds
+from cvm.executors.native.runtime.networks import network_text, read_bounds
 from cvm.executors.native.runtime.trial_programs import programs
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import verify

@@ -11,10 +11,11 @@ PACKAGE = "cvm.executors.native"
 FOLDER = Path(__file__).resolve().parents[2] / "cvm" / "executors" / "native"
 MODULES = (
     "arena", "calls", "contraction", "contractions", "cover", "depthwise", "depthwise_sums", "elements", "epilogue",
-    "exact", "exchange", "expressions", "folds", "formats", "formula", "formulas", "fused", "groups", "homes", "ir",
+    "exact", "exchange", "expressions", "folds", "formats", "formula", "formulas", "fused", "groups", "homes",
+    "in_squares", "ir",
     "layout", "loops", "machine", "movement", "narrow", "nest", "operands", "packing", "packs", "planner", "pointwise",
-    "reductions", "requantize", "residual", "saturation", "sharing", "steps", "sums", "tiles", "transposition", "view",
-    "vision", "window_sums", "windows",
+    "reductions", "requantize", "residual", "saturation", "sharing", "square_sums", "squares", "steps", "sums", "tiles",
+    "transposition", "view", "vision", "window_sums", "windows", "winograd",
 )  # fmt: skip
 """The planner and the emitter, which the checker, the rehearsal and the trial guard."""
 

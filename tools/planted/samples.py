@@ -84,6 +84,7 @@ def _programs() -> Iterator[tuple[str, VerifiedProgram]]:
     yield "reductions of wide integers", _reductions()
     yield "convolutions of many channels", _many()
     yield "a convolution of few large weights", _few_large()
+    yield "convolutions in squares", _squares()
     yield "slices of slices, and computed weights", _odd()
     yield "the demo model", open_program(MODEL)
 
@@ -131,6 +132,21 @@ def _few_large() -> VerifiedProgram:
     weights = np.rint(random.normal(0, 30, (40, 40, 3, 3))).clip(-127, 127).astype(np.int64)
     (sums,) = builder.add("conv2d", [x, builder.constant(weights)], {"padding": (1, 1)})
     return verify(builder.build([Output("sums", sums)]))
+
+
+def _squares() -> VerifiedProgram:
+    """Convolutions of 3x3 windows, of sums that are as large as squares allow, and of sums beyond that."""
+    random = np.random.default_rng(60)
+    builder = ProgramBuilder()
+    x = builder.input("x", (1, 128, 11, 10), 0, 255)
+    outputs = []
+    for padding, largest in (((1, 1), 114), ((2, 0), 127)):
+        weights = random.integers(-128, 128, (48, 128, 3, 3))
+        weights[5] = largest
+        inputs = [x, builder.constant(weights), builder.constant(random.integers(-9000, 9000, 48))]
+        (sums,) = builder.add("conv2d", inputs, {"padding": padding})
+        outputs.append(Output(f"sums_{largest}", sums))
+    return verify(builder.build(outputs))
 
 
 def _odd() -> VerifiedProgram:

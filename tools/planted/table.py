@@ -585,6 +585,78 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
         "2 * half + end, code.bitcast(unpacked(code, both, zero, 16, end)",
         "2 * half + end, code.bitcast(unpacked(code, zero, both, 16, end)",
     ),
+    (
+        "wrap",
+        "in_squares",
+        "end = 1 << BITS - 1",
+        "end = 1 << BITS + 1",
+    ),
+    (
+        "wrap",
+        "winograd",
+        "(1, 2, 4), (1, -2, 4)",
+        "(1, 2, 4), (1, -2, 3)",
+    ),
+    (
+        "shift",
+        "winograd",
+        "SHIFTS = (3, 2, 1, 1)",
+        "SHIFTS = (3, 2, 2, 1)",
+    ),
+    (
+        "shift",
+        "square_sums",
+        "SHIFTS[i] + SHIFTS[j])",
+        "SHIFTS[i] + SHIFTS[0])",
+    ),
+    (
+        "lanes",
+        "square_sums",
+        "minus(d[3], shifted(d[1], 2))",
+        "minus(d[3], shifted(d[0], 2))",
+    ),
+    (
+        "wrap",
+        "square_sums",
+        'return code.cast("zext", raw, 16)',
+        'return code.cast("sext", raw, 16)',
+    ),
+    (
+        "channels",
+        "square_sums",
+        "code.mul(code.add(channel, code.mul(number, lane)), 4)",
+        "code.mul(channel, 4)",
+    ),
+    (
+        "border",
+        "square_sums",
+        "x = tile_start(code, number, SQUARE, squares.columns)",
+        "x = code.mul(number, SQUARE)",
+    ),
+    (
+        "stale",
+        "square_sums",
+        "sums = code.at(room, code.mul(code.minus(which, begin), vectors * size))",
+        "sums = room",
+    ),
+    (
+        "border",
+        "squares",
+        "home.at(-padding[0] * row - padding[1] * column)",
+        "home.at(-padding[0] * row)",
+    ),
+    (
+        "channels",
+        "squares",
+        ".transpose(0, 2, 1)",
+        ".transpose(1, 2, 0)",
+    ),
+    (
+        "stale",
+        "squares",
+        "room = -(-count // tile) * tile",
+        "room = count // tile * tile",
+    ),
 )
 
 

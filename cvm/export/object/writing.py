@@ -11,10 +11,11 @@ from functools import partial
 from cvm.errors import Invalid, Unsupported
 from cvm.executors.base import returned
 from cvm.executors.native.plan.arena import ALIGNMENT
+from cvm.executors.native.plan.memory import SLACK
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.foreign import assembles, compiled_for
-from cvm.executors.native.runtime.networks import SLACK, network_text, read_bounds, stage_name
+from cvm.executors.native.runtime.networks import network_text, read_bounds, stage_name
 from cvm.executors.native.runtime.proven import proven
 from cvm.export.object.header import Ports, header
 from cvm.export.object.targets import machine_of

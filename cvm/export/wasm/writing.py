@@ -15,9 +15,10 @@ from cvm.errors import LimitExceeded, Unsupported
 from cvm.executors.base import returned
 from cvm.executors.native.emit.machine import WASM
 from cvm.executors.native.plan.arena import ALIGNMENT
+from cvm.executors.native.plan.memory import SLACK
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted
-from cvm.executors.native.runtime.networks import SLACK, read_bounds
+from cvm.executors.native.runtime.networks import read_bounds
 from cvm.executors.native.runtime.proven import proven
 from cvm.export.wasm.generated import RUN, generated
 from cvm.export.wasm.linked import Unlinkable, linked

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from cvm.executors import Capture, initial_state
 from cvm.executors.base import returned
 from cvm.executors.native import NativeExecutor
-from cvm.executors.native.runtime.networks import SLACK
+from cvm.executors.native.plan.memory import SLACK
 from cvm.executors.native.runtime.select import named
 from cvm.executors.numpy import NumpyExecutor
 from cvm.program import Program, verify

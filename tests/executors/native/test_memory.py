@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cvm.executors.native import NativeExecutor
-from cvm.executors.native.runtime.networks import SLACK
+from cvm.executors.native.plan.memory import SLACK
 from cvm.program import verify
 from tests.executors.native.comparison import MACHINES, NAMES, expected
 from tests.selection import mostly_long

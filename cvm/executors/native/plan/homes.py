@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.plan.memory import SLACK, aligned
 from cvm.executors.native.plan.view import View
 
-__all__ = ["SLACK", "Buffer", "Constants", "Home", "aligned"]
+__all__ = ["Buffer", "Constants", "Home"]
 
-SLACK = 64 * 8
-"""The bytes behind the arena and the constants. Kernels may read, but do not use, up to 64 elements behind a tensor."""
 FIRST = 2**16
 """The least number of bytes that are set aside for constants."""
 
@@ -60,13 +59,6 @@ class Home:
     def at(self, moved: int = 0) -> tuple[Buffer, int]:
         """The buffer, and the offset in bytes of the element that lies ``moved`` elements behind the view's first."""
         return self.buffer, (self.view.offset + moved) * self.format.bytes
-
-
-def aligned(size: int) -> npt.NDArray[np.uint8]:
-    """Zeroed bytes whose address is a multiple of 64. Large memory that is not written takes none."""
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]
 
 
 @dataclass(slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cvm.executors.native.plan.claims import Claim
-from cvm.executors.native.plan.homes import Buffer
+if TYPE_CHECKING:  # a network from the cache has a plan, but no claims and no homes
+    from cvm.executors.native.plan.claims import Claim
+    from cvm.executors.native.plan.homes import Buffer
 
 __all__ = ["KernelCall", "Plan"]
 

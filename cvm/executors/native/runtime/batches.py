@@ -20,10 +20,10 @@ import numpy.typing as npt
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.sharing import ARENA, ARRAYS, CONSTANTS, COUNTER, HEAD_BYTES, emit_claim, emit_wait
+from cvm.executors.native.plan.memory import SLACK, aligned
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.calls import GRAIN, arguments_of, emit_call
 from cvm.executors.native.runtime.jit import Loaded
-from cvm.executors.native.runtime.stored import SLACK, aligned
 from cvm.executors.native.runtime.threads import settled, workers
 
 __all__ = ["GROUP", "MOST", "BatchCode", "Batches", "Segment", "emit_batch", "segments", "slot_bytes"]

@@ -23,7 +23,6 @@ import json
 import mmap
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -356,7 +355,7 @@ def _counted(files: list[tuple[str, int]]) -> tuple[int, int]:
 
 def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:
     """Write a file of the folder completely or not at all. Raises OSError."""
-    new = f".{name}.{secrets.token_hex(8)}.tmp"
+    new = f".{name}.{os.urandom(8).hex()}.tmp"
     temporary, held = where.path_of(new), where.descriptor
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | BINARY
     try:

@@ -18,6 +18,7 @@ from cvm.executors.batching import address
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.sharing import HEAD_BYTES, claim_bytes
+from cvm.executors.native.plan.memory import SLACK, aligned
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime import cache
 from cvm.executors.native.runtime.batches import BatchCode, Batches, emit_batch, segments, slot_bytes
@@ -25,7 +26,7 @@ from cvm.executors.native.runtime.calls import emit_check, emit_network, emit_st
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.preference import Preference
-from cvm.executors.native.runtime.stored import SLACK, Compiled, aligned, restore, store
+from cvm.executors.native.runtime.stored import Compiled, restore, store
 from cvm.executors.native.runtime.threads import settled, workers
 from cvm.executors.native.runtime.watched import stage_ends
 

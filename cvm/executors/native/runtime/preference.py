@@ -9,7 +9,6 @@ faster one is used until the next trial. Both give the same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from statistics import median
 from time import perf_counter_ns
 
 __all__ = ["Preference"]
@@ -49,7 +48,12 @@ class Preference:
         times, self._times = self._times, []
         if len(times) < 2 * RUNS:  # another thread has decided just now
             return
-        alone, shared = median(times[BEFORE:RUNS]), median(times[RUNS + BEFORE : 2 * RUNS])
+        alone, shared = _median(times[BEFORE:RUNS]), _median(times[RUNS + BEFORE : 2 * RUNS])
         better = shared < GAIN * alone
         self._apart = min(2 * self._apart, LATEST) if better == self.shared else SOONEST
         self.shared, self._left = better, self._apart
+
+
+def _median(times: list[int]) -> int:
+    """The middle one of some times, or the longer one of the two in the middle."""
+    return sorted(times)[len(times) // 2]

@@ -24,10 +24,10 @@ from cvm.executors.native.descriptions.formats import INT32, Format
 from cvm.executors.native.descriptions.sums import Contraction
 from cvm.executors.native.plan.claims import Claim, Computes, Copies, Fills
 from cvm.executors.native.plan.homes import Buffer, Home
+from cvm.executors.native.plan.memory import SLACK, aligned
 from cvm.executors.native.plan.residence import state_format
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted
-from cvm.executors.native.runtime.stored import SLACK, aligned
 from cvm.limits import INT32_MAX
 
 if TYPE_CHECKING:

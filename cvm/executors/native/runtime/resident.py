@@ -12,8 +12,8 @@ import numpy.typing as npt
 from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, checked_inputs
 from cvm.executors.held import Bound, Held
 from cvm.executors.native.descriptions.formats import Format
+from cvm.executors.native.plan.memory import SLACK, aligned
 from cvm.executors.native.runtime.networks import Network
-from cvm.executors.native.runtime.stored import SLACK, aligned
 
 if TYPE_CHECKING:
     from cvm.program.model import ProgramParts

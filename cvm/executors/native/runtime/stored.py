@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.plan.homes import SLACK, aligned
+from cvm.executors.native.plan.memory import SLACK, aligned
 from cvm.executors.native.plan.steps import KernelCall, Plan
 from cvm.executors.native.runtime import cache
 
