@@ -62,6 +62,13 @@ SIZES: Table = {
     ("cvm/executors/native/checker/packed.py", "_lanes"): "lanes and channels",
     ("cvm/executors/native/checker/packed.py", "saturates"): "sums of four bytes, in 16 bits",
     ("cvm/executors/native/checker/packed.py", "listed_of"): "steps of a kernel, and sums of fewer than 2^7 bytes",
+    ("cvm/executors/native/checker/transformed.py", "require_squares"): "offsets in the arena",
+    (
+        "cvm/executors/native/checker/transformed.py",
+        "require_weights",
+    ): "bytes, whose sums have 64 bits, and 49 of them in 32 bits",
+    ("cvm/executors/native/kernels/squares.py", "transformed"): "sums of 49 bytes, in 16 bits",
+    ("cvm/executors/native/plan/in_squares.py", "fits"): "sums of bytes, in 64 bits",
     ("cvm/executors/native/plan/saturation.py", "*"): "sums of two bytes, in 16 bits",
     ("cvm/executors/native/kernels/packing.py", "_lists"): "distances in constants, which are tested",
     (

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from cvm.executors.native.descriptions.expressions import Formula, Requantization
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.descriptions.winograd import Winograd
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.tiles import Tiled
 from cvm.executors.native.plan.steps import KernelCall
@@ -76,6 +77,8 @@ def shares(kernel: object, call: KernelCall, macs: int, nanoseconds: float, mach
 
 def _constants(kernel: object) -> int:
     """The bytes of the weights of a contraction, which lie among all constants."""
+    if isinstance(kernel, Winograd):
+        kernel = kernel.products
     if not isinstance(kernel, Contraction):
         return 0
     return 4 * kernel.step_words * sum(one.count * one.channels for one in kernel.segments)
@@ -87,6 +90,12 @@ def _counts(kernel: object) -> tuple[int, int, int]:
         pixels = kernel.images * kernel.rows * kernel.columns
         vectors = pixels * sum(one.count * one.block.vectors for one in kernel.segments)
         return vectors * kernel.step_words, vectors * sum(_multiplies(kernel.formula)), 0
+    if isinstance(kernel, Winograd):
+        squares, products = kernel.squares, kernel.products
+        dots, _, _ = _counts(products)
+        vectors = sum(one.count * one.block.vectors for one in products.segments)
+        results = squares.images * squares.rows * squares.columns * vectors
+        return dots, results * sum(_multiplies(products.formula)), 0
     if isinstance(kernel, Depthwise):
         return _depthwise(kernel)
     return 0, 0, 0

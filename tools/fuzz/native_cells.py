@@ -17,6 +17,7 @@ from cvm.executors.native.descriptions.expressions import Formula, Requantizatio
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.loops import Nest
 from cvm.executors.native.descriptions.sums import Contraction, Depthwise
+from cvm.executors.native.descriptions.winograd import Winograd
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.residual import residual
 from cvm.executors.native.emit.tiles import Tiled
@@ -135,6 +136,9 @@ class _Noting(Planner):
                 yield from self._nest(kernel)
             elif isinstance(kernel, Contraction):
                 yield from self._sums("dense" if self._op(call.what) == "dense" else "conv", kernel, kernel.input)
+            elif isinstance(kernel, Winograd):
+                name = self.groups.sums[call.what].inputs[0]
+                yield from self._sums("conv", kernel.products, Format.of(*self.hull(name)))
             elif isinstance(kernel, Depthwise):
                 name = self.groups.sums[call.what].inputs[0]
                 yield from self._sums("depthwise", kernel, Format.of(*self.hull(name)))

@@ -119,17 +119,10 @@ class Contractions:
                 require_weights(self._bytes(arguments[1]), made, weights)
             else:
                 self._coefficients(made, arguments, source, remaining[part], offsets[part] if calls > 1 else offsets)
-            begins.append(self._start(kernel, arguments[2], each) if kernel.starts else np.zeros(each, np.int64))
-            reads = arguments[3 if kernel.starts else 2 : -1]
-            for read_index, (home, read, argument) in enumerate(zip(claim.reads, kernel.reads, reads, strict=True)):
-                if home is None:
-                    values = per_channel(self._bytes(argument), kernel.segments, read.format, each)
-                    packed.setdefault(read_index, []).append(values)
-                else:
-                    step = stride(home.view.axes[1])
-                    require(argument == home.at(number * each * step), "a tensor is read at another address")
-                    require(read.format == home.format, "a tensor is read in another format")
-            require(arguments[-1] == target.at(number * each * stride(target.view.axes[1])), "another target")
+            begin, values = self._operands(claim, kernel, number, each)
+            begins.append(begin)
+            for index, one in values.items():
+                packed.setdefault(index, []).append(one)
         self._require_pixels(claim, kernel, loops, steps)
         added = self._added(node, self._stored_more(made, source), weights, np.concatenate(begins), summed)
 
@@ -146,6 +139,25 @@ class Contractions:
         if kernel.joint is not None:
             require_joint(kernel.joint, kernel.formula, claim.reads[kernel.joint.read - 1])
         self._proof.group(claim, kernel.formula, elements, 1, added).stored(root, target.format, kernel.output.clamp)
+
+    def _operands(self, claim: Computes, kernel: Kernel, number: int, channels: int) -> tuple[Array, dict[int, Array]]:
+        """What the sums of call ``number`` of a claim start with, and the values of the operands that are packed, one
+        for each of its ``channels``. Proves that it reads the other operands and writes its results at their addresses.
+        """
+        arguments, target = self._proof.plan.calls[claim.call + number].arguments, claim.targets[0]
+        begin: Array = np.zeros(channels, np.int64)
+        if kernel.starts:
+            begin = per_channel(self._bytes(arguments[2]), kernel.segments, INT32, channels)
+        reads, packed = arguments[3 if kernel.starts else 2 : -1], {}
+        for index, (home, read, argument) in enumerate(zip(claim.reads, kernel.reads, reads, strict=True)):
+            if home is None:
+                packed[index] = per_channel(self._bytes(argument), kernel.segments, read.format, channels)
+            else:
+                step = stride(home.view.axes[1])
+                require(argument == home.at(number * channels * step), "a tensor is read at another address")
+                require(read.format == home.format, "a tensor is read in another format")
+        require(arguments[-1] == target.at(number * channels * stride(target.view.axes[1])), "another target")
+        return begin, packed
 
     def _squares(self, claim: Computes, kernel: Winograd, source: Home, offsets: Array, steps: Loops) -> Loops:
         """Prove that a kernel reads the transformed elements of the windows. Returns the loops over its results."""
@@ -282,9 +294,6 @@ class Contractions:
         saturated = clips and any(saturates(part[..., ::2], part[..., 1::2]) for part in digits)
         require(not saturated, "pairs of products could saturate")
         return digits
-
-    def _start(self, kernel: Kernel, argument: tuple[Buffer, int], channels: int) -> Array:
-        return per_channel(self._bytes(argument), kernel.segments, INT32, channels)
 
     def _bytes(self, argument: tuple[Buffer, int]) -> memoryview:
         buffer, offset = argument
