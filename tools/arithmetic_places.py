@@ -68,7 +68,7 @@ SIZES: Table = {
         "require_weights",
     ): "bytes, whose sums have 64 bits, and 49 of them in 32 bits",
     ("cvm/executors/native/kernels/squares.py", "transformed"): "sums of 49 bytes, in 16 bits",
-    ("cvm/executors/native/plan/in_squares.py", "fits"): "sums of bytes, in 64 bits",
+    ("cvm/executors/native/plan/gains.py", "fits"): "sums of bytes, in 64 bits",
     ("cvm/executors/native/plan/saturation.py", "*"): "sums of two bytes, in 16 bits",
     ("cvm/executors/native/kernels/packing.py", "_lists"): "distances in constants, which are tested",
     (

@@ -587,7 +587,7 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "wrap",
-        "in_squares",
+        "gains",
         "end = 1 << BITS - 1",
         "end = 1 << BITS + 1",
     ),

@@ -106,8 +106,8 @@ class WinogradInput:
 
     @property
     def units(self) -> int:
-        """The number of parts that may run at the same time: rows of squares."""
-        return self.squares.images * self.squares.down
+        """The number of parts that may run at the same time: squares."""
+        return self.squares.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +125,13 @@ class Winograd:
     together: int
 
     @property
-    def groups(self) -> int:
-        """The number of groups of squares."""
-        return -(-self.squares.count // self.together)
+    def tiles(self) -> int:
+        """The number of register tiles of one group of squares. All segments have tiles of as many squares."""
+        return self.together // self.products.segments[0].tile
 
     @property
     def units(self) -> int:
-        """The number of parts that may run at the same time: unit g * blocks + b is block b of the channels for group g
-        of the squares.
+        """The number of parts that may run at the same time: unit (g * blocks + b) * tiles + t is tile t of group g,
+        for block b of the output channels. Those of the last group may be empty.
         """
-        return self.groups * self.products.blocks
+        return -(-self.squares.count // self.together) * self.products.blocks * self.tiles

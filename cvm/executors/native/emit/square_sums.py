@@ -31,33 +31,27 @@ def emit_winograd_input(module: Module, name: str, kernel: WinogradInput, machin
     squares, strides = kernel.squares, kernel.source
     lane = next(n for n in (2 * machine.width, 16, 8, 4, 2) if squares.channels % n == 0)
 
-    def row(unit: Scalar) -> None:
-        image, line = _divided(code, unit, squares.down, squares.images)
-        y = tile_start(code, line, SQUARE, squares.rows)
-        read = code.at(code.at(source, code.mul(image, strides.image)), code.mul(y, strides.row))
-        first = code.mul(unit, squares.across)
+    def square(unit: Scalar) -> None:
+        image, y, x = _place(code, squares, unit)
+        read = source
+        for index, stride in ((image, strides.image), (y, strides.row), (x, strides.column)):
+            read = code.at(read, code.mul(index, stride))
+        write = code.at(target, code.mul(unit, 2 * squares.channels))
 
-        def square(number: Scalar) -> None:
-            x = tile_start(code, number, SQUARE, squares.columns)
-            begin = code.at(read, code.mul(x, strides.column))
-            write = code.at(target, code.mul(code.add(first, number), 2 * squares.channels))
+        def channels(channel: Scalar) -> None:
+            at, to = code.at(read, channel), code.at(write, code.mul(channel, 2))
 
-            def channels(channel: Scalar) -> None:
-                at, to = code.at(begin, channel), code.at(write, code.mul(channel, 2))
+            def element(i: int, j: int) -> V:
+                raw = code.load(vector(8, lane), code.at(at, i * strides.row + j * strides.column))
+                return code.cast("zext", raw, 16)
 
-                def element(i: int, j: int) -> V:
-                    raw = code.load(vector(8, lane), code.at(at, i * strides.row + j * strides.column))
-                    return code.cast("zext", raw, 16)
+            for i, values in enumerate(_both(element, SIDE, lambda line: _transformed(code, line))):
+                for j, value in enumerate(values):
+                    code.store(value, code.at(to, 2 * squares.apart * (i * SIDE + j)))
 
-                for i, values in enumerate(_both(element, SIDE, lambda line: _transformed(code, line))):
-                    for j, value in enumerate(values):
-                        code.store(value, code.at(to, 2 * squares.apart * (i * SIDE + j)))
+        code.each(0, squares.channels, channels, step=lane)
 
-            code.each(0, squares.channels, channels, step=lane)
-
-        code.each(0, squares.across, square)
-
-    code.each(lo, hi, row)
+    code.each(lo, hi, square)
     code.finish()
 
 
@@ -68,21 +62,28 @@ def emit_winograd(module: Module, name: str, kernel: Winograd, machine: Machine)
     products, squares = kernel.products, kernel.squares
     pointers, reads, target, (lo, hi) = parameters(products)
     code = Code(module, name, [*pointers, *reads, target, lo, hi])
-    blocks = products.blocks
+    blocks, tiles = products.blocks, kernel.tiles
 
     def group(number: Scalar) -> None:
-        begin = code.mul(number, kernel.together)
-        end = code.smaller(code.add(begin, kernel.together), squares.count)
-        units = tuple(whole(code.minus(bound, code.mul(number, blocks))) for bound in (lo, hi))
+        touched = code.quotient(lo, tiles), code.quotient(code.add(hi, tiles - 1), tiles)
+        bounds = tuple(whole(code.minus(bound, code.mul(number, blocks))) for bound in touched)
 
         def block(segment: Segment, place: Scalar) -> None:
+            before = code.add(place, sum(one.count for one in products.segments if one.start < segment.start))
+            unit = code.mul(code.add(code.mul(number, blocks), before), tiles)
+            first, last = code.larger(code.minus(lo, unit), 0), code.smaller(code.minus(hi, unit), tiles)
+            begin, end = (
+                code.smaller(code.add(code.mul(number, kernel.together), code.mul(tile, segment.tile)), squares.count)
+                for tile in (first, last)
+            )
             channel = code.add(code.mul(place, segment.channels), segment.start)
-            emitter = TileEmitter(code, products, machine, segment, pointers, reads, target, place)
+            emitter = TileEmitter(code, products, machine, segment, pointers, reads, target, before)
             _block(emitter, kernel, channel, begin, end)
 
-        each_block(code, products.segments, units, block)
+        each_block(code, products.segments, bounds, block)
 
-    code.each(code.quotient(lo, blocks), code.quotient(code.add(hi, blocks - 1), blocks), group)
+    every = blocks * tiles
+    code.each(code.quotient(lo, every), code.quotient(code.add(hi, every - 1), every), group)
     code.finish()
 
 
@@ -105,15 +106,15 @@ def _block(emitter: TileEmitter, kernel: Winograd, channel: Scalar, begin: Scala
             for base, step in ((source, 2 * squares.apart), (packed, position_bytes), (room, apart))
         )
 
-        def some(number: Scalar) -> None:
-            weights = emitter.sharing(own, position_bytes, Place(number, kernel.together // tile))
+        def products_of(number: Scalar) -> None:
+            weights = emitter.sharing(own, position_bytes, Place(number, kernel.tiles))
             elements = code.at(at, code.mul(number, 2 * squares.channels * tile))
             sums = emitter.run(elements, weights, [typed(kind, 0)] * (tile * vectors), pixels)
-            begin_ = code.at(to, code.mul(number, tile * vectors * size))
+            first = code.at(to, code.mul(number, tile * vectors * size))
             for slot, total in enumerate(sums):
-                code.store(total, code.at(begin_, slot * size), size)
+                code.store(total, code.at(first, slot * size), size)
 
-        code.each(0, count, some)
+        code.each(0, count, products_of)
 
     def square(which: Scalar) -> None:
         sums = code.at(room, code.mul(code.minus(which, begin), vectors * size))
@@ -155,10 +156,8 @@ def _results(emitter: TileEmitter, sums: V, apart: int, results: V, channel: Sca
 def _finish(emitter: TileEmitter, squares: Squares, results: V, channel: Scalar, which: Scalar) -> None:
     """Write the codes of one square, but not those of rows and columns that the square before it has computed."""
     code, kernel, block = emitter.code, emitter.kernel, emitter.segment.block
-    row, across = _divided(code, which, squares.across, squares.images * squares.down)
-    image, down = _divided(code, row, squares.down, squares.images)
-    y, x = tile_start(code, down, SQUARE, squares.rows), tile_start(code, across, SQUARE, squares.columns)
-    above, before = code.minus(code.mul(down, SQUARE), y), code.minus(code.mul(across, SQUARE), x)
+    image, y, x = _place(code, squares, which)
+    above, before = _computed(code, y, squares.rows), _computed(code, x, squares.columns)
     epilogue = Epilogue(
         code, kernel.formula, kernel.reads, kernel.output, block, emitter.reads, channel, emitter.machine, kernel.joint
     )
@@ -176,12 +175,26 @@ def _finish(emitter: TileEmitter, squares: Squares, results: V, channel: Scalar,
     code.each(above, SQUARE, line)
 
 
+def _place(code: Code, squares: Squares, number: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """The image of a square, and the row and the column of its first result."""
+    row, across = _divided(code, number, squares.across, squares.images * squares.down)
+    image, down = _divided(code, row, squares.down, squares.images)
+    return image, tile_start(code, down, SQUARE, squares.rows), tile_start(code, across, SQUARE, squares.columns)
+
+
 def _divided(code: Code, number: Scalar, size: int, count: int) -> tuple[Scalar, Scalar]:
     """Quotient and remainder of a number below ``count`` * ``size``."""
     if count == 1:
         return 0, number
     quotient = code.quotient(number, size)
     return quotient, code.minus(number, code.mul(quotient, size))
+
+
+def _computed(code: Code, start: Scalar, extent: int) -> Scalar:
+    """How many rows or columns of a square that begins at ``start`` the square before it has computed."""
+    if extent % SQUARE == 0:
+        return 0
+    return code.minus(code.mul(code.quotient(code.add(start, SQUARE - 1), SQUARE), SQUARE), start)
 
 
 def _both(element: Callable[[int, int], V], side: int, change: Callable[[Sequence[V]], list[V]]) -> list[list[V]]:

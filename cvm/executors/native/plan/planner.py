@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 from weakref import proxy
 
@@ -24,7 +25,7 @@ from cvm.executors.native.emit.exchange import exchange
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import loops_in_order
 from cvm.executors.native.emit.transposition import exchanged
-from cvm.executors.native.plan import arena, in_squares
+from cvm.executors.native.plan import arena, gains
 from cvm.executors.native.plan.claims import Claim, Copies, Fills, Holds, Views
 from cvm.executors.native.plan.groups import Groups, contracts, group
 from cvm.executors.native.plan.homes import Buffer, Constants, Home
@@ -79,7 +80,6 @@ class Planner:
         self._buffers: list[Buffer] = []
         self._ready: dict[str, int] = {}
         self._exceeded: dict[str, bool] = {}
-        self._squares: dict[str, bool] = {}
         self._uses = Counter(name for node in self.program.nodes for name in node.inputs)
         fed = [*(one.value for one in self.program.inputs), *(one.value for one in self.program.state)]
         self._fed = tuple(value.name for value in fed)
@@ -203,24 +203,25 @@ class Planner:
         return self._exceeded[name]
 
     def in_squares(self, node: Node) -> bool:
-        """Whether a node is a convolution that is faster in squares of results (`plan.in_squares`)."""
-        name = node.outputs[0].name
-        if name not in self._squares:
-            self._squares[name] = self._is_in_squares(node)
-        return self._squares[name]
+        """Whether a node is a convolution that is faster in squares of results (`plan.gains`)."""
+        return node.outputs[0].name in self._in_squares
 
-    def _is_in_squares(self, node: Node) -> bool:
-        if not (self.machine.squares and self.contracts(node) and node.op == "conv2d"):
-            return False
+    @cached_property
+    def _in_squares(self) -> frozenset[str]:
+        nodes = self.program.nodes if self.machine.squares else ()
+        found = ((node.outputs[0].name, self._gain(node)) for node in nodes)
+        return gains.chosen({name: gain for name, gain in found if gain is not None})
+
+    def _gain(self, node: Node) -> gains.Gain | None:
+        """What a node gains in squares; None for all but convolutions that are exact and faster so."""
+        if not (node.op == "conv2d" and self.contracts(node)):
+            return None
         a, weights = self.call_of(node).attributes, self.shape(node.inputs[1])
         usual = (a.groups, tuple(a.stride), tuple(a.dilation), weights[2:]) == (1, (1, 1), (1, 1), (3, 3))
-        format_ = Format.of(*self.hull(node.inputs[0]))
-        return (
-            usual
-            and format_.bits == 8
-            and in_squares.faster(node.outputs[0].shape, weights)
-            and in_squares.fits(self.weights(node.inputs[1]))
-        )
+        if not usual or Format.of(*self.hull(node.inputs[0])).bits != 8:
+            return None
+        fits = gains.fits(self.weights(node.inputs[1]))
+        return gains.gain(node.outputs[0].shape, weights) if fits else None
 
     def home(self, name: str) -> Home:
         """The home of a value. A constant gets its home at the first call."""

@@ -69,7 +69,7 @@ class Planning(Protocol):
         """Whether a node is a contraction that multiplies 16-bit integers where bytes would do."""
 
     def in_squares(self, node: Node) -> bool:
-        """Whether a node is a convolution that is faster in squares of results (`plan.in_squares`)."""
+        """Whether a node is a convolution that is faster in squares of results (`plan.gains`)."""
 
     # Homes ----------------------------------------------------------------------------------------------------------
 

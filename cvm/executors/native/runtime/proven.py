@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cvm.executors.native.checker import unproven
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["proven"]
 
 Code = TypeVar("Code")
+Result = TypeVar("Result")
 
 
 def proven(
@@ -36,8 +38,9 @@ def proven(
     """Return a plan of which every claim is proven, and its code. Raises `Distrusted` if there is no such plan.
 
     ``written`` writes the text of a plan's code and returns the function that generates the code. The code generator
-    does not hold Python's lock, so it works at the same time as the checker and, after it, ``meanwhile``, which gets
-    the proven plan. ``refused`` names values, each with the reason, whose groups a machine has no code for.
+    does not hold Python's lock, so it works at the same time as the checker. So does ``meanwhile``, which gets the
+    plan; what it raises counts only if the plan is proven. ``refused`` names values, each with the reason, whose groups
+    a machine has no code for.
     """
     unknown = {node.op for node in verified.program.nodes} - PLANS.keys()
     if unknown:
@@ -46,15 +49,12 @@ def proven(
     while True:
         made = plan(verified, machine, returned, plain, resident)
         generated = written(made)
-        with ThreadPoolExecutor(1) as generator:
-            try:
-                result: Callable[[], Code] = generator.submit(generated).result
-            except RuntimeError:  # the system has no more threads
-                result = generated
+        with ThreadPoolExecutor(2) as threads:
+            result = _begun(threads, generated)
+            prepared = _begun(threads, partial(meanwhile, made))
             found = refused(made) | unproven(verified, made, machine)
-            if not found:
-                meanwhile(made)
         if not found:
+            prepared()
             return made, result()
         known = {value.name for node in verified.program.nodes for value in node.outputs}
         if not found.keys() <= known or found.keys() & plain.keys():
@@ -62,3 +62,11 @@ def proven(
             raise Distrusted(f"the plan is not proven: {reasons}")
         inside = {name: found[root] for name, root in made.joined.items() if root in found}
         plain = {**plain, **found, **inside}
+
+
+def _begun(threads: ThreadPoolExecutor, what: Callable[[], Result]) -> Callable[[], Result]:
+    """Begin to compute something on another thread. The function that is returned waits for it."""
+    try:
+        return threads.submit(what).result
+    except RuntimeError:  # the system has no more threads
+        return what

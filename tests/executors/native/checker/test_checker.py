@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -414,6 +415,36 @@ def test_what_plain_kernels_do_not_prove_either_is_not_compiled(monkeypatch: pyt
     plant("formats of 7 bits", monkeypatch)
     with pytest.raises((Distrusted, OverflowError)):
         proven(chain(), available()[-1], frozenset({"dense"}), lambda made: lambda: made)
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_what_is_done_meanwhile_counts_only_for_the_plan_that_is_proven(
+    threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not threads:
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", _no_threads)
+    plant("sums begin one too high", monkeypatch)
+    plans: list[Plan] = []
+
+    def prepare(made: Plan) -> None:
+        plans.append(made)
+        if len(plans) == 1 and threads:
+            raise RuntimeError("of a plan that is not proven")
+
+    machine = available()[-1]
+    made, code = proven(chain(), machine, frozenset({"dense"}), lambda plan: lambda: plan, meanwhile=prepare)
+    assert code is made is plans[-1]
+    assert len(plans) == (2 if threads else 1)
+
+    def fail(made: Plan) -> None:
+        raise RuntimeError("of the plan that is proven")
+
+    with pytest.raises(RuntimeError, match="that is proven"):
+        proven(chain(), machine, frozenset({"dense"}), lambda plan: lambda: plan, meanwhile=fail)
+
+
+def _no_threads(*_: object) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 # What the checker asks of the sum of a residual connection in words of 16 bits

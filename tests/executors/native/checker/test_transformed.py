@@ -33,10 +33,11 @@ from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.kernels import squares
 from cvm.executors.native.kernels.packing import packed_weights
 from cvm.executors.native.kernels.registry import plan
-from cvm.executors.native.plan import in_squares
+from cvm.executors.native.plan import gains
 from cvm.executors.native.plan.claims import Prepares
 from cvm.executors.native.plan.homes import Buffer
 from cvm.executors.native.plan.steps import Plan
+from cvm.executors.native.runtime import rehearsal
 from cvm.executors.native.runtime.executor import NativeExecutor
 from cvm.executors.native.runtime.select import available
 from cvm.executors.numpy import NumpyExecutor
@@ -133,10 +134,11 @@ def convolution(
 def _in_squares_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small convolutions are faster in other ways, but are enough for tests."""
 
-    def possible(shape: tuple[int, ...], weights: tuple[int, ...]) -> bool:
-        return min(shape[2:]) >= SQUARE and all(n % in_squares.CHANNELS == 0 for n in weights[:2])
+    def gain(shape: tuple[int, ...], weights: tuple[int, ...]) -> gains.Gain | None:
+        possible = min(shape[2:]) >= SQUARE and all(n % gains.CHANNELS == 0 for n in weights[:2])
+        return (1.0, 1) if possible else None
 
-    monkeypatch.setattr(in_squares, "faster", possible)
+    monkeypatch.setattr(gains, "gain", gain)
 
 
 def planned(verified: VerifiedProgram, machine: Machine = AVX2) -> Plan:
@@ -186,6 +188,14 @@ def test_only_windows_of_3x3_at_every_place_are_computed_in_squares() -> None:
     assert not has_squares((1, 32, 5, 9), (3, 3))
 
 
+def test_the_transformed_weights_of_a_program_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that gain most for their bytes are taken first."""
+    each = {"a": (100.0, 10), "b": (300.0, 20), "c": (90.0, 30), "d": (10.0, 4), "e": (1.0, 1)}
+    for room, expected in ((0, ""), (4, "d"), (15, "ade"), (24, "bd"), (30, "ab"), (64, "abcd"), (65, "abcde")):
+        monkeypatch.setattr(gains, "ROOM", room)
+        assert gains.chosen(each) == frozenset(expected)
+
+
 def weights_of_sum(total: int, other: int) -> Array:
     """Weights (16, 128, 3, 3) whose positive numbers add up to ``total`` in one channel, and negative ones to -total in
     another.
@@ -204,7 +214,7 @@ def test_sums_that_do_not_fit_are_not_computed_in_squares(monkeypatch: pytest.Mo
     beyond = convolution((1, 128, 4, 4), 16, weights=weights_of_sum(LARGEST + 1, 5))
     assert Winograd in kinds(planned(fitting))
     assert Winograd not in kinds(planned(beyond))
-    monkeypatch.setattr(in_squares, "fits", lambda weights: True)
+    monkeypatch.setattr(gains, "fits", lambda weights: True)
     assert unproven(beyond, planned(beyond), AVX2) == {"conv2d": "a sum may not fit"}
     wide = convolution((1, 16, 4, 4), 16, weights=np.full((16, 16, 3, 3), 128))
     monkeypatch.setattr(squares, "transformed", lambda weights: transformed(weights.clip(-128, 127)))
@@ -367,6 +377,18 @@ def test_machine_code_computes_in_squares(
     monkeypatch.setenv("CVM_CACHE", "")
     hull = ((-128, 127), (0, 255), (-1, 254))[seed % 3]
     assert_right(convolution(shape, outputs, padding, seed, hull, codes), machine, 1 + seed % 2, seed)
+
+
+@WITH_AVX2
+def test_each_part_of_the_kernels_may_run_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with many threads. Some parts of the last group of squares are empty."""
+    monkeypatch.setenv("CVM_CACHE", "")
+    verified = convolution((1, 16, 56, 54), 48, codes=True)
+    (kernel,) = (one for one in planned(verified).functions.values() if isinstance(one, Winograd))
+    tile = kernel.products.segments[0].tile
+    assert kernel.units * tile >= kernel.products.blocks * (kernel.squares.room + 2 * tile)
+    monkeypatch.setattr(rehearsal, "_parts", lambda units: ((number, number + 1) for number in range(units)))
+    assert_right(verified, AVX2, 1, 1)
 
 
 @WITH_AVX2

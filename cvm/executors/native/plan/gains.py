@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,24 @@ import numpy.typing as npt
 
 from cvm.executors.native.descriptions.winograd import BITS, POSITIONS, SQUARE
 
-__all__ = ["faster", "fits"]
+__all__ = ["Gain", "chosen", "fits", "gain"]
 
 Integers = npt.NDArray[np.signedinteger[Any]]
+Gain = tuple[float, int]
+"""The nanoseconds that a convolution takes less in squares, and the bytes that its weights take more."""
 
 CHANNELS = 16
 """The numbers of input and of output channels are multiples of this one."""
 BYTES, WORDS = 92, 66
 """The products of bytes and of 16-bit integers that AVX2 makes in a nanosecond."""
-READ = 15
+READ = 12
 """The bytes of weights that one core reads in a nanosecond if they are not in its own cache."""
 TRANSFORMED = 0.07
 """The nanoseconds for one element of a square in both transformations."""
 WORTH = 0.9
 """The most time that a convolution in squares may take, as a part of the time of the direct one."""
-LARGEST = 2**23
-"""The most bytes of transformed weights of one convolution: they are eight times as many as those of the weights."""
+ROOM = 2**24
+"""The most bytes that the transformed weights of a program take more than its weights."""
 
 
 def fits(weights: Integers) -> bool:
@@ -39,17 +42,28 @@ def fits(weights: Integers) -> bool:
     return 255 * int(above.max()) < end and -255 * int(below.min()) <= end
 
 
-def faster(shape: tuple[int, ...], weights: tuple[int, ...]) -> bool:
-    """Whether a convolution of 3x3 windows with results of this shape takes less time in squares.
+def gain(shape: tuple[int, ...], weights: tuple[int, ...]) -> Gain | None:
+    """What a convolution of 3x3 windows gains in squares; None if that is too little.
 
-    ``shape`` is (N, OC, OH, OW), ``weights`` (OC, IC, 3, 3).
+    ``shape`` (N, OC, OH, OW) is that of its results, ``weights`` (OC, IC, 3, 3) that of its weights.
     """
     images, _, rows, columns = shape
     pairs = math.prod(weights[:2])
-    if min(rows, columns) < SQUARE or any(n % CHANNELS for n in weights[:2]) or 2 * POSITIONS * pairs > LARGEST:
-        return False
+    if min(rows, columns) < SQUARE or any(n % CHANNELS for n in weights[:2]):
+        return None
     squares = images * -(-rows // SQUARE) * -(-columns // SQUARE)
     direct = images * rows * columns * 9 * pairs / BYTES
-    elements = POSITIONS * squares * sum(weights[:2])
     products = max(POSITIONS * squares * pairs / WORDS, 2 * POSITIONS * pairs / READ)
-    return products + TRANSFORMED * elements < WORTH * direct
+    found = products + TRANSFORMED * POSITIONS * squares * sum(weights[:2])
+    return (direct - found, (2 * POSITIONS - 9) * pairs) if found < WORTH * direct else None
+
+
+def chosen(gains: Mapping[str, Gain]) -> frozenset[str]:
+    """The convolutions that are computed in squares: those that gain most for their bytes, as many as have room."""
+    found, room = set(), ROOM
+    for name in sorted(gains, key=lambda one: -gains[one][0] / gains[one][1]):
+        _, more = gains[name]
+        if more <= room:
+            found.add(name)
+            room -= more
+    return frozenset(found)
