@@ -63,6 +63,8 @@ def emit_winograd(module: Module, name: str, kernel: Winograd, machine: Machine)
     pointers, reads, target, (lo, hi) = parameters(products)
     code = Code(module, name, [*pointers, *reads, target, lo, hi])
     blocks, tiles = products.blocks, kernel.tiles
+    widest = 4 * max(one.channels for one in products.segments)
+    rooms = tuple(code.alloca("i8", count * widest) for count in (POSITIONS * kernel.together, SQUARE**2))
 
     def group(number: Scalar) -> None:
         touched = code.quotient(lo, tiles), code.quotient(code.add(hi, tiles - 1), tiles)
@@ -78,7 +80,7 @@ def emit_winograd(module: Module, name: str, kernel: Winograd, machine: Machine)
             )
             channel = code.add(code.mul(place, segment.channels), segment.start)
             emitter = TileEmitter(code, products, machine, segment, pointers, reads, target, before)
-            _block(emitter, kernel, channel, begin, end)
+            _block(emitter, kernel, channel, (begin, end), rooms)
 
         each_block(code, products.segments, bounds, block)
 
@@ -87,13 +89,23 @@ def emit_winograd(module: Module, name: str, kernel: Winograd, machine: Machine)
     code.finish()
 
 
-def _block(emitter: TileEmitter, kernel: Winograd, channel: Scalar, begin: Scalar, end: Scalar) -> None:
-    """Write the squares from ``begin`` to ``end`` of the block of output channels that begins at ``channel``."""
-    code, products, segment = emitter.code, kernel.products, emitter.segment
+def _block(
+    emitter: TileEmitter, kernel: Winograd, channel: Scalar, bounds: tuple[Scalar, Scalar], rooms: tuple[V, ...]
+) -> None:
+    """Write the squares within two bounds for the block of output channels that begins at ``channel``.
+
+    ``rooms`` is memory for the sums of all squares of a group, and for the results of one square.
+    """
+    code, products, segment, (begin, end), (room, results) = (
+        emitter.code,
+        kernel.products,
+        emitter.segment,
+        bounds,
+        rooms,
+    )
     squares, tile, vectors, lane = kernel.squares, segment.tile, segment.block.vectors, segment.block.lane
     kind, size = vector(32, lane), 4 * lane
     apart = kernel.together * vectors * size
-    room, results = code.alloca(kind, POSITIONS * kernel.together * vectors), code.alloca(kind, SQUARE**2 * vectors)
     pixels = [2 * squares.channels * number for number in range(tile)]
     position_bytes = products.step_bytes * products.steps * segment.channels
     source = code.at(emitter.pointers[0], code.mul(begin, 2 * squares.channels))
