@@ -630,8 +630,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "border",
         "square_sums",
-        "x = tile_start(code, number, SQUARE, squares.columns)",
-        "x = code.mul(number, SQUARE)",
+        "tile_start(code, down, SQUARE, squares.rows)",
+        "tile_start(code, down, SQUARE, squares.rows - 1)",
     ),
     (
         "stale",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,9 +63,16 @@ def test_small_maps_leave_little_over() -> None:
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="LLVM reads this text on x86-64 processors alone")
 @pytest.mark.parametrize("channels", [64, 128, 192])
-@pytest.mark.parametrize("window", [1, 3])
-@pytest.mark.parametrize(("largest", "instruction"), [(127, "vpmaddwd"), (67, "vpmaddubsw")])
-def test_loops_of_avx2_keep_all_sums_in_registers(channels: int, window: int, largest: int, instruction: str) -> None:
+@pytest.mark.parametrize(
+    ("window", "largest", "squares", "instruction"),
+    [
+        (1, 127, True, "vpmaddwd"), (1, 67, True, "vpmaddubsw"), (3, 127, False, "vpmaddwd"),
+        (3, 67, False, "vpmaddubsw"), (3, 67, True, "vpmaddwd"),
+    ],
+)  # fmt: skip
+def test_loops_of_avx2_keep_all_sums_in_registers(
+    channels: int, window: int, largest: int, squares: bool, instruction: str
+) -> None:
     """The register allocator of LLVM finds room for 12 sums and the operands of a step in 16 registers."""
     random = np.random.default_rng(channels)
     build = ProgramBuilder()
@@ -75,7 +83,7 @@ def test_loops_of_avx2_keep_all_sums_in_registers(channels: int, window: int, la
     parameters = [build.parameter(np.full((1, 128, 1, 1), number)) for number in (1234567, 0, 31)]
     (y,) = build.add("requantize", [sums, *parameters], {"rounding": "half_up", "lo": 0, "hi": 255})
     verified = verify(build.build([Output("y", y)]))
-    machine = next(machine for machine in MACHINES if machine.name == "avx2")
+    machine = replace(next(machine for machine in MACHINES if machine.name == "avx2"), squares=squares)
     made = plan(verified, machine, frozenset({y}))
     text = network_text(made, machine, 1, [(144 * channels, 0, 255)], [(0, len(made.calls))])
     with jit.own_addresses(machine.packs):

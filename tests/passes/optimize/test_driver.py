@@ -71,8 +71,12 @@ def test_two_thousand_random_programs_keep_their_outputs_and_states():
 
 @pytest.mark.slow
 def test_programs_that_invite_the_passes_keep_their_outputs_and_states():
+    """A few passes may find nothing in so few programs, which change with the constants in the sources: hypothesis
+    draws these, too. The long test has programs for each of them.
+    """
     uses = pattern_programs(INVITING)
-    assert {name for name in PASSES if not uses[name]} <= {"merged clamps", "common subexpressions", "composed tables"}
+    rare = {"merged clamps", "common subexpressions", "composed tables", "offsets into biases"}
+    assert {name for name in PASSES if not uses[name]} <= rare
 
 
 @pytest.mark.long
