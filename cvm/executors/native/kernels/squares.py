@@ -32,7 +32,7 @@ TOGETHER = 340_000
 """The most bytes of transformed elements that are multiplied by all weights before the next ones: so many stay in the
 second-level cache while weights pass through it.
 """
-MOST = 32
+MOST = 24
 """The most squares that are multiplied together: their sums lie on the stack, 36 for each output channel of a block."""
 GAP = 32
 """The elements between two positions. Those of one square at all positions are written together; without the gap, they
