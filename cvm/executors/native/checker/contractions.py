@@ -105,7 +105,8 @@ class Contractions:
         each = channels // calls
         offsets, steps = self._offsets(node, source, weights.shape, groups)
         if isinstance(made, Winograd):
-            loops, factor, summed = self._squares(claim, made, source, offsets, steps), 0, 0
+            self._require_squares(claim, made, source, offsets, steps)
+            loops, factor, summed = steps, 0, 0
         else:
             loops = _loops(made)
             factor, summed = self._windows(claim, made, source, offsets, steps)
@@ -159,8 +160,8 @@ class Contractions:
         require(arguments[-1] == target.at(number * channels * stride(target.view.axes[1])), "another target")
         return begin, packed
 
-    def _squares(self, claim: Computes, kernel: Winograd, source: Home, offsets: Array, steps: Loops) -> Loops:
-        """Prove that a kernel reads the transformed elements of the windows. Returns the loops over its results."""
+    def _require_squares(self, claim: Computes, kernel: Winograd, source: Home, offsets: Array, steps: Loops) -> None:
+        """Prove that a kernel reads the transformed elements of the windows, and loops over the node's results."""
         (buffer, _), *_ = self._proof.plan.calls[claim.call].arguments
         made = self._proof.prepared.get(buffer)
         require(made is not None, "the kernel reads other elements than transformed ones")
@@ -169,7 +170,6 @@ class Contractions:
         channels = kernel.squares.channels
         require(offsets.shape[1] == 9 * channels and len(steps) == 3, "another window than one of 3x3")
         require_squares(self._proof.plan, made, claim.call, kernel, source, offsets[0].reshape(channels, 3, 3), steps)
-        return steps
 
     def _windows(self, claim: Computes, kernel: Kernel, source: Home, offsets: Array, steps: Loops) -> tuple[int, int]:
         """Prove the sums of windows that the first step of a formula adds, if it does.

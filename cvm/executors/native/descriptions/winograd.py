@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from cvm.executors.native.descriptions.sums import Contraction, Pixels
 
 __all__ = ["BITS", "INPUT", "OUTPUT", "POSITIONS", "SHIFTS", "SIDE", "SQUARE", "WEIGHTS", "Squares", "Winograd",
-           "WinogradInput"]  # fmt: skip
+           "WinogradInput", "squares_of"]  # fmt: skip
 
 SQUARE = 4
 """The rows and the columns of a square of results."""
@@ -55,6 +55,11 @@ BITS = 32 - 2 * max(SHIFTS)
 """The bits that a sum must fit in, with its sign."""
 
 
+def squares_of(images: int, rows: int, columns: int) -> int:
+    """The number of squares that cover maps of results."""
+    return images * -(-rows // SQUARE) * -(-columns // SQUARE)
+
+
 @dataclass(frozen=True, slots=True)
 class Squares:
     """How a map of results is divided into squares, and where the transformed elements of each square lie.
@@ -86,7 +91,7 @@ class Squares:
     @property
     def count(self) -> int:
         """The number of all squares."""
-        return self.images * self.down * self.across
+        return squares_of(self.images, self.rows, self.columns)
 
     @property
     def bytes(self) -> int:

@@ -109,7 +109,7 @@ def _block(
     pixels = [2 * squares.channels * number for number in range(tile)]
     position_bytes = products.step_bytes * products.steps * segment.channels
     source = code.at(emitter.pointers[0], code.mul(begin, 2 * squares.channels))
-    packed = code.at(emitter.pointers[1], code.mul(channel, POSITIONS * products.step_bytes * products.steps))
+    packed = code.at(emitter.pointers[1], code.mul(channel, products.step_bytes * products.step_words))
     count = code.quotient(code.add(code.minus(end, begin), tile - 1), tile)
 
     def position(which: Scalar) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.descriptions.formats import SHORT
 from cvm.executors.native.descriptions.sums import Contraction, Output, Pixels, Read
-from cvm.executors.native.descriptions.winograd import POSITIONS, SQUARE, WEIGHTS, Squares, Winograd, WinogradInput
+from cvm.executors.native.descriptions.winograd import POSITIONS, WEIGHTS, Squares, Winograd, WinogradInput, squares_of
 from cvm.executors.native.emit.contraction import segments
 from cvm.executors.native.emit.epilogue import joined, narrow
 from cvm.executors.native.kernels.formulas import Build
@@ -102,7 +102,7 @@ def _kernels(
     pixels = pixels_of(target.view, node.op)
     assert pixels is not None
     output = Output(target.format, pixels, built.clamp)
-    count = images * -(-rows // SQUARE) * -(-columns // SQUARE)
+    count = squares_of(images, rows, columns)
     blocks = segments(outputs, count, machine.narrows and narrow(output, machine), machine)
     largest = min(one.tile for one in blocks)
     tile = min(range(1, largest + 1), key=lambda size: -(-count // size) * (size + START))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cvm.executors.native.descriptions.winograd import BITS, POSITIONS, SQUARE
+from cvm.executors.native.descriptions.winograd import BITS, POSITIONS, SQUARE, squares_of
 
 __all__ = ["Gain", "chosen", "fits", "gain"]
 
@@ -51,7 +51,7 @@ def gain(shape: tuple[int, ...], weights: tuple[int, ...]) -> Gain | None:
     pairs = math.prod(weights[:2])
     if min(rows, columns) < SQUARE or any(n % CHANNELS for n in weights[:2]):
         return None
-    squares = images * -(-rows // SQUARE) * -(-columns // SQUARE)
+    squares = squares_of(images, rows, columns)
     direct = images * rows * columns * 9 * pairs / BYTES
     products = max(POSITIONS * squares * pairs / WORDS, 2 * POSITIONS * pairs / READ)
     found = products + TRANSFORMED * POSITIONS * squares * sum(weights[:2])
