@@ -20,7 +20,7 @@ from tests.passes.optimize.equality import assert_equal, extremes, optimized, st
 from tests.passes.optimize.patterns import programs
 from tests.random_programs.strategies import Sample, samples
 
-QUICK, INVITING, FULL = 60, 100, 2000
+QUICK, INVITING, FULL = 60, 200, 2000
 SETTINGS = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
@@ -71,12 +71,8 @@ def test_two_thousand_random_programs_keep_their_outputs_and_states():
 
 @pytest.mark.slow
 def test_programs_that_invite_the_passes_keep_their_outputs_and_states():
-    """A few passes may find nothing in so few programs, which change with the constants in the sources: hypothesis
-    draws these, too. The long test has programs for each of them.
-    """
     uses = pattern_programs(INVITING)
-    rare = {"merged clamps", "common subexpressions", "composed tables", "offsets into biases"}
-    assert {name for name in PASSES if not uses[name]} <= rare
+    assert {name for name in PASSES if not uses[name]} <= {"merged clamps", "common subexpressions", "composed tables"}
 
 
 @pytest.mark.long
