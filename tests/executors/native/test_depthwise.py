@@ -50,6 +50,26 @@ def test_large_windows(channels: int, size: tuple[int, int], kernel: int) -> Non
     compare(program)
 
 
+@pytest.mark.sweep
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("window", [(3, 3), (1, 1), (1, 5), (5, 1), (2, 4), (4, 2)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_strips_of_every_length_and_dilations(stride: int, window: tuple[int, int], biased: bool) -> None:
+    """Sums of maps with few and with many columns, of whole vectors of channels and of less, without an epilogue."""
+    random = np.random.default_rng([stride, *window])
+    builder = ProgramBuilder()
+    outputs = []
+    for channels, columns, dilation in [(32, 1, 1), (36, 2, 1), (32, 7, 2), (70, 16, 1), (32, 17, 3), (20, 33, 1)]:
+        height, width = ((n - 1) * dilation + 1 for n in window)
+        shape = (1, channels, height + stride, width + (columns - 1) * stride)
+        x = builder.input(f"x{columns}", shape, 0, 255)
+        weights = builder.constant(random.integers(-128, 128, (channels, 1, *window)))
+        bias = [builder.constant(random.integers(-(2**20), 2**20, channels))] if biased else []
+        attributes = {"groups": channels, "stride": (stride, stride), "dilation": (dilation, dilation)}
+        outputs.append(Output(f"y{columns}", builder.add("conv2d", [x, weights, *bias], attributes)[0]))
+    compare(builder.build(outputs))
+
+
 def test_maps_narrower_than_the_pixels_of_a_vector() -> None:
     compare(depthwise(20, (6, 3), 3, 1))
 

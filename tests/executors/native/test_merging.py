@@ -17,11 +17,18 @@ MACHINE = available()[-1]
 
 
 def kernel(
-    module: Module, name: str, factor: int = 3, lanes: int = 5, end: int = 4, offset: int = 8, begin: int = 64
+    module: Module,
+    name: str,
+    factor: int = 3,
+    lanes: int = 5,
+    end: int = 4,
+    offset: int = 8,
+    begin: int = 64,
+    also: int = 0,
 ) -> None:
     """Write ``name(output)``: element i of the output, i < end, is 4 times lanes, at i * factor vectors + offset.
 
-    The output begins at ``begin``.
+    The output begins at ``begin``. So many bytes behind each element (``also``) are twice the lanes, if not 0.
     """
     pointer = V("ptr", "%output")
     code = Code(module, name, [pointer])
@@ -30,6 +37,8 @@ def kernel(
     def body(index: V, values: list[V]) -> list[V]:
         at = code.at(code.at(output, code.mul(index, 16 * factor)), offset)
         code.store(code.binary("mul", typed("<4 x i32>", 4), typed("<4 x i32>", lanes)), at)
+        if also:
+            code.store(code.binary("mul", typed("<4 x i32>", 2), typed("<4 x i32>", lanes)), code.at(at, also))
         return []
 
     code.loop(V("i64", "0"), end, 1, body)
@@ -70,6 +79,23 @@ def test_functions_that_differ_in_an_address_within_an_innermost_loop_are_not_sh
     kernel(module, "first")
     kernel(module, "second", offset=12)
     assert shared(module.functions) == module.functions
+
+
+@pytest.mark.parametrize(("within", "apart"), [(1, False), (2, True)])
+def test_a_few_addresses_within_an_innermost_loop_are_arguments_if_the_machine_has_registers(
+    within: int, apart: bool
+) -> None:
+    """The stores of a loop at two offsets; in the second function, they are further apart if ``apart``."""
+    module = Module()
+    kernel(module, "first", also=16)
+    kernel(module, "second", also=20 if apart else 16, offset=12)
+    kernel(module, "third", also=24, offset=16)
+    found = shared(module.functions, within)
+    head = found["first.shared"].split("\n")[0]
+    assert head.count("%n") == within
+    assert ("store" in found["second"], "store" in found["third"]) == (False, within == 1)
+    for name in ("first", "second", "third"):
+        assert np.array_equal(written(found, name), written(module.functions, name))
 
 
 def test_equal_numbers_of_different_places_are_told_apart_where_another_function_has_others() -> None:

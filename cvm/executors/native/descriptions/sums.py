@@ -214,6 +214,7 @@ class Depthwise:
     ``dilation`` are the stride and the dilation along a row. ``parts`` is the number of digits of the weights. The last
     rows of the window may be rows before them that are multiplied once more: ``repeats`` lists these. ``per`` rows are
     multiplied by one dot product: four bytes, or two bytes that become 16-bit integers, whose weights are stored so.
+    A strip has at most ``longest`` outputs, if fewer do not share vectors.
     """
 
     images: int
@@ -234,6 +235,7 @@ class Depthwise:
     joint: Residual | None = None
     repeats: tuple[int, ...] = ()
     per: Literal[2, 4] = 4
+    longest: int = 8
 
     def strip(self, tile: int) -> int:
         """The number of outputs of one strip, a multiple of the ``tile`` neighbours that share vectors.
@@ -244,9 +246,9 @@ class Depthwise:
         if self.loops:
             return tile
         if tile == 1:
-            count = -(-self.columns // 8)
+            count = -(-self.columns // self.longest)
             return -(-self.columns // count)
-        fitting = [size for size in range(tile, max(8, tile) + 1, tile) if size <= self.columns]
+        fitting = [size for size in range(tile, max(self.longest, tile) + 1, tile) if size <= self.columns]
         return min(fitting, key=lambda size: (-(-self.columns // size) * size, -size))
 
     @property

@@ -166,24 +166,46 @@ class _Emitter:
         return room
 
     def _vectors(self, source: V, begun: list[V], weights: V, vectors: range, room: V) -> None:
-        """Write the sums of some vectors of a strip: one column of the input after the other, and of each column two
-        rows at a time, whose bytes become 16-bit integers.
+        """Write the sums of some vectors of a strip, by a loop over its tiles.
+
+        An iteration adds the columns of the input behind those of the tile before it, up to the last one of its own
+        windows. That finishes the tile. The columns also lie in windows of the tiles that follow, whose sums the
+        iterations carry on: those of ``ahead`` tiles.
         """
         code, kernel = self.code, self.kernel
-        sums: dict[int, dict[int, V]] = {}
-        for column in self._columns:
-            uses = self._uses(column)
-            for output, _ in uses:
-                sums.setdefault(output, {q: begun[q] for q in vectors})
+        last = kernel.dilation * (kernel.window[1] - 1)
+        apart = kernel.step * self.segment.tile
+        ahead = last // apart
+        sums = [{q: begun[q] for q in vectors} for _ in range(ahead)]
+        self._add_columns(sums, source, range(last - apart + 1), weights)
+
+        def tile(index: V, carried: Sequence[V]) -> list[V]:
+            values = iter(carried)
+            sums = [*({q: next(values) for q in vectors} for _ in range(ahead)), {q: begun[q] for q in vectors}]
+            at = code.at(source, code.mul(index, apart * kernel.source.column))
+            self._add_columns(sums, at, range(last - apart + 1, last + 1), weights)
+            done, *others = sums
+            target = code.at(room, code.mul(index, 4 * 4 * self.lane))
+            for q, total in done.items():
+                code.store(total, code.at(target, q * 4 * self.lane), 4 * self.lane)
+            return [total for one in others for total in one.values()]
+
+        code.loop(0, self.tiles, 1, tile, [total for one in sums for total in one.values()])
+
+    def _add_columns(self, sums: list[dict[int, V]], source: V, columns: range, weights: V) -> None:
+        """Add some columns of the input to the sums of successive tiles, of which the first begins at column 0.
+
+        Of each column, two rows at a time are widened: their bytes become 16-bit integers.
+        """
+        code, kernel = self.code, self.kernel
+        for column in columns:
+            uses = [(output, tap) for output, tap in self._uses(column) if output < len(sums)]
             at = code.at(source, column * kernel.source.column)
             for first in range(0, kernel.window[0] if uses else 0, 2):
-                for q, words in self._widened(at, first, vectors):
+                for q, words in self._widened(at, first, range(min(sums[0]), max(sums[0]) + 1)):
                     for output, tap in uses:
-                        total = sums[output][q]
-                        sums[output][q] = self._with_rows(total, words, weights, tap, first, q, total is begun[q])
-            for output, tap in uses:
-                if tap == kernel.window[1] - 1:
-                    self._spill(output, sums.pop(output), room)
+                        begins = (tap, first) == (0, 0)
+                        sums[output][q] = self._with_rows(sums[output][q], words, weights, tap, first, q, begins)
 
     def _widened(self, at: V, first: int, vectors: range) -> Iterator[tuple[int, V]]:
         """Row ``first`` of a column and the row after it, interleaved as pairs of 16-bit integers, for each vector."""

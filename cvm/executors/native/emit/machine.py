@@ -83,6 +83,9 @@ class Machine:
     room for the operands of one step. LLVM would load those of the next step before the last sums of this one, or move
     a sum to another register at every step, and keep sums in memory.
     """
+    spare: int = 0
+    """How many distances between addresses an innermost loop may have in registers, where equal kernels on other maps
+    share its code."""
     unrolls: int = 8
     """The most steps of a sum of products that are written one after the other."""
 
@@ -276,7 +279,7 @@ MACHINES: tuple[Machine, ...] = (
     Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
     Machine(
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
-        pause=_PAUSE, packs=True, words=True, squares=True,
+        pause=_PAUSE, packs=True, words=True, squares=True, spare=4,
         in_order=InOrder(_pmaddubsw_in_order, _pmaddwd_in_order, _pmaddwd_at, _two_pmaddubsw_in_order),
     ),
     Machine(

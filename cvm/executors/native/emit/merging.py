@@ -2,13 +2,14 @@
 
 Equal layers have kernels of one form; they differ in the stride between rows, in a number of iterations, or in the
 multipliers of an epilogue. The shared function takes such numbers as arguments, and each kernel's function calls it
-with its own. Offsets of addresses become arguments outside innermost loops alone: within a loop of products they are
-parts of instructions, and would take registers. If other lines differ, nothing is shared.
+with its own. Within an innermost loop, offsets of addresses are parts of instructions, and take registers as
+arguments. So only a few become arguments there, on machines that say so. If other lines differ, nothing is shared.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -59,9 +60,9 @@ class _Function:
     lines: list[str]
 
     @cached_property
-    def fixed(self) -> frozenset[int]:
-        """The lines whose offset is no argument: those within an innermost loop, a block that repeats itself."""
-        found: set[int] = set()
+    def loops(self) -> dict[int, str]:
+        """The lines with an offset within an innermost loop, a block that repeats itself, each with this block."""
+        found: dict[int, str] = {}
         block, offsets = "", list[int]()
         for at, line in enumerate(self.lines):
             begins = _LABEL.match(line)
@@ -70,8 +71,8 @@ class _Function:
             elif _OFFSET.search(line):
                 offsets.append(at)
             elif line.startswith("  br ") and block in _JUMP.findall(line):
-                found.update(offsets)
-        return frozenset(found)
+                found.update(dict.fromkeys(offsets, block))
+        return found
 
     def differences(self, other: _Function) -> dict[Place, str] | None:
         """The numbers of ``other`` that differ from this function's; None if the functions differ in more than that."""
@@ -81,7 +82,7 @@ class _Function:
         for at, (mine, theirs) in enumerate(zip(self.lines[1:], other.lines[1:], strict=True), 1):
             if mine != theirs:
                 numbers, others = _numbers(mine), _numbers(theirs)
-                if at in self.fixed or _without(mine, numbers) != _without(theirs, others):
+                if _without(mine, numbers) != _without(theirs, others):
                     return None
                 for index, (a, b) in enumerate(zip(numbers, others, strict=True)):
                     if a.text != b.text:
@@ -95,6 +96,20 @@ class _Family:
 
     first: _Function
     others: dict[str, dict[Place, str]] = field(default_factory=dict)
+
+    def takes(self, function: _Function, within: int) -> bool:
+        """Add a function if it differs in few numbers alone, of which ``within`` at most are in one innermost loop."""
+        differences = self.first.differences(function)
+        if differences is None:
+            return False
+        self.others[function.name] = differences
+        arguments = list(self.arguments().values())
+        loops = Counter(block for places in arguments for block in {self.first.loops.get(line) for line, _ in places})
+        del loops[None]
+        if len(arguments) > MOST or any(count > within for count in loops.values()):
+            del self.others[function.name]
+            return False
+        return True
 
     def arguments(self) -> dict[tuple[_Number, tuple[str, ...]], list[Place]]:
         """The places of the numbers that vary. Places with equal numbers in every function share an argument.
@@ -110,13 +125,16 @@ class _Family:
         return found
 
 
-def shared(functions: Mapping[str, str]) -> dict[str, str]:
-    """The functions of a module by name, where those that differ in numbers alone call one function."""
+def shared(functions: Mapping[str, str], within: int = 0) -> dict[str, str]:
+    """The functions of a module by name, where those that differ in numbers alone call one function.
+
+    At most ``within`` of these numbers are offsets of addresses within the same innermost loop.
+    """
     result = dict(functions)
-    for family in _families(functions.values()):
-        arguments, first = family.arguments(), family.first
-        if not family.others or len(arguments) > MOST:
+    for family in _families(functions.values(), within):
+        if not family.others:
             continue
+        arguments, first = family.arguments(), family.first
         name, given = f"{first.name}.shared", [first.parameters] if first.parameters else []
         added = [f"{number.kind} %n{index}" for index, (number, _) in enumerate(arguments)]
         header = f"define internal void @{name}({', '.join([*given, *added])}) nounwind noinline {{"
@@ -130,8 +148,8 @@ def shared(functions: Mapping[str, str]) -> dict[str, str]:
     return result
 
 
-def _families(texts: Iterable[str]) -> list[_Family]:
-    """The functions of a module that are long enough, in families."""
+def _families(texts: Iterable[str], within: int) -> list[_Family]:
+    """The functions of a module that are long enough, in families (see `shared`)."""
     alike: dict[int, list[_Family]] = {}
     for text in texts:
         lines = text.split("\n") if len(text) >= LEAST else [""]
@@ -139,13 +157,9 @@ def _families(texts: Iterable[str]) -> list[_Family]:
         if header is None:
             continue
         function = _Function(header[1], header[2], lines)
-        for family in alike.setdefault(len(lines), []):
-            differences = family.first.differences(function)
-            if differences is not None:
-                family.others[function.name] = differences
-                break
-        else:
-            alike[len(lines)].append(_Family(function))
+        families = alike.setdefault(len(lines), [])
+        if not any(family.takes(function, within) for family in families):
+            families.append(_Family(function))
     return [family for families in alike.values() for family in families]
 
 

@@ -33,6 +33,9 @@ WIDEST = 256
 codes of eight bits minus their zero point to -255 .. 255.
 """
 
+LOOPED = 16
+"""The most outputs of a strip that is computed by a loop. They lie in 2 KiB of the stack."""
+
 
 def suits(shape: tuple[int, ...], groups: int, format_: Format, weights: Integers) -> bool:
     """Whether a convolution is depthwise, with inputs of 8 bits, weights up to `WIDEST` and at most `TALLEST` rows."""
@@ -103,7 +106,8 @@ def plan_depthwise(
         output, reads, built.formula, built.start is not None,
         segments(channels, machine, alike), None, repeats,
     )  # fmt: skip
-    kernel = replace(kernel, joint=joined(kernel.formula, kernel.reads, machine), per=2 if pairs else 4)
+    joint = joined(kernel.formula, kernel.reads, machine)
+    kernel = replace(kernel, joint=joint, per=2 if pairs else 4, longest=LOOPED if pairs and clips else 8)
     function = planner.kernel(kernel, "depthwise")
     homes = tuple(operand.home for operand in operands)
     planner.claim(Computes(root, kernel, homes, (target,), planner.next_call, home))

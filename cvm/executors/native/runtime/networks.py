@@ -103,7 +103,7 @@ def network_text(
     module = Module(machine.one_shift)
     for name, kernel in made.functions.items():
         emit(module, name, kernel, machine)
-    module.functions = shared(module.functions)
+    module.functions = shared(module.functions, machine.spare)
     for number, (first, end) in enumerate(stages or [(0, len(made.calls))]):
         emit_network(module, stage_name(number), made, made.calls[first:end], machine, threads)
     emit_check(module, bounds, machine)
