@@ -381,15 +381,14 @@ def _require_words(
 
 def _require_fits(rule: Requantization, Ms: Sequence[int], C: int, S: int, operands: Sequence[int]) -> int:
     """Prove that the sum of M x and C fits in the lanes of an arithmetic. Returns the number of bits of its shift."""
-    limits, bits = {
-        "narrow": (INT32, 0),
-        "digits": (tuple(end << rule.bits for end in INT32), rule.bits),
-    }.get(rule.arithmetic, (INT64, 32))
-    parts = [
-        (M * (lo + more), M * (hi + more))
-        for M, lo, hi, more in zip(Ms, operands[0::3], operands[1::3], operands[2::3], strict=True)
-    ]
-    least, most = sum(map(min, parts)) + C, sum(map(max, parts)) + C
+    limits, bits = (INT32, 0) if rule.arithmetic == "narrow" else (INT64, 32)
+    if rule.arithmetic == "digits":
+        limits, bits = (INT32[0] << rule.bits, INT32[1] << rule.bits), rule.bits
+    least = most = C
+    for M, lo, hi, more in zip(Ms, operands[0::3], operands[1::3], operands[2::3], strict=True):
+        one, other = M * (lo + more), M * (hi + more)
+        least += min(one, other)
+        most += max(one, other)
     require(limits[0] <= least <= most <= limits[1], "a sum does not fit in its lane")
     require(0 <= S < 32, "a shift is as wide as the lane")
     short = rule.short and rule.arithmetic != "scaled"

@@ -20,8 +20,9 @@ from cvm.executors.native.plan.steps import Plan
 
 __all__ = ["EPILOGUES", "kinds", "kinds_of"]
 
-EPILOGUES = ("codes", "wide codes", "sums")
-"""How a kernel ends that sums products: in codes, in codes by 64-bit lanes, or in the sums."""
+EPILOGUES = ("codes", "wide codes", "other roundings", "sums")
+"""How a kernel ends that sums products: in codes, in codes by 64-bit lanes, in codes of another rounding than half up
+(also by 64-bit lanes), or in the sums."""
 _PRODUCTS = {4: "bytes", 2: "words", 1: "integers"}
 _OTHERS: dict[type, str] = {
     computed.Normalization: "computed", computed.Quotient: "computed", computed.Update: "computed",
@@ -89,11 +90,11 @@ def _adds_windows(kernel: Contraction) -> bool:
 
 def _of_sums(products: str, formula: Formula) -> frozenset[str]:
     rules = _rules(formula)
-    epilogue = "sums" if not rules else "wide codes" if any(rule.arithmetic == "wide" for rule in rules) else "codes"
-    found = {
-        f"{products}, {epilogue}",
-        *(f"requantize {rule.rounding}" for rule in rules if rule.rounding != "half_up"),
+    wide = {
+        "wide codes" if rule.rounding == "half_up" else "other roundings" for rule in rules if rule.arithmetic == "wide"
     }
+    found = {f"{products}, {epilogue}" for epilogue in wide or {"codes" if rules else "sums"}}
+    found |= {f"requantize {rule.rounding}" for rule in rules if rule.rounding != "half_up"}
     if any(rule.terms > 1 for rule in rules):
         found.add("residual")
     if {step.op for step in formula.steps} - _PLAIN:

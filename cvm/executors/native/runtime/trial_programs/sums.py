@@ -38,15 +38,15 @@ def of_sums() -> Iterator[OfSums]:
     yield OfSums("8-bit convolution", ("bytes",), ("words",), _convolution(small, bytes_, 128, padding=(1, 1)))
     made = _convolution(small, bytes_, 64, padding=(1, 1))
     yield OfSums("8-bit convolution of small weights", (), ("bytes",), made)
-    wide = (1, 36, 9, 12), (147, 36, 3, 3)
+    wide = (1, 36, 7, 12), (147, 36, 3, 3)
     made = _convolution(wide, bytes_, 128, padding=(1, 1))
     yield OfSums("convolution of many channels", ("bytes",), ("words",), made)
     signed = (2, 20, 8, 8), (20, 20, 1, 1)
     made = _convolution(signed, (-128, 127), 128)
     yield OfSums("8-bit convolution of signed codes", ("bytes",), ("words",), made)
-    made = _convolution(((1, 36, 5, 8), (52, 36, 3, 3)), bytes_, 128, seldom=9, padding=(1, 1))
+    made = _convolution(((1, 36, 5, 8), (48, 36, 3, 3)), bytes_, 128, seldom=9, padding=(1, 1))
     yield OfSums("8-bit convolution of few large weights", (), ("bytes", "listed"), made)
-    grouped = (1, 12, 5, 9), (24, 6, 3, 3)
+    grouped = (1, 12, 17, 19), (24, 6, 3, 3)
     made = _convolution(grouped, (-128, 127), 127, groups=2, stride=(2, 2))
     yield OfSums("grouped convolution", ("bytes",), ("listed",), made)
     squares = (1, 32, 11, 10), (48, 32, 3, 3)
@@ -175,7 +175,7 @@ def _product(rows: int, depth: int, columns: int, epilogue: str, least: int = -1
 
 
 def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...], epilogue: str) -> Program:
-    """Sums, or their 8-bit codes in the arithmetic that most networks need or in the widest one.
+    """Sums, or their 8-bit codes in the arithmetic that most networks need, or in the widest one.
 
     ``sums`` is called for each result: sums with two readers would not be computed inside the kernel of their codes.
     """
@@ -184,13 +184,13 @@ def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int
         return builder.build([Output("sums", first)])
     count = int(np.prod(channels))
     bits = builder.range(first).magnitude().bit_length()
-    more = 0 if epilogue == "codes" else min(12, 35 - bits)
+    more = 0 if epilogue == "codes" else min(12, 36 - bits)  # multipliers of more than 31 bits
     m = builder.parameter((2**26 + 7919 * np.arange(count) ** 2 % 2**26).reshape(channels) << more)
     c = builder.parameter(np.arange(count).reshape(channels) * 7919)
     s = builder.parameter(np.full(channels, 26 + more + bits - 10))
     outputs = []
-    roundings = {"half_up": first} if epilogue == "codes" else {"half_up": first, "half_even": sums()}
-    for rounding, values in roundings.items():
+    for rounding in ("half_even", "toward_zero") if epilogue == "other roundings" else ("half_up",):
+        values = sums() if outputs else first
         attributes = {"lo": -100, "hi": 120, "rounding": rounding}
         (codes,) = builder.add("requantize", [values, m, c, s], attributes)
         outputs.append(Output(rounding, codes))
