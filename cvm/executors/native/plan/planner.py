@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -50,7 +50,8 @@ class Planner:
     ``returned`` names the values that the caller gets; ``plans`` says how each op is planned. ``plain`` maps names of
     values to reasons: the optimised kernel of such a value could not be proven, so it is planned in the form that is
     easy to prove. It gets a kernel of its own, products are computed one element at a time, and `requantize` works in
-    64-bit lanes. With ``resident``, the arrays of the state hold it from run to run (see `residence`).
+    64-bit lanes. With ``resident``, the arrays of the state hold it from run to run (see `residence`). ``begun`` is
+    called with each new kernel.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class Planner:
         plans: Mapping[str, OpPlan],
         plain: Mapping[str, str] | None = None,
         resident: bool = False,
+        begun: Callable[[object], None] = lambda kernel: None,
     ) -> None:
         self.verified, self.machine, self._plans = verified, machine, plans
+        self._begun = begun
         self.program = verified.program
         self.constants = Constants(5 * sum(len(one.data) for one in self.program.constants) // 4)
         self.homes: dict[str, Home] = {}
@@ -360,6 +363,7 @@ class Planner:
         if kernel not in self._names:
             self._names[kernel] = f"{prefix}_{len(self._names)}"
             self.functions[self._names[kernel]] = kernel
+            self._begun(kernel)
         return self._names[kernel]
 
     def call(

@@ -333,14 +333,14 @@ def network_of(
     threads: int,
     wanted: frozenset[str],
     watched: bool = False,
-    require: Callable[[Machine, Plan], None] | None = None,
+    require: Callable[[Machine, frozenset[str]], None] | None = None,
     resident: bool = False,
 ) -> Network:
     """A network that returns the ``wanted`` values, proven and tried. Raises `Distrusted` if there is no such network.
 
     A ``watched`` network returns every value, and stops after each window of nodes (`cvm.executors.base.windows`). A
     ``resident`` one changes the arrays of the state, which it does not check: they hold what it wrote, in its formats.
-    ``require`` tries the machine in the kernels of the plan (`select.require`); without it, the machine is trusted.
+    ``require`` tries the machine in kinds of kernels (`select.require`); without it, the machine is trusted.
     Networks that were made with and without it are stored apart.
     """
     program = verified.program
@@ -352,21 +352,24 @@ def network_of(
 
     expected: list[Mapping[str, npt.NDArray[Any]]] = []
 
-    def prepare(made: Plan) -> None:
-        """What needs no code of the plan: the tensors that it must give, and the trial of its kernels."""
+    def planned(written: Callable[[Plan], Callable[[], Any]]) -> tuple[Plan, Any]:
+        from cvm.executors.native.runtime.ahead import Ahead  # only compiling needs the planner
+        from cvm.executors.native.runtime.proven import proven
         from cvm.executors.native.runtime.rehearsal import expectations
 
-        expected[:] = expectations(verified, made)
-        if require is not None:
-            require(machine, made)
+        ahead = Ahead(partial(require, machine) if require is not None else lambda kinds: None)
 
-    def planned(written: Callable[[Plan], Callable[[], Any]]) -> tuple[Plan, Any]:
-        from cvm.executors.native.runtime.proven import proven  # only compiling needs the planner
+        def prepare(made: Plan) -> None:
+            """What needs no code of the plan: the tensors that it must give, and the trial of its kernels."""
+            expected[:] = expectations(verified, made)
+            ahead.rest(made)
 
         try:
-            return proven(verified, machine, wanted, written, resident, prepare)
+            return proven(verified, machine, wanted, written, resident, prepare, begun=ahead.saw)
         except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
+        finally:
+            ahead.close()
 
     def tried(made: Plan, loaded: Loaded, constants: Bytes, network: Network) -> None:
         from cvm.executors.native.runtime.rehearsal import rehearse

@@ -12,15 +12,11 @@ import platform
 import sys
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from cvm.errors import Invalid
 from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.runtime.cache import host
 from cvm.executors.native.runtime.distrust import Failed
-
-if TYPE_CHECKING:
-    from cvm.executors.native.plan.steps import Plan
 
 __all__ = ["Choice", "available", "candidate", "choice", "named", "permitted", "require", "told_by_linux"]
 
@@ -97,11 +93,9 @@ def _failure(machine: Machine, used: frozenset[str] | None) -> str | None:
     return _FAILED[machine]
 
 
-def require(machine: Machine, plan: Plan) -> None:
-    """Try the classes of the kernels of a plan, unless they were tried before. Raises `Failed`."""
-    from cvm.executors.native.runtime.classes import kinds_of
-
-    failure = _failure(machine, kinds_of(plan))
+def require(machine: Machine, kinds: frozenset[str]) -> None:
+    """Try the classes of some kinds of kernels, unless they were tried before. Raises `Failed`."""
+    failure = _failure(machine, kinds)
     if failure is not None:
         raise Failed(failure)
 

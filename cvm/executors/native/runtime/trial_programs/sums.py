@@ -188,7 +188,7 @@ def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int
     m = builder.parameter((2**26 + 7919 * np.arange(count) ** 2 % 2**26).reshape(channels) << more)
     c = builder.parameter(np.arange(count).reshape(channels) * 7919)
     s = builder.parameter(np.full(channels, 26 + more + bits - 10))
-    outputs = []
+    outputs: list[Output] = []
     for rounding in ("half_even", "toward_zero") if epilogue == "other roundings" else ("half_up",):
         values = sums() if outputs else first
         attributes = {"lo": -100, "hi": 120, "rounding": rounding}
