@@ -56,12 +56,14 @@ def test_every_pixel_is_computed_and_nothing_outside_is_read(
     assert covered(found, rows, columns) == {(y, x) for y in range(rows) for x in range(columns)}
 
 
-def convolution(shape: tuple[int, ...], kernel: tuple[int, ...], residual: bool, **attributes: Any) -> Any:
-    """Codes of a convolution, with a residual sum behind them or without."""
+def convolution(
+    shape: tuple[int, ...], kernel: tuple[int, ...], residual: bool, largest: int = 127, **attributes: Any
+) -> Any:
+    """Codes of a convolution, with a residual sum behind them or without. ``largest`` is the largest weight."""
     random = np.random.default_rng(sum(shape) + sum(kernel))
     builder = ProgramBuilder()
     x = builder.input("x", shape, -128, 127)
-    weights = builder.constant(random.integers(-128, 128, kernel))
+    weights = builder.constant(random.integers(-largest - 1, largest + 1, kernel))
     bias = builder.constant(random.integers(-9999, 9999, kernel[:1]))
     (sums,) = builder.add("conv2d", [x, weights, bias], attributes)
     per = (1, kernel[0], 1, 1)

@@ -220,10 +220,48 @@ class TileEmitter:
                 code.when(here, tile_)
             return
         grids = cover(kernel.rows, kernel.columns, tile)
+        if len(grids) > 2 and 1 < tile <= 1 + self.machine.spare and kernel.columns >= (tile - 1) * (tile - 2):
+            self.in_order(image, channel, units)
+            return
         place = Place(0, sum(grid.tiles for grid in grids))
         for grid in grids:
             self.grid(image, channel, grid, units, place)
             place = place.after(code, grid.tiles)
+
+    def in_order(self, image: Scalar, channel: Scalar, units: tuple[Scalar, Scalar]) -> None:
+        """Write tiles that take the pixels of some rows in their order, wherever a row ends: first tiles of the full
+        size, then those of one pixel less, which leave no rest.
+
+        That is less code than several grids, for as many tiles. The pixels of a tile lie at distances that differ from
+        tile to tile, in registers.
+        """
+        code, columns, most = self.code, self.kernel.columns, self.segment.tile
+        first, end = units
+        begin = code.mul(first, columns)
+        pixels = code.larger(code.minus(code.mul(end, columns), begin), 0)
+        count = code.quotient(code.add(pixels, most - 1), most)
+        # With count = ceil(pixels / most), full = pixels - count (most - 1) is 0 or more where there are at least
+        # (most - 1) (most - 2) pixels, as a row has.
+        full = code.minus(pixels, code.mul(count, most - 1))
+
+        def tiles(size: int, begin: Scalar, number: Scalar) -> None:
+            self._tile_from(image, channel, code.add(begin, code.mul(number, size)), size)
+
+        code.each(0, full, partial(tiles, most, begin))
+        code.each(0, code.minus(count, full), partial(tiles, most - 1, code.add(begin, code.mul(full, most))))
+
+    def _tile_from(self, image: Scalar, channel: Scalar, first: Scalar, size: int) -> None:
+        """Write the tile of ``size`` pixels from pixel ``first`` on, row by row."""
+        code, columns, most = self.code, self.kernel.columns, self.segment.tile
+        y = code.quotient(first, columns)
+        x = code.minus(first, code.mul(y, columns))
+        offsets: list[tuple[Scalar, Scalar]] = []
+        for k in range(size):
+            down = code.quotient(code.add(x, k), columns)
+            offsets.append((down, code.minus(k, code.mul(down, columns))))
+        offsets[0] = 0, 0
+        place = Place(code.quotient(first, most), -(-self.kernel.rows * columns // most))
+        self.tile(image, channel, y, x, offsets, place)
 
     def grid(self, image: Scalar, channel: Scalar, grid: Grid, units: tuple[Scalar, Scalar], place: Place) -> None:
         """Write the tiles of a grid that begin among the units: rows, or the columns of the only row.
@@ -231,7 +269,7 @@ class TileEmitter:
         ``place`` is the place of the first of them.
         """
         code, rows = self.code, self.kernel.rows > 1
-        offsets = [(y, x) for y in range(grid.rows) for x in range(grid.columns)]
+        offsets: list[tuple[Scalar, Scalar]] = [(y, x) for y in range(grid.rows) for x in range(grid.columns)]
 
         def row(line: Scalar) -> None:
             y = code.add(tile_start(code, line, grid.rows, grid.down), grid.y)
@@ -260,7 +298,13 @@ class TileEmitter:
         return first, end
 
     def tile(
-        self, image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]], place: Place
+        self,
+        image: Scalar,
+        channel: Scalar,
+        y: Scalar,
+        x: Scalar,
+        offsets: Sequence[tuple[Scalar, Scalar]],
+        place: Place,
     ) -> None:
         """Write one tile: the pixels at (y, x) + offsets."""
         code, kernel, block = self.code, self.kernel, self.segment.block
@@ -273,7 +317,7 @@ class TileEmitter:
         first = starting(code, self.pointers, channel, block) * len(offsets)
         last_shift = max((number for number, shift in enumerate(kernel.shifts) if shift), default=0)
         sums = first if last_shift == 0 else [typed(kind, 0)] * len(first)
-        pixels = [(row * kernel.source.row + column * kernel.source.column) * size for row, column in offsets]
+        pixels = [_distance(code, kernel.source, offset, size) for offset in offsets]
         pass_bytes = kernel.step_bytes * kernel.step_words // len(kernel.shifts) * self.segment.channels
         for number, shift in enumerate(kernel.shifts):
             if shift:
@@ -287,7 +331,7 @@ class TileEmitter:
                 sums = self.taps(0, source, weights, sums, pixels)
         self.finish(sums, image, channel, y, x, offsets)
 
-    def taps(self, depth: int, source: V, weights: Weights, sums: list[V], pixels: list[int]) -> list[V]:
+    def taps(self, depth: int, source: V, weights: Weights, sums: list[V], pixels: Sequence[Scalar]) -> list[V]:
         """Write the loops over the taps, and inside them the run."""
         code, kernel = self.code, self.kernel
         if depth == len(kernel.taps):
@@ -333,7 +377,7 @@ class TileEmitter:
         part = code.mul(code.smaller(place.number, share - 1), size // share)
         return Weights(own, code.at(code.at(own, size), part), share)
 
-    def run(self, source: V, weights: Weights, sums: list[V], pixels: list[int]) -> list[V]:
+    def run(self, source: V, weights: Weights, sums: list[V], pixels: Sequence[Scalar]) -> list[V]:
         """Write the products of one run; a few steps are unrolled."""
         code, kernel, unrolled = self.code, self.kernel, self.unrolled
         step = kernel.step_bytes * self.segment.channels
@@ -348,7 +392,7 @@ class TileEmitter:
 
         return code.loop(0, kernel.steps, unrolled, body, sums)
 
-    def listed(self, number: int, source: V, sums: list[V], pixels: list[int], place: Place) -> list[V]:
+    def listed(self, number: int, source: V, sums: list[V], pixels: Sequence[Scalar], place: Place) -> list[V]:
         """Write the products of the steps that the list of pass ``number`` has: two at a time, then one at a time."""
         code, constant, size = self.code, self.pointers[1], 4 * self.segment.channels
 
@@ -385,7 +429,7 @@ class TileEmitter:
         part = code.binary("mul", whole(code.smaller(place.number, 1)), whole(code.quotient(block, 2)))
         return Weights(own, code.at(code.at(own, block), part), 2)
 
-    def two_steps(self, one: V, other: V, weights: V, ones: V, sums: Sequence[V], pixels: list[int]) -> list[V]:
+    def two_steps(self, one: V, other: V, weights: V, ones: V, sums: Sequence[V], pixels: Sequence[Scalar]) -> list[V]:
         """Write the products of two steps, whose sums 16 bits hold. Weights that more than one pixel is multiplied by
         are loaded once, as far as registers are left.
         """
@@ -402,7 +446,7 @@ class TileEmitter:
                 current[slot] = self.machine.two_dots(code, current[slot], words, packed[v::vectors], ones)
         return current
 
-    def products(self, count: int, at: V, packed: V, sums: Sequence[V], pixels: list[int]) -> list[V]:
+    def products(self, count: int, at: V, packed: V, sums: Sequence[V], pixels: Sequence[Scalar]) -> list[V]:
         """Write the products of ``count`` steps, one after the other."""
         code, kernel, vectors = self.code, self.kernel, self.segment.block.vectors
         step = kernel.step_bytes * self.segment.channels
@@ -412,7 +456,7 @@ class TileEmitter:
         for first in range(0, count, together):
             rows = [[self.weights(packed, k * step, v) for v in range(vectors)] for k in range(first, first + together)]
             for number, pixel in enumerate(pixels):
-                words = self.words(code.at(at, pixel + first * move), together)
+                words = self.words(code.at(at, code.add(pixel, first * move)), together)
                 for word, row in zip(words, rows, strict=True):
                     for v in range(vectors):
                         slot = number * vectors + v
@@ -442,7 +486,13 @@ class TileEmitter:
         return self.machine.tile_dot(self.kernel.per)(self.code, total, word, weights)
 
     def finish(
-        self, sums: list[V], image: Scalar, channel: Scalar, y: Scalar, x: Scalar, offsets: list[tuple[int, int]]
+        self,
+        sums: list[V],
+        image: Scalar,
+        channel: Scalar,
+        y: Scalar,
+        x: Scalar,
+        offsets: Sequence[tuple[Scalar, Scalar]],
     ) -> None:
         """Write the epilogue of every pixel of a tile."""
         code, kernel, block = self.code, self.kernel, self.segment.block
@@ -452,10 +502,8 @@ class TileEmitter:
         every = epilogue.addresses(image, y, x, self.target)
         lines = [line for pixels, _, _ in every if (line := _line(offsets, pixels)) is not None]
         if len(offsets) <= UNROLLED or kernel.step_words <= SHORT or len(lines) < len(every):
-            for number, (row, column) in enumerate(offsets):
-                addresses = [
-                    code.at(base, (row * pixels.row + column * pixels.column) * size) for pixels, size, base in every
-                ]
+            for number, offset in enumerate(offsets):
+                addresses = [code.at(base, _distance(code, pixels, offset, size)) for pixels, size, base in every]
                 epilogue.pixels([sums[number * block.vectors : (number + 1) * block.vectors]], [addresses])
             return
         kind = vector(32, block.lane)
@@ -470,8 +518,18 @@ class TileEmitter:
         epilogue.line(room, len(offsets), steps)
 
 
-def _line(offsets: Sequence[tuple[int, int]], pixels: Pixels) -> tuple[int, int] | None:
-    """(offset of the first pixel, distance from one pixel to the next), in elements; None if the distances differ."""
-    distances = [y * pixels.row + x * pixels.column for y, x in offsets]
+def _distance(code: Code, pixels: Pixels, offset: tuple[Scalar, Scalar], size: int) -> Scalar:
+    """The distance in bytes of a pixel at ``offset`` (rows, columns) from the first one."""
+    row, column = offset
+    return code.add(code.mul(row, pixels.row * size), code.mul(column, pixels.column * size))
+
+
+def _line(offsets: Sequence[tuple[Scalar, Scalar]], pixels: Pixels) -> tuple[int, int] | None:
+    """(offset of the first pixel, distance from one pixel to the next), in elements; None if the distances differ, or
+    are not known yet.
+    """
+    distances = [y * pixels.row + x * pixels.column for y, x in offsets if isinstance(y, int) and isinstance(x, int)]
+    if len(distances) < len(offsets):
+        return None
     apart = {b - a for a, b in pairwise(distances)}
     return (distances[0], apart.pop() if apart else 0) if len(apart) <= 1 else None
