@@ -31,6 +31,7 @@ from cvm.executors.native.runtime.threads import settled, workers
 from cvm.executors.native.runtime.watched import stage_ends
 
 if TYPE_CHECKING:
+    from cvm.executors.native.runtime.ahead import Ahead
     from cvm.program.model import ProgramParts
     from cvm.program.verifier import VerifiedProgram
 
@@ -355,16 +356,10 @@ def network_of(
     def planned(written: Callable[[Plan], Callable[[], Any]]) -> tuple[Plan, Any]:
         from cvm.executors.native.runtime.ahead import Ahead  # only compiling needs the planner
         from cvm.executors.native.runtime.proven import proven
-        from cvm.executors.native.runtime.rehearsal import expectations
 
         ahead = Ahead(partial(require, machine) if require is not None else lambda kinds: None)
-
-        def prepare(made: Plan) -> None:
-            """What needs no code of the plan: the tensors that it must give, and the trial of its kernels."""
-            expected[:] = expectations(verified, made)
-            ahead.rest(made)
-
         try:
+            prepare = partial(_prepare, verified, ahead, expected)
             return proven(verified, machine, wanted, written, resident, prepare, begun=ahead.saw)
         except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
@@ -379,3 +374,13 @@ def network_of(
 
     ends = partial(stage_ends, program) if watched else None
     return Network(planned, machine, threads, name, bounds, verified.shapes, tried, ends)
+
+
+def _prepare(
+    verified: VerifiedProgram, ahead: Ahead, expected: list[Mapping[str, npt.NDArray[Any]]], made: Plan
+) -> None:
+    """What needs no code of a plan: the tensors that it must give, which are put into a list, and its trial."""
+    from cvm.executors.native.runtime.rehearsal import expectations
+
+    expected[:] = expectations(verified, made)
+    ahead.rest(made)
