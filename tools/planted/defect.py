@@ -12,10 +12,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "cvm" / "executors" / "native"
 MODULES = (
     "arena", "calls", "contraction", "contractions", "cover", "depthwise", "depthwise_sums", "elements", "epilogue",
     "exact", "exchange", "expressions", "folds", "formats", "formula", "formulas", "fused", "gains", "groups", "homes",
-    "ir",
-    "layout", "loops", "machine", "movement", "narrow", "nest", "operands", "packing", "packs", "planner", "pointwise",
-    "reductions", "requantize", "residual", "saturation", "sharing", "square_sums", "squares", "steps", "sums", "tiles",
-    "transposition", "view", "vision", "window_sums", "windows", "winograd",
+    "ir", "layout", "loops", "machine", "merging", "movement", "narrow", "nest", "operands", "packing", "packs",
+    "planner", "pointwise", "reductions", "requantize", "residual", "saturation", "sharing", "square_sums", "squares",
+    "steps", "sums", "tiles", "transposition", "view", "vision", "window_sums", "windows", "winograd",
 )  # fmt: skip
 """The planner and the emitter, which the checker, the rehearsal and the trial guard."""
 

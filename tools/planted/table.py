@@ -528,8 +528,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "wrap",
         "saturation",
-        "fits = (taken[one] <= room[other]).all(axis=1)",
-        "fits = (taken[one] <= room[other]).any(axis=1)",
+        "fits = (taken.take(one, axis=0) <= room.take(other, axis=0)).all(axis=1)",
+        "fits = (taken.take(one, axis=0) <= room.take(other, axis=0)).any(axis=1)",
     ),
     (
         "wrap",
@@ -584,6 +584,42 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
         "depthwise_sums",
         "2 * half + end, code.bitcast(unpacked(code, both, zero, 16, end)",
         "2 * half + end, code.bitcast(unpacked(code, zero, both, 16, end)",
+    ),
+    (
+        "wrap",
+        "saturation",
+        "np.arange(0, blocks * steps, steps)[:, None]",
+        "np.arange(0, blocks * steps, steps)[::-1, None]",
+    ),
+    (
+        "stale",
+        "depthwise_sums",
+        "done, *others = sums",
+        "*others, done = sums",
+    ),
+    (
+        "border",
+        "depthwise_sums",
+        "self._add_columns(sums, source, range(last - apart + 1), weights)",
+        "self._add_columns(sums, source, range(last - apart), weights)",
+    ),
+    (
+        "border",
+        "contraction",
+        "offsets.append((down, code.minus(k, code.mul(down, columns))))",
+        "offsets.append((down, k))",
+    ),
+    (
+        "stale",
+        "contraction",
+        "full = code.minus(pixels, code.mul(count, most - 1))",
+        "full = code.minus(count, 1)",
+    ),
+    (
+        "lanes",
+        "merging",
+        'own = [f"{number.kind} {(number.text, *theirs)[index]}" for number, theirs in arguments]',
+        'own = [f"{number.kind} {(number.text, *theirs)[0]}" for number, theirs in arguments]',
     ),
     (
         "wrap",
