@@ -600,8 +600,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "border",
         "depthwise_sums",
-        "self._add_columns(sums, source, range(last - apart + 1), weights)",
-        "self._add_columns(sums, source, range(last - apart), weights)",
+        "self._add_columns(sums, source, range(last - apart + 1), weights, vectors)",
+        "self._add_columns(sums, source, range(last - apart), weights, vectors)",
     ),
     (
         "border",

@@ -32,6 +32,12 @@ def numbered(count: int) -> list[str]:
     return [f"kind {number}" for number in range(count)]
 
 
+def see(one: Ahead, kernels: list[str]) -> None:
+    """Plan some kernels."""
+    for kernel in kernels:
+        one.saw(kernel)
+
+
 def test_kinds_of_the_first_kernels_are_tried_before_the_plan_is_made() -> None:
     tried: list[frozenset[str]] = []
     begun = threading.Event()
@@ -41,8 +47,7 @@ def test_kinds_of_the_first_kernels_are_tried_before_the_plan_is_made() -> None:
         begun.set()
 
     one, kernels = Ahead(attempt), numbered(FIRST + 3)
-    for kernel in kernels:
-        one.saw(kernel)
+    see(one, kernels)
     assert begun.wait(WAIT)
     assert tried == [frozenset(kernels[:FIRST])]
     one.rest(plan_of(kernels))
@@ -54,8 +59,7 @@ def test_kinds_of_the_first_kernels_are_tried_before_the_plan_is_made() -> None:
 def test_kinds_of_few_kernels_are_tried_together(count: int) -> None:
     tried: list[frozenset[str]] = []
     one, kernels = Ahead(tried.append), numbered(count)
-    for kernel in kernels:
-        one.saw(kernel)
+    see(one, kernels)
     one.rest(plan_of(kernels))
     one.close()
     assert tried == [frozenset(kernels)]
@@ -65,8 +69,7 @@ def test_a_plan_that_is_made_again_has_its_own_kinds_tried() -> None:
     """The first plan was not proven; the second one has kernels of other kinds."""
     tried: list[frozenset[str]] = []
     one, kernels = Ahead(tried.append), numbered(FIRST)
-    for kernel in [*kernels, "plain"]:
-        one.saw(kernel)
+    see(one, [*kernels, "plain"])
     one.rest(plan_of(["plain", kernels[0]]))
     one.close()
     assert tried == [frozenset(kernels), {"plain"}]
@@ -77,8 +80,7 @@ def test_a_machine_that_fails_ahead_fails_the_plan() -> None:
         raise Failed("wrong in a first kernel")
 
     one, kernels = Ahead(attempt), numbered(FIRST)
-    for kernel in kernels:
-        one.saw(kernel)
+    see(one, kernels)
     with pytest.raises(Failed, match="first kernel"):
         one.rest(plan_of(kernels))
     one.close()
@@ -91,11 +93,23 @@ def test_without_threads_everything_is_tried_at_the_end(monkeypatch: pytest.Monk
     tried: list[frozenset[str]] = []
     one, kernels = Ahead(tried.append), numbered(FIRST + 1)
     monkeypatch.setattr(one._threads, "submit", submit)
-    for kernel in kernels:
-        one.saw(kernel)
+    see(one, kernels)
     one.rest(plan_of(kernels))
     one.close()
     assert tried == [frozenset(kernels)]
+
+
+def test_a_trusted_machine_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*_: object) -> None:
+        raise AssertionError("a kind is asked for")
+
+    monkeypatch.setattr(ahead, "kinds", ask)
+    monkeypatch.setattr(ahead, "kinds_of", ask)
+    one, kernels, before = Ahead(None), numbered(FIRST + 1), threading.active_count()
+    see(one, kernels)
+    one.rest(plan_of(kernels))
+    assert threading.active_count() == before
+    one.close()
 
 
 def test_nothing_outlives_a_plan_that_fails() -> None:
@@ -107,8 +121,7 @@ def test_nothing_outlives_a_plan_that_fails() -> None:
         ended.set()
 
     one = Ahead(attempt)
-    for kernel in numbered(FIRST):
-        one.saw(kernel)
+    see(one, numbered(FIRST))
     threading.Timer(0.05, go.set).start()
     one.close()
     assert ended.is_set()

@@ -255,11 +255,10 @@ class TileEmitter:
         code, columns, most = self.code, self.kernel.columns, self.segment.tile
         y = code.quotient(first, columns)
         x = code.minus(first, code.mul(y, columns))
-        offsets: list[tuple[Scalar, Scalar]] = []
-        for k in range(size):
+        offsets: list[tuple[Scalar, Scalar]] = [(0, 0)]
+        for k in range(1, size):
             down = code.quotient(code.add(x, k), columns)
             offsets.append((down, code.minus(k, code.mul(down, columns))))
-        offsets[0] = 0, 0
         place = Place(code.quotient(first, most), -(-self.kernel.rows * columns // most))
         self.tile(image, channel, y, x, offsets, place)
 

@@ -177,22 +177,20 @@ class _Emitter:
         apart = kernel.step * self.segment.tile
         ahead = last // apart
         sums = [{q: begun[q] for q in vectors} for _ in range(ahead)]
-        self._add_columns(sums, source, range(last - apart + 1), weights)
+        self._add_columns(sums, source, range(last - apart + 1), weights, vectors)
 
         def tile(index: V, carried: Sequence[V]) -> list[V]:
             values = iter(carried)
             sums = [*({q: next(values) for q in vectors} for _ in range(ahead)), {q: begun[q] for q in vectors}]
             at = code.at(source, code.mul(index, apart * kernel.source.column))
-            self._add_columns(sums, at, range(last - apart + 1, last + 1), weights)
+            self._add_columns(sums, at, range(last - apart + 1, last + 1), weights, vectors)
             done, *others = sums
-            target = code.at(room, code.mul(index, 4 * 4 * self.lane))
-            for q, total in done.items():
-                code.store(total, code.at(target, q * 4 * self.lane), 4 * self.lane)
+            self._spill(index, done, room)
             return [total for one in others for total in one.values()]
 
         code.loop(0, self.tiles, 1, tile, [total for one in sums for total in one.values()])
 
-    def _add_columns(self, sums: list[dict[int, V]], source: V, columns: range, weights: V) -> None:
+    def _add_columns(self, sums: list[dict[int, V]], source: V, columns: range, weights: V, vectors: range) -> None:
         """Add some columns of the input to the sums of successive tiles, of which the first begins at column 0.
 
         Of each column, two rows at a time are widened: their bytes become 16-bit integers.
@@ -202,7 +200,7 @@ class _Emitter:
             uses = [(output, tap) for output, tap in self._uses(column) if output < len(sums)]
             at = code.at(source, column * kernel.source.column)
             for first in range(0, kernel.window[0] if uses else 0, 2):
-                for q, words in self._widened(at, first, range(min(sums[0]), max(sums[0]) + 1)):
+                for q, words in self._widened(at, first, vectors):
                     for output, tap in uses:
                         begins = (tap, first) == (0, 0)
                         sums[output][q] = self._with_rows(sums[output][q], words, weights, tap, first, q, begins)
@@ -330,11 +328,12 @@ class _Emitter:
         """A vector of the block, repeated until it fills the lanes."""
         return repeated(self.code, value, self.lane)
 
-    def _spill(self, output: int, totals: Mapping[int, V], room: V) -> None:
+    def _spill(self, output: Scalar, totals: Mapping[int, V], room: V) -> None:
         """Store vectors of finished sums of a tile in memory, which frees their registers."""
-        size = 4 * self.lane
+        code, size = self.code, 4 * self.lane
+        target = code.at(room, code.mul(output, 4 * size))
         for q, total in totals.items():
-            self.code.store(total, self.code.at(room, (4 * output + q) * size), size)
+            code.store(total, code.at(target, q * size), size)
 
     def _uses(self, column: int) -> list[tuple[int, int]]:
         """The tiles of a strip whose first windows contain a column of the input, each with its tap that reads the

@@ -106,7 +106,7 @@ def plan(
     returned: frozenset[str],
     plain: Mapping[str, str] | None = None,
     resident: bool = False,
-    begun: Callable[[object], None] = lambda kernel: None,
+    seen: Callable[[object], None] = lambda kernel: None,
 ) -> Plan:
     """Plan a program for a machine. ``returned`` names the values that the caller gets; for the rest see `Planner`."""
-    return Planner(verified, machine, returned, PLANS, plain, resident, begun).plan()
+    return Planner(verified, machine, returned, PLANS, plain, resident, seen).plan()

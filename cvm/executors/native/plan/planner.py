@@ -50,7 +50,7 @@ class Planner:
     ``returned`` names the values that the caller gets; ``plans`` says how each op is planned. ``plain`` maps names of
     values to reasons: the optimised kernel of such a value could not be proven, so it is planned in the form that is
     easy to prove. It gets a kernel of its own, products are computed one element at a time, and `requantize` works in
-    64-bit lanes. With ``resident``, the arrays of the state hold it from run to run (see `residence`). ``begun`` is
+    64-bit lanes. With ``resident``, the arrays of the state hold it from run to run (see `residence`). ``seen`` is
     called with each new kernel.
     """
 
@@ -62,10 +62,10 @@ class Planner:
         plans: Mapping[str, OpPlan],
         plain: Mapping[str, str] | None = None,
         resident: bool = False,
-        begun: Callable[[object], None] = lambda kernel: None,
+        seen: Callable[[object], None] = lambda kernel: None,
     ) -> None:
         self.verified, self.machine, self._plans = verified, machine, plans
-        self._begun = begun
+        self._seen = seen
         self.program = verified.program
         self.constants = Constants(5 * sum(len(one.data) for one in self.program.constants) // 4)
         self.homes: dict[str, Home] = {}
@@ -363,7 +363,7 @@ class Planner:
         if kernel not in self._names:
             self._names[kernel] = f"{prefix}_{len(self._names)}"
             self.functions[self._names[kernel]] = kernel
-            self._begun(kernel)
+            self._seen(kernel)
         return self._names[kernel]
 
     def call(

@@ -23,10 +23,11 @@ FIRST = 12
 class Ahead:
     """Tries the kinds of a plan's kernels: those of the first `FIRST` as soon as these are planned, then the others.
 
-    ``attempt`` tries kinds (`cvm.executors.native.runtime.classes`); it raises `Failed` if the machine fails.
+    ``attempt`` tries kinds (`cvm.executors.native.runtime.classes`); it raises `Failed` if the machine fails. If there
+    is none, nothing is tried.
     """
 
-    def __init__(self, attempt: Callable[[frozenset[str]], None]) -> None:
+    def __init__(self, attempt: Callable[[frozenset[str]], None] | None) -> None:
         self._attempt = attempt
         self._threads = ThreadPoolExecutor(1)
         self._kernels: list[object] = []
@@ -35,6 +36,8 @@ class Ahead:
 
     def saw(self, kernel: object) -> None:
         """Note a kernel that has been planned, and begin the trial if there are enough of them."""
+        if self._attempt is None:
+            return
         self._kernels.append(kernel)
         if len(self._kernels) == FIRST:
             found = frozenset().union(*map(kinds, self._kernels))
@@ -46,6 +49,8 @@ class Ahead:
 
     def rest(self, plan: Plan) -> None:
         """Wait for what has begun, then try the other kinds of a plan. Raises `Failed` if the machine fails."""
+        if self._attempt is None:
+            return
         if self._begun is not None:
             self._begun.result()
         left = kinds_of(plan) - self._tried

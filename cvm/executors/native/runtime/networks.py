@@ -357,10 +357,10 @@ def network_of(
         from cvm.executors.native.runtime.ahead import Ahead  # only compiling needs the planner
         from cvm.executors.native.runtime.proven import proven
 
-        ahead = Ahead(partial(require, machine) if require is not None else lambda kinds: None)
+        ahead = Ahead(None if require is None else partial(require, machine))
         try:
             prepare = partial(_prepare, verified, ahead, expected)
-            return proven(verified, machine, wanted, written, resident, prepare, begun=ahead.saw)
+            return proven(verified, machine, wanted, written, resident, prepare, seen=ahead.saw)
         except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
         finally:

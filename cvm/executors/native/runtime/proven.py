@@ -34,21 +34,21 @@ def proven(
     resident: bool = False,
     meanwhile: Callable[[Plan], None] = lambda plan: None,
     refused: Callable[[Plan], dict[str, str]] = lambda plan: {},
-    begun: Callable[[object], None] = lambda kernel: None,
+    seen: Callable[[object], None] = lambda kernel: None,
 ) -> tuple[Plan, Code]:
     """Return a plan of which every claim is proven, and its code. Raises `Distrusted` if there is no such plan.
 
     ``written`` writes the text of a plan's code and returns the function that generates the code. The code generator
     does not hold Python's lock, so it works at the same time as the checker. So does ``meanwhile``, which gets the
     plan; what it raises counts only if the plan is proven. ``refused`` names values, each with the reason, whose groups
-    a machine has no code for. ``begun`` is called with each kernel as soon as it is planned.
+    a machine has no code for. ``seen`` is called with each kernel as soon as it is planned.
     """
     unknown = {node.op for node in verified.program.nodes} - PLANS.keys()
     if unknown:
         raise Distrusted(f"there are no kernels of {', '.join(sorted(unknown))}")
     plain: dict[str, str] = {}
     while True:
-        made = plan(verified, machine, returned, plain, resident, begun)
+        made = plan(verified, machine, returned, plain, resident, seen)
         generated = written(made)
         with ThreadPoolExecutor(2) as threads:
             result = _begun(threads, generated)
