@@ -17,7 +17,7 @@ from cvm.ops import REGISTRY
 from cvm.program import Output, ProgramBuilder, verify
 from tests.selection import mostly_long
 from tests.tools.test_bench_networks import small
-from tools.bench import compare, op_cases, ops, peak, profile_layers, scaling
+from tools.bench import chunk_times, compare, op_cases, ops, peak, profile_layers, scaling
 from tools.bench.layer_bounds import Shares, shares
 from tools.bench.networks import NETWORKS
 from tools.bench.programs import program_of
@@ -172,6 +172,32 @@ def test_a_simulated_call_waits_for_claims_and_for_its_longest_chunk():
     assert scaling.simulated_call([4.0, 4.0, 4.0], 2, scaling.Costs(1, 5, 0)) == scaling.Spent(
         1 + 4 + 1 + 4 + 1 + 5, 12
     )
+
+
+@x86
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_chunk_is_timed_by_the_thread_in_whose_range_it_is(threads):
+    network = chunk_times.Chunked(verify(program_of(NETWORKS["lenet"]())), available()[0])
+    splits = network.splits(threads)
+    (found,) = network.measure([threads], 0.0)
+    assert [len(call) for call in found.chunks] == splits
+    assert max(splits) >= threads
+    assert sum(map(sum, found.chunks)) > 0
+    assert all(chunk >= 0 for call in found.chunks for chunk in call)
+    assert (found.run is None) == (threads > 2)
+    units = [0] * len(splits)
+    for hand in range(2):
+        own = chunk_times.Hand.of(network.plan.calls, splits, hand, 2)
+        bounds = iter(own.bounds.tolist())
+        for at, count in enumerate(own.counts.tolist()):
+            for _ in range(count):
+                low, high = next(bounds)
+                assert low == units[at]  # the chunks follow one another
+                units[at] = high
+                assert low < high
+            if hand == 0:
+                assert count == -(-splits[at] // 2)
+    assert units == [call.units for call in network.plan.calls]
 
 
 @x86
