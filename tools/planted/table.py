@@ -551,9 +551,15 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "channels",
-        "contraction",
-        "packed[v::vectors]",
-        "packed[2 * v : 2 * v + 2]",
+        "machine",
+        "_given(weights[number :: len(totals)], total)",
+        "_given(weights[2 * number : 2 * number + 2], total)",
+    ),
+    (
+        "channels",
+        "machine",
+        "vpmaddubsw $14, $3, $5",
+        "vpmaddubsw $13, $3, $5",
     ),
     (
         "channels",
@@ -570,8 +576,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "stale",
         "contraction",
-        "current[slot] = self.machine.two_dots(code, current[slot], words,",
-        "current[slot] = self.machine.two_dots(code, sums[0], words,",
+        "current[own] = self.machine.two_dots(code, current[own], words,",
+        "current[own] = self.machine.two_dots(code, sums[:vectors], words,",
     ),
     (
         "channels",

@@ -440,9 +440,8 @@ class TileEmitter:
             packed[:left] = [code.load(vector(32, lane), at) for at in packed[:left]]
         for number, pixel in enumerate(pixels):
             words = [code.splat(code.load("i32", code.at(at, pixel)), lane) for at in (one, other)]
-            for v in range(vectors):
-                slot = number * vectors + v
-                current[slot] = self.machine.two_dots(code, current[slot], words, packed[v::vectors], ones)
+            own = slice(number * vectors, (number + 1) * vectors)
+            current[own] = self.machine.two_dots(code, current[own], words, packed, ones)
         return current
 
     def products(self, count: int, at: V, packed: V, sums: Sequence[V], pixels: Sequence[Scalar]) -> list[V]:
