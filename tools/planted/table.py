@@ -552,8 +552,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "channels",
         "machine",
-        "_given(weights[number :: len(totals)], total)",
-        "_given(weights[2 * number : 2 * number + 2], total)",
+        "for at in (first, len(totals) + first))",
+        "for at in (first, 2 + first))",
     ),
     (
         "channels",

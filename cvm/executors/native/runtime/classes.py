@@ -75,8 +75,10 @@ def kinds(kernel: object) -> frozenset[str]:
 
 def _products(kernel: Contraction) -> list[str]:
     one = kernel.images * kernel.rows * kernel.columns == 1 and kernel.per == 4
-    more = {"digits": len(kernel.shifts) > 1, "window sums": _adds_windows(kernel), "listed": kernel.listed}
-    return ["row" if one else _PRODUCTS[kernel.per], *(kind for kind, has in more.items() if has)]
+    listed = kernel.listed and not one  # a row has more vectors of channels, so its pairs of steps are a kind by itself
+    more = {"digits": len(kernel.shifts) > 1, "window sums": _adds_windows(kernel), "listed": listed}
+    first = _PRODUCTS[kernel.per] if not one else "listed row" if kernel.listed else "row"
+    return [first, *(kind for kind, has in more.items() if has)]
 
 
 def _adds_windows(kernel: Contraction) -> bool:

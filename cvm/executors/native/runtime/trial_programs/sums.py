@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.executors.native.runtime.trial_programs.building import extreme_weights
 from cvm.program.build import ProgramBuilder
@@ -16,6 +17,7 @@ from cvm.program.program import Program
 __all__ = ["convolution_of", "ends_of_results", "few_channels", "of_sums", "requantization", "residual"]
 
 Shape = tuple[int, ...]
+Integers = npt.NDArray[np.int64]
 
 
 class OfSums(NamedTuple):
@@ -73,6 +75,8 @@ def of_sums() -> Iterator[OfSums]:
     yield OfSums("matrix product of one row", ("row",), ("words",), partial(_product, 1, 200, 150))
     made = partial(_product, 1, 200, 150, least=-64, largest=63)
     yield OfSums("matrix product of one row by small weights", (), ("row",), made)
+    made = partial(_product, 1, 200, 150, seldom=9)
+    yield OfSums("matrix product of one row by few large weights", (), ("listed row",), made)
 
 
 def _depthwise() -> Iterator[OfSums]:
@@ -112,8 +116,7 @@ def convolution_of(
     """A convolution with one of `EPILOGUES`: its sums, or their codes after a requantize per channel.
 
     Its weights lie in [least, magnitude - 1]. Without ``least``, they begin at -magnitude. Those of all rows but
-    ``row``, if it is given, fit in a byte. With ``seldom``, one of so many groups of four input channels keeps
-    its weights; those of the others are divided by four, so that steps fit together.
+    ``row``, if it is given, fit in a byte. For ``seldom``, see `_seldom_large`.
     """
     builder = ProgramBuilder()
     shape, kernel = shapes
@@ -122,7 +125,7 @@ def convolution_of(
     if row is not None:
         weights = np.where(np.arange(kernel[2])[:, None] == row, weights, weights.clip(-128, 127))
     if seldom is not None:
-        weights = np.where(np.arange(kernel[1])[:, None, None] // 4 % seldom == 0, weights, weights // 4)
+        weights = _seldom_large(weights, np.arange(kernel[1])[:, None, None], seldom)
     bias = builder.constant(np.arange(kernel[0]) * 37 - 200)
     inputs = [x, builder.constant(weights), bias]
     return _codes(builder, lambda: builder.add("conv2d", inputs, attributes)[0], (1, kernel[0], 1, 1), epilogue)
@@ -167,11 +170,23 @@ def residual(last: tuple[int, ...]) -> Program:
     return builder.build([Output("total", total)])
 
 
-def _product(rows: int, depth: int, columns: int, epilogue: str, least: int = -128, largest: int = 127) -> Program:
+def _product(
+    rows: int, depth: int, columns: int, epilogue: str, least: int = -128, largest: int = 127, seldom: int | None = None
+) -> Program:
     builder = ProgramBuilder()
     x = builder.input("x", (rows, depth), -128, 127)
-    weights = builder.constant(extreme_weights(columns, depth, least=least, largest=largest))
-    return _codes(builder, lambda: builder.add("dense", [x, weights])[0], (1, columns), epilogue)
+    weights = extreme_weights(columns, depth, least=least, largest=largest)
+    if seldom is not None:
+        weights = _seldom_large(weights, np.arange(depth), seldom)
+    factors = [x, builder.constant(weights)]
+    return _codes(builder, lambda: builder.add("dense", factors)[0], (1, columns), epilogue)
+
+
+def _seldom_large(weights: Integers, inputs: Integers, seldom: int) -> Integers:
+    """Weights of which one of so many groups of four inputs keeps its own; those of the others are divided by four, so
+    that steps fit together. ``inputs`` holds the number of each weight's input.
+    """
+    return np.where(inputs // 4 % seldom == 0, weights, weights // 4)
 
 
 def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int, ...], epilogue: str) -> Program:
