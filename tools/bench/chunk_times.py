@@ -121,8 +121,10 @@ class Chunked:
             yield partial(run_of(address), *self._heads, None, 1, 0)
             return
         made, pool = job(address, self._heads, len(self.plan.calls), threads), workers(self.machine)
-        yield partial(pool.run, made.ctypes.data, threads - 1)
-        pool.settle(made.ctypes.data)
+        try:
+            yield partial(pool.run, made.ctypes.data, threads - 1)
+        finally:  # the memory of the job may be freed only when no worker is in it
+            pool.settle(made.ctypes.data)
 
 
 class _Series:
