@@ -24,6 +24,7 @@ from cvm.cli.options import (
     Threads,
 )
 from cvm.cli.output import say, show, table, working, write_file
+from cvm.session.aside import finish
 from cvm.writing import unwritable
 
 if TYPE_CHECKING:
@@ -121,7 +122,10 @@ def command(
         document["traces"] = _write_traces(trace_file, recorder.traces)
     if receipt is not None and recorder is not None:
         document["receipt"] = _write_receipt(receipt, recorder, session.executor, time)
-    return show(document, lambda console: _render(console, document), as_json)
+    code = show(document, lambda console: _render(console, document), as_json)
+    with working("making machine code for the next run"):
+        finish()
+    return code
 
 
 def _session(

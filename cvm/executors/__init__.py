@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -45,6 +47,7 @@ __all__ = [
     "initial_state",
     "keep",
     "recall",
+    "stores",
 ]  # fmt: skip
 
 
@@ -128,6 +131,17 @@ def _fastest(trial: bool) -> tuple[str, str]:
     if found.machine is None:
         return "numpy", found.reason
     return "native", found.reason
+
+
+def stores() -> bool:
+    """Whether `default` is the native executor, as far as one knows without LLVM, and keeps code on this machine."""
+    from cvm.executors.native.runtime.cache import new_host, trouble
+
+    if trouble() is not None:
+        return False
+    if new_host() and "CVM_MACHINE" not in os.environ:
+        return importlib.util.find_spec("llvmlite") is not None
+    return default()[0] == "native"
 
 
 def choose_executor(wish: str | None = None) -> tuple[str, str]:

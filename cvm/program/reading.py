@@ -33,7 +33,10 @@ def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "progra
 
 
 class ReadFile:
-    """The bytes of a program file, and their SHA-256 in hexadecimal. Raises `CvmError` (with the file) or OSError."""
+    """The bytes of a program file, their number, and their SHA-256 in hexadecimal.
+
+    Raises `CvmError` (with the file) or OSError.
+    """
 
     def __init__(self, path: str | PathLike[str], limits: Limits = DEFAULT) -> None:
         self.path, self._limits = os.fspath(path), limits
@@ -41,6 +44,7 @@ class ReadFile:
             self._data: bytes | None = read_bytes(path, limits.program_bytes)
         except CvmError as error:
             raise error.at(file=self.path) from None
+        self.size = len(self._data or b"")
         self.hash = sha256(self._data or b"").hexdigest()
 
     def forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ from cvm.executors.batching import Batching
 from cvm.executors.held import Bound, Held, hold
 from cvm.inputs import Feed, Intake, Layout, OutOfRange, arrange, stacked
 from cvm.outputs import Attached, Fresh, receiving
+from cvm.session.aside import Making, begin
 from cvm.session.naming import Captured, Naming
 from cvm.session.opening import Source, program_file
 from cvm.session.plain import PlainInputs
@@ -35,6 +37,9 @@ __all__ = ["Session"]
 ATTACHED = 16
 """For how many sets of output arrays a session remembers that it has checked them."""
 
+EARLY = 2**33
+"""The largest metered cost of a run that NumPy answers while machine code is made: a second, about."""
+
 
 def _several(inputs: object) -> Iterable[Any]:
     """The inputs of many runs. Raises `Invalid` (``argument.inputs``) for an argument that holds none."""
@@ -51,6 +56,10 @@ class Session:
     ``device`` (None: 0). ``threads`` is the number of threads for the executor; it never changes a byte.
     The program is verified once, here, unless it was verified already. Raises `Invalid` or `LimitExceeded` for one
     that is not valid, and for a file the errors of `cvm.load`.
+
+    If ``executor`` is None and the machine code of a program file is not stored yet, another process makes it.
+    Meanwhile, NumPy answers the first run, if that is of a single sample; all else waits for the code. "native" makes
+    the code here.
     """
 
     def __init__(
@@ -70,12 +79,12 @@ class Session:
         self._parts: ProgramParts
         self._shapes: Mapping[str, tuple[int, ...]]
         self._digest: str | None
+        self._making: Making | None = None
+        self._settling = threading.Lock()
         file = program_file(program) if executor in (None, "native") and device is None else None
         self._source = Source(program, file)
         if file is None or not self._start(executor, file.forget):
             self._open(executor, threads, file)
-            if self._name == "native":
-                self._start(executor)  # so that the memory of the program and of the compilation is free
         self._plain = PlainInputs(self._parts)
         self._naming = Naming(self._parts, self._shapes, self._source)
         self._samples = Samples(self._source, self._parts, self._executor, self._threads)
@@ -97,16 +106,63 @@ class Session:
         return True
 
     def _open(self, executor: str | None, threads: int | None, file: ReadFile | None) -> None:
-        """Verify the program and make an executor."""
-        verified = self._source.read(file)
+        """Verify the program and make an executor: NumPy's if another process makes machine code in the meantime."""
+        making = begin(file, self._threads) if file is not None and executor is None else None
+        try:
+            verified = self._source.read(file)
+        except BaseException:
+            if making is not None:
+                making.stop()
+            raise
+        if making is None:
+            self._compile(verified, executor, threads)
+        elif verified.program.state or verified.gas > EARLY:
+            making.wait()
+            if not self._start(executor):
+                self._compile(verified, executor, threads)
+        else:
+            self._use(verified, "numpy", threads)
+            self._reason = "used until another process has made the machine code"
+            self._making = making
+
+    def _compile(self, verified: VerifiedProgram, executor: str | None, threads: int | None) -> None:
+        """Make the executor that the caller asked for, here."""
         name, self._reason = choose_executor(executor)
+        self._use(verified, name, threads)
+        if self._source.hash is not None:
+            keep(self._source.hash, self._threads, verified, self._executor)
+            if self._name == "native":
+                self._start(executor)  # so that the memory of the program and of the compilation is free
+
+    def _use(self, verified: VerifiedProgram, name: str, threads: int | None) -> None:
         self._executor = create(name, verified, threads, self._device)
         self._name = self._executor.name
         self._parts, self._shapes = verified.program, verified.shapes
         self._ends = {out.value: verified.ranges[out.value].hull() for out in verified.program.outputs}
         self._digest, self._gas = None, verified.gas
-        if self._source.hash is not None:
-            keep(self._source.hash, self._threads, verified, self._executor)
+
+    def _settle(self) -> None:
+        """Use machine code from now on. Wait for the process that makes it; if that failed, make it here."""
+        with self._settling:
+            if self._making is None:
+                return
+            self._making.wait()
+            if not self._start(None):
+                self._compile(self._source.verified, None, self._threads)
+            self._samples = Samples(self._source, self._parts, self._executor, self._threads)
+            self._making = None
+
+    def _early(self, inputs: object, whole: bool) -> bool:
+        """Whether NumPy answers a run while the machine code is made: the first one, of a single sample.
+
+        ``whole`` says that only its outputs are wanted.
+        """
+        making = self._making
+        if making is None or making.answered or making.ended() or not whole or not isinstance(inputs, Mapping):
+            return False
+        making.answered = True
+        shapes = {item.value.name: item.value.shape for item in self._parts.inputs}
+        return all(getattr(inputs.get(name), "shape", None) == shape for name, shape in shapes.items())
 
     def __repr__(self) -> str:
         return f"Session({self.program!r} on {self._name})"
@@ -164,7 +220,7 @@ class Session:
 
     @property
     def executor(self) -> str:
-        """The name of the executor."""
+        """The name of the executor: "numpy" while another process makes the machine code of the native one."""
         return self._name
 
     @property
@@ -178,6 +234,8 @@ class Session:
 
     def _holding(self) -> Held:
         """The state, held by the executor."""
+        if self._making is not None:
+            self._settle()
         if self._held is None:
             self._held = self._samples.begun(self._executor)
         return self._held
@@ -218,11 +276,13 @@ class Session:
         otherwise there.
         """
         held = other.held
+        self._settle()
         state = {item.value.name: held[item.value.name] for item in self._parts.state}
         self._held = hold(self._executor, self._parts, state, held)
 
     def explain(self) -> tuple[str, ...]:
         """The executor and the reason for it, then one line per node: the chosen method, and its justification."""
+        self._settle()
         return (f"{self._name}: {self._reason}", *self._executor.explain())
 
     def run(
@@ -258,6 +318,8 @@ class Session:
         """
         if receipt:
             return self._with_receipt(inputs, capture, cycles, witness, receipt, codes, out_of_range, out)
+        if self._making is not None and not self._early(inputs, capture is None and witness is None):
+            self._settle()
         if capture is None and not cycles and witness is None and (codes or not self._plain.ambiguous):
             if out is None and self._fresh and type(inputs) is dict and (made := self._fresh.outputs(inputs)):
                 return Result(made, self._naming.quantizers)
@@ -412,6 +474,7 @@ class Session:
         warning for all inputs. Raises `Invalid` for the first input that is not valid, with its number.
         """
         given = list(_several(inputs))
+        self._settle()
         intakes = [Intake(codes, out_of_range) for _ in given]
         captured = self._naming.captured(capture)
         results = Many(self._parts, self._plain, self._naming, self._samples, captured, intakes).run(given, progress)

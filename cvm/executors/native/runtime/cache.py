@@ -34,7 +34,20 @@ import numpy.typing as npt
 
 from cvm.executors.native.emit.machine import Machine
 
-__all__ = ["Host", "clear", "folder", "host", "kept", "key", "made_once", "mapped", "read", "trouble", "write"]
+__all__ = [
+    "Host",
+    "clear",
+    "folder",
+    "host",
+    "kept",
+    "key",
+    "made_once",
+    "mapped",
+    "new_host",
+    "read",
+    "trouble",
+    "write",
+]
 
 LIMIT = 2**28
 """The largest size in bytes of a file whose size the reader does not know in advance."""
@@ -99,7 +112,7 @@ class Host:
 def host() -> Host:
     """The host of this process. Raises ImportError or OSError if it is not stored and LLVM cannot be loaded."""
     seen = _seen()
-    name = "host-" + hashlib.sha256(_sources() + "\0".join(seen).encode()).hexdigest()
+    name = _host_name(seen)
     known = read(name) if seen else None
     if known is not None:
         found = json.loads(known)
@@ -112,6 +125,21 @@ def host() -> Host:
     if seen:
         write(name, json.dumps(asdict(made)).encode())
     return made
+
+
+def new_host() -> bool:
+    """Whether nothing is stored for this processor and this LLVM, since `host` has never been called for them here.
+
+    LLVM is not loaded for the answer. If the system does not say enough for one, the answer is False.
+    """
+    if host.cache_info().currsize:
+        return False
+    seen = _seen()
+    return bool(seen) and read(_host_name(seen)) is None
+
+
+def _host_name(seen: tuple[str, ...]) -> str:
+    return "host-" + hashlib.sha256(_sources() + "\0".join(seen).encode()).hexdigest()
 
 
 CPUINFO = Path("/proc/cpuinfo")

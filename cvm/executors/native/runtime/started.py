@@ -78,6 +78,8 @@ def recall(file_hash: str, threads: int, known: Callable[[], object] = lambda: N
 
     ``known`` is called before the constants are read, when the entry of the file has been found.
     """
+    if cache.new_host():
+        return None
     found = candidate()
     data = None if found.machine is None else cache.read(_name(found.machine, file_hash, threads))
     if found.machine is None or data is None:
