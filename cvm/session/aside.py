@@ -71,8 +71,12 @@ def begin(file: ReadFile, threads: int) -> Making | None:
 
     given = json.dumps([os.fsdecode(file.path), threads, [os.fspath(folder) for folder in sys.path]])
     command, none = [sys.executable, *_flags(), "-c", _CHILD, given], subprocess.DEVNULL
+    environment = {
+        "OPENBLAS_NUM_THREADS": "1",
+        **os.environ,
+    }  # idle threads of BLAS spin, and this process needs the core
     try:
-        process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none)
+        process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, env=environment)
     except (OSError, subprocess.SubprocessError):  # the system has no more processes
         return None
     _running[:] = [process, *(one for one in _running if one.poll() is None)]

@@ -52,11 +52,24 @@ def test_codes_are_those_of_integers_at_and_around_every_threshold(
 @pytest.mark.parametrize(
     ("m", "c", "s", "proven"),
     [(2**31, 0, 44, True), (2**31, 0, 45, False), (2**53, 0, 40, True), (2**53 + 1, 0, 40, False),
-     (3, 2**52, 40, True), (3, 2**53, 40, False), (1, 0, 0, True)],
+     (3, 2**52, 40, True), (3, 2**53, 40, False), (1, 0, 0, True), (2**31, 0, 52, False)],
 )  # fmt: skip
 def test_float64_is_used_up_to_2_to_the_53(m: int, c: int, s: int, proven: bool) -> None:
     arrays = [int32([0, 1]), parameter([m]), parameter([c]), parameter([s])]
     found = FloatCodes.of(call_of("requantize", arrays, {"rounding": "half_up", "lo": 0, "hi": 255}))
+    assert (found is not None) == proven
+
+
+@pytest.mark.parametrize(
+    ("lo", "shifts", "proven"),
+    [(-(2**20), [32, 30], True), (2**20 - 255, [0, 33], False), (1 - 2**31, [20, 21], True), (1 - 2**31, [22, 1], False),
+     (1 - 2**31, [24, 1], False), (2**31 - 256, [52, 0], False), (-1, [43, 44], True), (-1, [44, 45], False)],
+)  # fmt: skip
+def test_a_far_end_of_the_codes_needs_a_small_shift(lo: int, shifts: list[int], proven: bool) -> None:
+    arrays = [int32([0, 1]), parameter([1, 1]), parameter([0, 0]), parameter(shifts)]
+    found = FloatCodes.of(call_of("requantize", arrays, {"rounding": "half_up", "lo": lo, "hi": lo + 255}))
+    ends = [abs((1 << s >> 1) - (lo << s)) + (256 << s) for s in shifts]
+    assert (max(ends) <= 2**53) == proven
     assert (found is not None) == proven
 
 

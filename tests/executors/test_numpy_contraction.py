@@ -174,3 +174,40 @@ def test_a_blas_that_computes_in_less_than_its_type_is_not_used(monkeypatch: pyt
 
     monkeypatch.setattr(np, "matmul", coarse)
     assert choose(np.array([[5, 5]]), 1).dtype is np.float64
+
+
+@given(
+    kind=st.sampled_from([np.int8, np.int16, np.int32, np.int64]),
+    rows=st.lists(st.lists(st.integers(-(2**62), 2**62), min_size=3, max_size=3), min_size=1, max_size=4),
+    x=st.one_of(st.none(), st.lists(st.integers(0, 2**31), min_size=3, max_size=3)),
+)
+def test_the_bound_is_the_largest_sum_of_a_row_in_integers_of_any_size(
+    kind: type[np.integer], rows: list[list[int]], x: list[int] | None
+) -> None:
+    least, largest = np.iinfo(kind).min, np.iinfo(kind).max
+    weights = np.array([[max(least, min(w, largest)) for w in row] for row in rows], kind)
+    found = choose(weights, 1, None if x is None else np.array(x, np.int64))
+    factors = x or [1, 1, 1]
+    sums = [sum(abs(w) * f for w, f in zip(row, factors, strict=True)) for row in weights.tolist()]
+    assert found.bound == max(sums)
+
+
+@pytest.mark.parametrize("total", [2**31 - 1, 2**31, 2**31 + 1])
+def test_sums_around_32_bits_are_bounded_exactly(total: int) -> None:
+    assert choose(np.array([[-(2**30), total - 2**30]]), 1).bound == total
+    assert choose(np.array([[-128, 1]], np.int8), 1, np.array([2**24 - 1, total - 2**31 + 128])).bound == total
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("uniform", [True, False])
+def test_a_conv2d_is_bounded_by_the_inputs_of_its_own_channels(groups: int, uniform: bool) -> None:
+    random = np.random.default_rng(groups)
+    X = random.integers(-9, 10, (1, 4, 5, 5)).astype(np.int32)
+    W = random.integers(-128, 128, (6, 4 // groups, 3, 2)).astype(np.int32)
+    X[:, :, 0, 0] = [9, -9, 9, -9] if uniform else [1, -2, 30, -400]
+    largest = np.full((1, 1, 1, 1), 9) if uniform else np.abs(X).max(axis=(0, 2, 3), keepdims=True)
+    attributes = {"padding": (0, 0), "stride": (1, 1), "dilation": (1, 1), "groups": groups}
+    call = call_of("conv2d", [X, W], attributes, constants=(1,), ranges={0: Range(-largest, largest)})
+    bounds = np.broadcast_to(largest, (1, 4, 1, 1)).reshape(groups, 4 // groups, 1, 1)
+    sums = [(np.abs(w) * bounds[o * groups // 6]).sum() for o, w in enumerate(W.astype(np.int64))]
+    assert f"<= {max(sums)}" in KERNELS["conv2d"](call).note

@@ -62,10 +62,13 @@ class FloatCodes:
             return None
         if math.prod(np.broadcast_shapes(shift.shape, offset.shape)) > MOST_PARAMETERS:
             return None
-        shifts, offsets = (array.astype(object) for array in np.broadcast_arrays(shift, offset))
-        moved = offsets + np.left_shift(1, shifts) // 2 - a.lo * np.left_shift(1, shifts)
+        if abs(a.lo) << most > 4 * LIMIT or (terms == 1 and (span + 1) << most > LIMIT):
+            return None  # the sums below exceed the limit where the shift is the largest; otherwise, 64 bits hold them
+        shifts, offsets = (array.astype(np.int64) for array in np.broadcast_arrays(shift, offset))
+        powers = np.left_shift(1, shifts)
+        moved = offsets + powers // 2 - a.lo * powers
         if terms == 1:
-            exact = bool((abs(moved) + (span + 1) * np.left_shift(1, shifts) <= LIMIT).all())
+            exact = bool((abs(moved) + (span + 1) * powers <= LIMIT).all())
         else:
             sizes = zip(multipliers, call.ranges[:terms], strict=True)
             exact = sum(_magnitude(m) * x.magnitude() for m, x in sizes) + int(abs(moved).max()) <= LIMIT

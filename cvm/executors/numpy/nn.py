@@ -38,7 +38,8 @@ def plan_conv2d(call: Call) -> PlannedNode:
     """
     geometry = Geometry.of(call)
     N, OC, P, Q = geometry.Y
-    method = choose(geometry.terms(call), N * P * Q)
+    weights, x = geometry.terms(call)
+    method = choose(weights, N * P * Q, x)
     constant = _constant(call.ranges[1], geometry.W)
     prepared = None if constant is None or constant.size > _HELD else _grouped(method, geometry, constant)
     stored = constant if prepared is None else None

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from cvm.bounds import require_fits
 from cvm.executors.numpy.contraction import magnitudes
 from cvm.executors.numpy.step import Array
 from cvm.ops.declaration import Call
-from cvm.ops.ranges import Shape
+from cvm.ops.ranges import Exact, Shape
 
 __all__ = ["Geometry", "window"]
 
@@ -56,14 +57,21 @@ class Geometry:
         """The number of products in one sum: IC * KH * KW."""
         return self.W[1] * self.W[2] * self.W[3]
 
-    def terms(self, call: Call) -> Array:
-        """The bounds |w| * max|x| of all products of every output channel, as an array (OC, IC * KH * KW)."""
+    def terms(self, call: Call) -> tuple[Array, npt.NDArray[np.int64] | None]:
+        """What bounds the products of every output channel: numbers (OC, IC * KH * KW), of either sign, and factors
+        (IC * KH * KW,) for all channels. Without factors, the numbers are the bounds |w| * max|x| themselves.
+        """
         require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a conv2d")
         x = np.maximum(-call.ranges[0].lo, call.ranges[0].hi).max(axis=(0, 2, 3), keepdims=True).astype(np.int64)
+        weights = call.ranges[1]
+        if isinstance(weights, Exact) and weights.shape == self.W and (self.groups == 1 or x.size == 1):
+            factors = np.broadcast_to(x, (1, self.W[1], 1, 1)) if self.groups == 1 else x
+            taps = np.broadcast_to(factors, (1, *self.W[1:])).reshape(-1)
+            return weights.values.reshape(self.W[0], self.reduction), taps
         per_group = np.broadcast_to(x, (1, self.X[1], 1, 1)).reshape(self.groups, 1, self.W[1], 1)
-        w = magnitudes(call.ranges[1], self.W).reshape(self.groups, -1, self.W[1], self.W[2] * self.W[3])
+        w = magnitudes(weights, self.W).reshape(self.groups, -1, self.W[1], self.W[2] * self.W[3])
         terms: Array = w * per_group
-        return terms.reshape(self.W[0], self.reduction)
+        return terms.reshape(self.W[0], self.reduction), None
 
     def columns(self, X: Array, box: Sequence[slice], dtype: type[np.generic]) -> Array:
         """The elements that the outputs (n, p, q) in ``box`` read, as an array (n, group, IC * KH * KW, p * q).
