@@ -24,7 +24,6 @@ from cvm.cli.options import (
     Threads,
 )
 from cvm.cli.output import say, show, table, working, write_file
-from cvm.session.aside import finish
 from cvm.writing import unwritable
 
 if TYPE_CHECKING:
@@ -123,6 +122,8 @@ def command(
     if receipt is not None and recorder is not None:
         document["receipt"] = _write_receipt(receipt, recorder, session.executor, time)
     code = show(document, lambda console: _render(console, document), as_json)
+    from cvm.session.aside import finish
+
     with working("making machine code for the next run"):
         finish()
     return code

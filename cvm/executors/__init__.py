@@ -137,11 +137,9 @@ def stores() -> bool:
     """Whether `default` is the native executor, as far as one knows without LLVM, and keeps code on this machine."""
     from cvm.executors.native.runtime.cache import new_host, trouble
 
-    if trouble() is not None:
+    if importlib.util.find_spec("llvmlite") is None or trouble() is not None:
         return False
-    if new_host() and "CVM_MACHINE" not in os.environ:
-        return importlib.util.find_spec("llvmlite") is not None
-    return default()[0] == "native"
+    return (new_host() and "CVM_MACHINE" not in os.environ) or default()[0] == "native"
 
 
 def choose_executor(wish: str | None = None) -> tuple[str, str]:

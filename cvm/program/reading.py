@@ -33,7 +33,7 @@ def read_bytes(path: str | PathLike[str], limit: int, format_name: str = "progra
 
 
 class ReadFile:
-    """The bytes of a program file, their number, and their SHA-256 in hexadecimal.
+    """The bytes of a program file, its size, and their SHA-256 in hexadecimal.
 
     Raises `CvmError` (with the file) or OSError.
     """

@@ -1,8 +1,9 @@
-"""Machine code that a process of its own makes while a session answers its first run by NumPy.
+"""Machine code that another process makes while a session answers its first run by NumPy.
 
-That process opens a session of the same file, which plans, proves, tries and stores the code as any session does. What
-it stores is believed for the same reason as what an earlier process stored (`cvm.executors.native.runtime.cache`): the
-session looks for it in the cache, and makes the code itself if it finds none.
+The other process opens a session of the same file, which plans, proves, tries and stores the code as any session does.
+What it stores is believed for the same reason as what an earlier process stored
+(`cvm.executors.native.runtime.cache`): the session looks for it in the cache, and makes the code itself if it finds
+none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import contextlib
 import json
 import os
 import sys
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from cvm.executors import cores, stores
 
@@ -33,61 +37,90 @@ from cvm.session.session import Session
 Session(path, "native", threads)
 """
 
-_running: list[Popen[bytes]] = []
-"""The processes that have not been waited for."""
+_lock = threading.Lock()
+_running: dict[tuple[str, int], Popen[bytes]] = {}
+"""The processes that have not been waited for, by the SHA-256 of the file and the number of threads."""
 
 
 class Making:
-    """The making of machine code for one program file."""
+    """The making of machine code for one session. Sessions of one file share the process.
+
+    In a process that was forked from the one that began it, it counts as ended: only the parent can wait for it.
+    """
 
     def __init__(self, process: Popen[bytes]) -> None:
-        self._process = process
-        self.answered = False
-        """Whether a run has been answered without the code."""
+        self._process, self._owner = process, os.getpid()
+        self._answered = False
+        self.settling = threading.Lock()
+        """Whoever changes from NumPy to the machine code holds it."""
+        self._taking = threading.Lock()
+        _all.add(self)
+
+    def take(self) -> bool:
+        """Whether a run may be answered without the code. The answer is True once, and only before the code is made."""
+        with self._taking:
+            first, self._answered = not self._answered, True
+        return first and not self.ended()
 
     def ended(self) -> bool:
         """Whether the process has ended, whether or not it has made the code."""
-        return self._process.poll() is not None
+        return self._owner != os.getpid() or self._process.poll() is not None
 
     def wait(self) -> None:
-        """Wait until the process has ended."""
-        self._process.wait()
+        """Wait until the process has ended, however long it takes."""
+        if self._owner == os.getpid():
+            self._process.wait()
 
     def stop(self) -> None:
-        """End the process, whose code is not wanted."""
-        self._process.kill()
-        self._process.wait()
+        """End the process, since no session can use this file."""
+        if self._owner == os.getpid():
+            self._process.kill()
+            self._process.wait()
+
+    def forked(self) -> None:
+        """Forget locks that threads of the parent process hold."""
+        self.settling, self._taking = threading.Lock(), threading.Lock()
+
+
+_all: WeakSet[Making] = WeakSet()
 
 
 def begin(file: ReadFile, threads: int) -> Making | None:
-    """Begin to make the code of a program file for so many threads.
+    """Begin to make the code of a program file for so many threads, or share a process that has begun.
 
     Returns None where this would help nobody or is impossible: for small programs, on one core, without a cache, where
-    the native executor is not the default, and where no process of this interpreter can be started.
+    the native executor is not the default, where no process of this interpreter can be started, and while as many
+    processes run as there are other cores.
     """
     if file.size < LEAST or cores() < 2 or os.name != "posix" or not _interpreter() or not stores():
         return None
     import subprocess
 
-    given = json.dumps([os.fsdecode(file.path), threads, [os.fspath(folder) for folder in sys.path]])
+    root = str(Path(__file__).resolve().parents[2])  # of this package, which the other process must use too
+    folders = [*(one for one in sys.path if isinstance(one, str) and os.path.isabs(one)), root]
+    given = json.dumps([os.fsdecode(file.path), threads, folders])
     command, none = [sys.executable, *_flags(), "-c", _CHILD, given], subprocess.DEVNULL
-    environment = {
-        "OPENBLAS_NUM_THREADS": "1",
-        **os.environ,
-    }  # idle threads of BLAS spin, and this process needs the core
-    try:
-        process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, env=environment)
-    except (OSError, subprocess.SubprocessError):  # the system has no more processes
-        return None
-    _running[:] = [process, *(one for one in _running if one.poll() is None)]
-    return Making(process)
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}  # idle threads of BLAS spin on a core that is needed
+    with _lock:
+        for ended in [key for key, one in _running.items() if one.poll() is not None]:
+            del _running[ended]
+        process = _running.get((file.hash, threads))
+        if process is None:
+            if len(_running) >= cores() - 1:
+                return None
+            try:
+                process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, env=environment)
+            except Exception:  # the system has no more processes, or a hook of this process forbids them
+                return None
+            _running[file.hash, threads] = process
+        return Making(process)
 
 
 @atexit.register
 def finish() -> None:
-    """Wait until all code is made. Each process does so before it ends: nothing outlives it, and the next one has it.
+    """Wait until the other processes have ended. Python calls this at exit, so the next process finds their code.
 
-    What was printed before can be read while it waits. An interrupt ends the wait, and all that is waited for.
+    What was printed before can be read while it waits. An interrupt ends these processes.
     """
     if not _running:
         return
@@ -95,13 +128,31 @@ def finish() -> None:
         with contextlib.suppress(AttributeError, OSError, ValueError):  # no such stream, or a closed one
             stream.flush()
     try:
-        for process in _running:
+        while _running:
+            key, process = next(iter(_running.items()))
             process.wait()
-    except KeyboardInterrupt:
-        for process in _running:
+            _running.pop(key, None)
+    except BaseException as end:
+        for process in _running.values():
             process.kill()
             process.wait()
+        if not isinstance(end, KeyboardInterrupt):
+            raise
+    finally:
+        _running.clear()
+
+
+def _forked() -> None:
+    """Begin anew in a process that was forked: it has no children, and nobody will give its locks back."""
+    global _lock
+    _lock = threading.Lock()
     _running.clear()
+    for making in _all:
+        making.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _interpreter() -> bool:
@@ -114,5 +165,11 @@ def _flags() -> list[str]:
 
     Without it, modules of the current folder would come before Python's own.
     """
-    flags = {"-I": sys.flags.isolated, "-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
-    return ["-P", *(name for name, given in flags.items() if given), *(["-B"] if sys.dont_write_bytecode else [])]
+    given = {
+        "-I": sys.flags.isolated,
+        "-E": sys.flags.ignore_environment,
+        "-s": sys.flags.no_user_site,
+        "-S": sys.flags.no_site,
+        "-B": sys.dont_write_bytecode,
+    }
+    return ["-P", *(name for name, is_given in given.items() if is_given)]

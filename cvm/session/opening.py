@@ -79,10 +79,11 @@ class Source:
     @property
     def verified(self) -> VerifiedProgram:
         """The verified program. Raises `Mismatch` (``session.program``) if its file has changed, and OSError."""
-        if self._verified is None:
+        verified = self._verified  # read once: another thread may forget it
+        if verified is None:
             verified, found = _verified_and_hash(self._program)
             if found != self.hash:
                 message = f"the session began with a file of the SHA-256 {self.hash}, which now has {found}"
                 raise Mismatch("session.program", message, Location(os.fspath(cast("str", self._program))))
             self._verified = verified
-        return self._verified
+        return verified

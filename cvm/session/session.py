@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,9 +56,9 @@ class Session:
     The program is verified once, here, unless it was verified already. Raises `Invalid` or `LimitExceeded` for one
     that is not valid, and for a file the errors of `cvm.load`.
 
-    If ``executor`` is None and the machine code of a program file is not stored yet, another process makes it.
-    Meanwhile, NumPy answers the first run, if that is of a single sample; all else waits for the code. "native" makes
-    the code here.
+    If ``executor`` is None and the machine code of a program file of at least 64 KiB is not stored yet, another process
+    makes it where there are two cores. Meanwhile, NumPy answers the first run, if that is of a single sample; all else
+    waits for the code. "native" makes the code here.
     """
 
     def __init__(
@@ -80,7 +79,6 @@ class Session:
         self._shapes: Mapping[str, tuple[int, ...]]
         self._digest: str | None
         self._making: Making | None = None
-        self._settling = threading.Lock()
         file = program_file(program) if executor in (None, "native") and device is None else None
         self._source = Source(program, file)
         if file is None or not self._start(executor, file.forget):
@@ -117,9 +115,11 @@ class Session:
         if making is None:
             self._compile(verified, executor, threads)
         elif verified.program.state or verified.gas > EARLY:
+            del verified
+            self._source.forget()  # the other process holds the program, too
             making.wait()
             if not self._start(executor):
-                self._compile(verified, executor, threads)
+                self._compile(self._source.verified, executor, threads)
         else:
             self._use(verified, "numpy", threads)
             self._reason = "used until another process has made the machine code"
@@ -143,26 +143,28 @@ class Session:
 
     def _settle(self) -> None:
         """Use machine code from now on. Wait for the process that makes it; if that failed, make it here."""
-        with self._settling:
+        making = self._making
+        if making is None:
+            return
+        with making.settling:
             if self._making is None:
                 return
-            self._making.wait()
+            making.wait()
             if not self._start(None):
                 self._compile(self._source.verified, None, self._threads)
             self._samples = Samples(self._source, self._parts, self._executor, self._threads)
             self._making = None
 
-    def _early(self, inputs: object, whole: bool) -> bool:
-        """Whether NumPy answers a run while the machine code is made: the first one, of a single sample.
+    def _early(self, making: Making, inputs: object, whole: bool) -> bool:
+        """Decide whether NumPy answers a run while the machine code is made: the first one, of a single sample.
 
-        ``whole`` says that only its outputs are wanted.
+        ``whole`` says that only its outputs are wanted. Inputs that are wrong use up the first run.
         """
-        making = self._making
-        if making is None or making.answered or making.ended() or not whole or not isinstance(inputs, Mapping):
+        if not whole or not isinstance(inputs, Mapping):
             return False
-        making.answered = True
         shapes = {item.value.name: item.value.shape for item in self._parts.inputs}
-        return all(getattr(inputs.get(name), "shape", None) == shape for name, shape in shapes.items())
+        single = all(getattr(inputs.get(name), "shape", None) == shape for name, shape in shapes.items())
+        return single and making.take()
 
     def __repr__(self) -> str:
         return f"Session({self.program!r} on {self._name})"
@@ -318,7 +320,8 @@ class Session:
         """
         if receipt:
             return self._with_receipt(inputs, capture, cycles, witness, receipt, codes, out_of_range, out)
-        if self._making is not None and not self._early(inputs, capture is None and witness is None):
+        making = self._making
+        if making is not None and not self._early(making, inputs, capture is None and witness is None):
             self._settle()
         if capture is None and not cycles and witness is None and (codes or not self._plain.ambiguous):
             if out is None and self._fresh and type(inputs) is dict and (made := self._fresh.outputs(inputs)):

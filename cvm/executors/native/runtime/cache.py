@@ -128,9 +128,10 @@ def host() -> Host:
 
 
 def new_host() -> bool:
-    """Whether nothing is stored for this processor and this LLVM, since `host` has never been called for them here.
+    """Whether `host` would have to load LLVM because this processor and this LLVM are not described in the folder.
 
-    LLVM is not loaded for the answer. If the system does not say enough for one, the answer is False.
+    Then no code for them can be found there. LLVM is not loaded for the answer, which is False if the system does not
+    identify the processor.
     """
     if host.cache_info().currsize:
         return False
