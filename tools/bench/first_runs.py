@@ -62,9 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--executor", default="", help="the executor (default: the session decides)")
     given = parser.parse_args(arguments)
-    print(
-        f"{'network':16}{'first':>8}{'cpu':>8}{'second':>8}{'cpu':>8}{'cached':>8}   seconds, the least of {given.rounds}"
-    )
+    titles = ("first", "cpu", "second", "cpu", "cached")
+    print(f"{'network':16}" + "".join(f"{title:>8}" for title in titles) + f"   seconds, the least of {given.rounds}")
     with tempfile.TemporaryDirectory() as folder:
         for name in given.networks:
             path = Path(folder) / f"{name}.cvm"
