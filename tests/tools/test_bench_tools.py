@@ -17,7 +17,7 @@ from cvm.ops import REGISTRY
 from cvm.program import Output, ProgramBuilder, verify
 from tests.selection import mostly_long
 from tests.tools.test_bench_networks import small
-from tools.bench import chunk_times, compare, op_cases, ops, peak, profile_layers, scaling
+from tools.bench import chunk_times, compare, first_runs, op_cases, ops, peak, profile_layers, scaling
 from tools.bench.layer_bounds import Shares, shares
 from tools.bench.networks import NETWORKS
 from tools.bench.programs import program_of
@@ -207,3 +207,17 @@ def test_scaling_prints_a_row_for_each_number_of_threads(capsys, monkeypatch):
     text = capsys.readouterr().out
     assert "## lenet" in text
     assert "| 64 |" in text
+
+
+@pytest.mark.parametrize("executor", ["", "numpy"])
+def test_first_runs_prints_seconds_of_each_network(capsys, executor):
+    pytest.importorskip("resource")  # not on Windows
+    assert first_runs.main(["lenet", "--rounds", "1", "--executor", executor]) == 0
+    titles, row = capsys.readouterr().out.splitlines()
+    assert titles.split()[:6] == ["network", "first", "cpu", "second", "cpu", "cached"]
+    name, *numbers = row.split()
+    first, first_cpu, second, cpu, cached = map(float, numbers)
+    assert name == "lenet"
+    assert 0 < first <= second
+    assert 0 < first_cpu <= cpu
+    assert cached > 0
