@@ -89,8 +89,9 @@ class _Checker:
     """The state of a proof.
 
     ``homes`` lists the homes that are proven to hold each tensor, and ``copies`` maps a home to the home that it is a
-    copy of. ``filled`` lists the homes of each buffer that are filled with one number; ``parts`` has these numbers.
-    ``prepared`` maps a buffer to the claim that what a later contraction reads lies there.
+    copy of; ``copied`` lists these copies by their buffers. ``filled`` lists the homes of each buffer that are filled
+    with one number; ``parts`` has these numbers. ``prepared`` maps a buffer to the claim that what a later contraction
+    reads lies there.
     """
 
     def __init__(self, verified: VerifiedProgram, plan: Plan, machine: DotProducts) -> None:
@@ -101,6 +102,7 @@ class _Checker:
         self.calls = {node.outputs[0].name: call for node, call in zip(program.nodes, verified.calls, strict=True)}
         self.homes: dict[str, list[Home]] = {}
         self.copies: dict[Home, Home] = {}
+        self.copied: dict[Buffer, list[Home]] = {}
         self.filled: dict[Buffer, list[Home]] = {}
         self.parts: dict[Home, int] = {}
         self.prepared: dict[Buffer, Prepares] = {}
@@ -141,7 +143,7 @@ class _Checker:
             case Holds():
                 self.homes.setdefault(claim.name, []).append(claim.home)
             case Copies():
-                self.copies[claim.target] = claim.source
+                self._note_copy(claim.source, claim.target)
 
     # Homes ----------------------------------------------------------------------------------------------------------
 
@@ -161,7 +163,8 @@ class _Checker:
         read no copy of the view, since that has no more elements.
         """
         while True:
-            for known in (*self.homes.get(name, ()), *(copy for copy in self.copies if self.held(name, copy))):
+            copies = [copy for copy in self.copied.get(home.buffer, ()) if self.held(name, copy)]
+            for known in (*self.homes.get(name, ()), *copies):
                 if (known.buffer, known.format) == (home.buffer, home.format):
                     offset, axes = spread(known)
                     if (offset, axes) == (home.view.offset, tuple(map(merged, home.view.axes))):
@@ -246,7 +249,11 @@ class _Checker:
             require(not kernel.formula.steps, "the copy has a formula")
             self._require_nest(kernel, [source, target], shape)
         self.residence.copies(claim)
+        self._note_copy(source, target)
+
+    def _note_copy(self, source: Home, target: Home) -> None:
         self.copies[target] = source
+        self.copied.setdefault(target.buffer, []).append(target)
 
     def _require_table(self, claim: Copies, table: Home) -> None:
         """Prove a copy that reads at the offsets of a table: every entry must be the offset of its element."""
@@ -305,7 +312,7 @@ class _Checker:
 
             values = self._constant(part)
             computed = any(lies(home) for home in self.homes.get(part, ()))
-            copied = any(lies(home) and self.held(part, home) for home in self.copies)
+            copied = any(lies(home) and self.held(part, home) for home in self.copied.get(target.buffer, ()))
             filled = values is not None and any(
                 lies(home) and bool((values == value).all()) for home, value in self.parts.items()
             )
