@@ -204,7 +204,9 @@ class _Process:
     def __init__(self, process: subprocess.Popen[str], start: float) -> None:
         self._process = process
         self.greeting = self._answer()
-        self.start = Start(time.perf_counter() - start, self.greeting["cpu_seconds"], self.greeting["open_seconds"])
+        self.start = Start(
+            self.greeting["first_result"] - start, self.greeting["cpu_seconds"], self.greeting["open_seconds"]
+        )
 
     def ask(self, seconds: float) -> dict[str, Any]:
         """Ask the worker to time its model for the given number of seconds."""
@@ -242,7 +244,7 @@ def _process(contestant: Contestant, cache: str) -> Iterator[_Process]:
     environment = os.environ | {
         "PYTHONPATH": path, "CVM_CACHE": cache, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads
     }  # fmt: skip
-    start = time.perf_counter()
+    start = time.monotonic()  # of the same clock as in the worker
     with subprocess.Popen(
         [sys.executable, "-m", "cvm.bench.worker", *words],
         stdin=subprocess.PIPE,

@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Location, Unsupported
+
+if TYPE_CHECKING:
+    from cvm.program.model import Input
 
 __all__ = ["ENGINES", "EXTRA", "Engine", "Opened", "random_inputs"]
 
@@ -36,6 +39,8 @@ class Opened:
     """The outputs of one run as int32 codes, by name, for engines that must agree."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Further facts about the engine, for documents."""
+    later: Callable[[], Opened] | None = None
+    """Gives what is to be timed after the first run, if that is something else; it may take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,11 @@ class Engine:
         return ".cvm" not in self.suffixes
 
 
-def random_inputs(program: Any, batch: int) -> dict[str, Array]:
+def random_inputs(declared: Sequence[Input], batch: int) -> dict[str, Array]:
     """Codes within the declared intervals, by the name of the input, from a fixed seed; stacked if batch > 1."""
     random = np.random.default_rng(0)
     made = {}
-    for item in program.inputs:
+    for item in declared:
         value = item.value
         shape = value.shape
         if batch > 1:
@@ -69,22 +74,28 @@ def random_inputs(program: Any, batch: int) -> dict[str, Array]:
 
 
 def _executor(name: str) -> Callable[[Path, int, int], Opened]:
+    """Opens sessions of an executor as their users do. So the first run of the native one may be NumPy's."""
+
     def opened(path: Path, threads: int, batch: int) -> Opened:
-        from cvm.program.files import load_verified
         from cvm.session import Session
 
-        verified = load_verified(path)
-        session = Session(verified, name, threads)
-        inputs = random_inputs(verified.program, batch)
-        bound = None
-        if name == "native" and batch == 1 and not verified.program.state:
-            bound = _bound_native(session, inputs)
-        return Opened(
-            lambda: session.run(inputs, codes=True),
-            bound,
-            lambda: dict(session.run(inputs, codes=True)),
-            {"digest": verified.program.digest},
-        )
+        session = Session(path, None if name == "native" else name, threads)
+        inputs = random_inputs(session.declared, batch)
+
+        def later() -> Opened:
+            session.explain()  # waits for machine code
+            timed = session if session.executor == name else Session(path, name, threads)  # may say why there is none
+            bound = None
+            if name == "native" and batch == 1 and not timed.state:
+                bound = _bound_native(timed, inputs)
+            return Opened(
+                lambda: timed.run(inputs, codes=True),
+                bound,
+                lambda: dict(timed.run(inputs, codes=True)),
+                {"digest": timed.digest},
+            )
+
+        return Opened(lambda: session.run(inputs, codes=True), later=later)
 
     return opened
 

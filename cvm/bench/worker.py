@@ -53,12 +53,15 @@ def _serve(name: str, path: Path, threads: int, batch: int, answers: TextIO) -> 
     opened = engine.open(path, threads, batch)
     ready = time.perf_counter()
     opened.run()
-    cpu = time.process_time()
+    cpu, first = time.process_time(), time.monotonic()
+    if opened.later is not None:
+        opened = opened.later()
     _say(
         answers,
         {
             "open_seconds": ready - start,
             "cpu_seconds": cpu,
+            "first_result": first,
             "roots": None if opened.outputs is None else _roots(opened.outputs()),
             "facts": dict(opened.facts),
         },

@@ -95,7 +95,7 @@ def _profile(verified: VerifiedProgram) -> dict[str, Any]:
     from cvm.executors import choose_executor
 
     program = verified.program
-    feeds = random_inputs(program, 1)
+    feeds = random_inputs(program.inputs, 1)
     with progress("timing", ROUNDS * len(program.nodes)) as advance:
         seconds = node_seconds(verified, feeds, advance)
     rows = zip(program.nodes, seconds, macs(verified), strict=True)

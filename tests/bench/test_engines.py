@@ -18,7 +18,7 @@ def test_random_inputs_are_the_same_valid_codes_every_time():
     wide = builder.input("wide", (1, 500), -(2**31) + 1, 2**31 - 1)
     narrow = builder.input("narrow", (3, 500), -1, 1)
     program = builder.build([Output("wide", wide), Output("narrow", narrow)])
-    first, second = random_inputs(program, 1), random_inputs(program, 1)
+    first, second = random_inputs(program.inputs, 1), random_inputs(program.inputs, 1)
     assert all(np.array_equal(first[name], second[name]) for name in ("wide", "narrow"))
     assert first["wide"].shape == (1, 500)
     assert set(np.unique(first["narrow"])) == {-1, 0, 1}
@@ -27,7 +27,7 @@ def test_random_inputs_are_the_same_valid_codes_every_time():
 
 
 def test_a_batch_takes_the_place_of_a_leading_1_or_stands_before_it():
-    inputs = random_inputs(small.pair(), 4)
+    inputs = random_inputs(small.pair().inputs, 4)
     assert {name: array.shape for name, array in inputs.items()} == {"a": (4, 4), "b": (4, 4)}
 
 

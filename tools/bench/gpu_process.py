@@ -148,9 +148,9 @@ def _opened(engine: str, name: str, batch: int, device: Driver, verified: Verifi
         if network is None:
             raise ImportError("this network is a program of cvm alone")
         return PEERS[engine](network, batch, device)
-    inputs = random_inputs(verified.program, batch)
+    inputs = random_inputs(verified.program.inputs, batch)
     ours, numpy = Session(verified, "cuda", device=device.found.index), Session(verified, "numpy")
-    few = random_inputs(verified.program, min(batch, 2))
+    few = random_inputs(verified.program.inputs, min(batch, 2))
     expected, found = numpy.run(few, codes=True), ours.run(few, codes=True)
     if any("no kernels are used" in line for line in ours.explain()):
         raise RuntimeError(ours.explain()[1])

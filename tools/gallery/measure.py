@@ -93,7 +93,7 @@ def _message(error: dict[str, Any], file: Path) -> str:
 def _facts(program: Path, inputs: Path) -> dict[str, Any]:
     """Facts about a program; random codes for it are written to ``inputs``."""
     verified = load_verified(program)
-    codes = random_inputs(verified.program, 1)
+    codes = random_inputs(verified.program.inputs, 1)
     np.savez(inputs, **dict(codes))  # type: ignore[arg-type]
     claims = verified.program.provenance.exactness
     return {
