@@ -155,16 +155,18 @@ class Session:
             self._samples = Samples(self._source, self._parts, self._executor, self._threads)
             self._making = None
 
-    def _early(self, making: Making, inputs: object, whole: bool) -> bool:
-        """Decide whether NumPy answers a run while the machine code is made: the first one, of a single sample.
+    def _begin_run(self, inputs: object, whole: bool) -> None:
+        """While the machine code is made, let NumPy answer the first run, if it is of a single sample; else settle.
 
-        ``whole`` says that only its outputs are wanted. Inputs that are wrong use up the first run.
+        ``whole`` says that only the outputs are wanted. Inputs that are wrong use up the first run.
         """
-        if not whole or not isinstance(inputs, Mapping):
-            return False
-        shapes = {item.value.name: item.value.shape for item in self._parts.inputs}
-        single = all(getattr(inputs.get(name), "shape", None) == shape for name, shape in shapes.items())
-        return single and making.take()
+        making = self._making
+        if making is not None and whole and isinstance(inputs, Mapping):
+            shapes = {item.value.name: item.value.shape for item in self._parts.inputs}
+            single = all(getattr(inputs.get(name), "shape", None) == shape for name, shape in shapes.items())
+            if single and making.take():
+                return
+        self._settle()
 
     def __repr__(self) -> str:
         return f"Session({self.program!r} on {self._name})"
@@ -304,15 +306,13 @@ class Session:
         An input with a quantiser takes real numbers. It takes integers only with ``codes``, which says that they are
         its codes. (If each code stands for itself, integers need no ``codes``.) An input without a quantiser takes
         integers. ``out_of_range`` is for real numbers outside the range of an input: "clamp" takes the nearest code, as
-        the document says, "warn" does so with one `ClampWarning` for the call, "refuse" raises `Invalid`
-        (``input.range``).
+        the document says, "warn" does so with one `ClampWarning` for the call, "refuse" raises ``input.range``.
 
         ``capture`` names tensors to return besides the outputs: values of the program, or tensors of the document,
         whose codes a value of another name may hold (`Exactness.value`). "all" returns all values. With ``cycles`` the
-        arrays have a cycle axis, before the tensor's axes and after the batch's. Without a batch axis, a run begins
-        with the state that the last run left, and leaves its own; with one, every sample begins with the initial
-        state, and the session's state does not change. ``witness`` observes every single run, with all tensors if it
-        asks for them. ``receipt`` adds a receipt of the call; "trace" lets it commit to every tensor of every run.
+        arrays have a cycle axis, before the tensor's axes and after the batch's. Without a batch axis, a run goes on
+        from the session's state; with one, every sample begins with the initial state, and the session's is kept.
+        ``witness`` observes every run, or all tensors if it asks. ``receipt`` adds a receipt, "trace" one of tensors.
 
         ``out`` has an array for each output, by its name, that receives the codes: int32, C-contiguous, writable, with
         the shape that the result has, and with memory that no other array of the call shares. Repeated calls with the
@@ -320,9 +320,8 @@ class Session:
         """
         if receipt:
             return self._with_receipt(inputs, capture, cycles, witness, receipt, codes, out_of_range, out)
-        making = self._making
-        if making is not None and not self._early(making, inputs, capture is None and witness is None):
-            self._settle()
+        if self._making is not None:
+            self._begin_run(inputs, capture is None and witness is None)
         if capture is None and not cycles and witness is None and (codes or not self._plain.ambiguous):
             if out is None and self._fresh and type(inputs) is dict and (made := self._fresh.outputs(inputs)):
                 return Result(made, self._naming.quantizers)

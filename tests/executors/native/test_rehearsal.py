@@ -26,7 +26,7 @@ from cvm.executors.native.emit import (
 from cvm.executors.native.emit.ir import V, typed
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.kernels import vision, windows
-from cvm.executors.native.runtime import calls, rehearsal, trial
+from cvm.executors.native.runtime import calls, rehearsal, threads, trial
 from cvm.executors.native.runtime.executor import NativeExecutor
 from cvm.executors.native.runtime.select import available
 from cvm.executors.numpy import NumpyExecutor
@@ -207,6 +207,8 @@ def test_a_run_that_only_the_next_one_trips_over_is_noticed(monkeypatch: pytest.
 
     monkeypatch.setattr(calls, "emit_claim", stale)
     monkeypatch.setattr(calls, "emit_wait", hasty)
+    # A worker would still write when the caller, who does not wait, has freed the memory.
+    monkeypatch.setattr(threads.Workers, "rouse", lambda self, count: None)
     monkeypatch.setattr(rehearsal, "QUICK", -1)  # as a long run: one feed
     verified = sampler()
     native = NativeExecutor(verified, 2, available()[-1])
