@@ -103,6 +103,7 @@ def command(
     quantiser. If the inputs have a leading batch axis, or N in place of a leading 1, so have the outputs.
     """
     from cvm.cli.feeds import read_inputs
+    from cvm.session.aside import finish
 
     if receipt is None and (trace or time):
         raise Usage("--trace and --time say what is in a receipt: expected --receipt FILE")
@@ -122,8 +123,6 @@ def command(
     if receipt is not None and recorder is not None:
         document["receipt"] = _write_receipt(receipt, recorder, session.executor, time)
     code = show(document, lambda console: _render(console, document), as_json)
-    from cvm.session.aside import finish
-
     with working("making machine code for the next run"):
         finish()
     return code

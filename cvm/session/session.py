@@ -117,9 +117,7 @@ class Session:
         elif verified.program.state or verified.gas > EARLY:
             del verified
             self._source.forget()  # the other process holds the program, too
-            making.wait()
-            if not self._start(executor):
-                self._compile(self._source.verified, executor, threads)
+            self._await(making)
         else:
             self._use(verified, "numpy", threads)
             self._reason = "used until another process has made the machine code"
@@ -141,17 +139,21 @@ class Session:
         self._ends = {out.value: verified.ranges[out.value].hull() for out in verified.program.outputs}
         self._digest, self._gas = None, verified.gas
 
+    def _await(self, making: Making) -> None:
+        """Wait for the process that makes the machine code, and load the code; if that failed, make it here."""
+        making.wait()
+        if not self._start(None):
+            self._compile(self._source.verified, None, self._threads)
+
     def _settle(self) -> None:
-        """Use machine code from now on. Wait for the process that makes it; if that failed, make it here."""
+        """Use machine code from now on, if NumPy has been used until now."""
         making = self._making
         if making is None:
             return
         with making.settling:
             if self._making is None:
                 return
-            making.wait()
-            if not self._start(None):
-                self._compile(self._source.verified, None, self._threads)
+            self._await(making)
             self._samples = Samples(self._source, self._parts, self._executor, self._threads)
             self._making = None
 

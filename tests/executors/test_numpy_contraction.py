@@ -146,7 +146,7 @@ def test_runs_cover_the_reduction_within_the_limit_and_none_could_be_longer(
     table = np.array(terms)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contraction, "_TERMS", together)
-        runs = contraction._runs(contraction._Terms(-table, None, 1000), limit)
+        runs = contraction._runs(contraction._Terms.of(-table, None), limit)
     if runs is None:
         assert table.max() > limit
         return

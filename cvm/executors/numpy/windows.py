@@ -65,9 +65,8 @@ class Geometry:
         x = np.maximum(-call.ranges[0].lo, call.ranges[0].hi).max(axis=(0, 2, 3), keepdims=True).astype(np.int64)
         weights = call.ranges[1]
         if isinstance(weights, Exact) and weights.shape == self.W and (self.groups == 1 or x.size == 1):
-            factors = np.broadcast_to(x, (1, self.W[1], 1, 1)) if self.groups == 1 else x
-            taps = np.broadcast_to(factors, (1, *self.W[1:])).reshape(-1)
-            return weights.values.reshape(self.W[0], self.reduction), taps
+            factors = np.broadcast_to(x, (1, *self.W[1:])).reshape(-1)
+            return weights.values.reshape(self.W[0], self.reduction), factors
         per_group = np.broadcast_to(x, (1, self.X[1], 1, 1)).reshape(self.groups, 1, self.W[1], 1)
         w = magnitudes(weights, self.W).reshape(self.groups, -1, self.W[1], self.W[2] * self.W[3])
         terms: Array = w * per_group
