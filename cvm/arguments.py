@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from cvm.errors import Invalid
 
-__all__ = ["checked_arrays", "checked_path", "expected", "in_words"]
+__all__ = ["checked_arrays", "checked_path", "expected"]
 
 
 def expected(name: str, what: str, found: object) -> Invalid:
@@ -30,16 +29,6 @@ def checked_arrays(arrays: object, names: list[str]) -> Mapping[str, Any]:
         example = ", ".join(f"{name!r}: array" for name in names)
         raise expected("inputs", f"arrays by the names of the inputs, {{{example}}}", arrays)
     return arrays
-
-
-def in_words(kind: str, message: str, op: str, attributes: Iterable[str]) -> str:
-    """What is wrong with an attribute of an op, from the kind and the message that pydantic has for it."""
-    if kind == "extra_forbidden":
-        return f"there is no such attribute; {op} has {', '.join(attributes) or 'none'}"
-    if kind == "missing":
-        return "it must be given"
-    said = re.sub("(Input|Tuple) should (be|have)", "expected", message)
-    return said.replace(" after validation", "").replace(" valid tuple", " tuple of integers")
 
 
 def _said(found: object) -> str:

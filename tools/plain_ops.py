@@ -9,6 +9,6 @@ __all__ = ["PLAIN"]
 PLAIN = tuple(
     op.name
     for op in REGISTRY.values()
-    if len(op.inputs) == 1 and not (op.inputs[0].many or op.constraints or op.Attributes.model_fields)
+    if len(op.inputs) == 1 and not (op.inputs[0].many or op.constraints or op.Attributes.declared)
 )
 """Their names, in the order of the declarations."""

@@ -10,10 +10,11 @@ from cvm.ops import transform
 from cvm.ops import vision
 from cvm.ops import extension
 from cvm.ops import computed
-from cvm.ops.declaration import REGISTRY, AttributeModel, Call, Op, get, op_set
+from cvm.ops.attributes import TypedAttributes
+from cvm.ops.declaration import REGISTRY, Call, Op, get, op_set
 from cvm.ops.ranges import Range, Shape, precision
 
 # isort: on
 
-__all__ = ["REGISTRY", "AttributeModel", "Call", "Op", "Range", "Shape", "broadcast", "computed", "elemwise",
+__all__ = ["REGISTRY", "Call", "Op", "Range", "Shape", "TypedAttributes", "broadcast", "computed", "elemwise",
            "extension", "get", "nn", "op_set", "precision", "reduce", "transform", "vision"]  # fmt: skip

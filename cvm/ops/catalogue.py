@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Collection
 from typing import Any
 
+from cvm.ops.attributes import Integer, Integers, Kind, Word
 from cvm.ops.declaration import REGISTRY, Op
 
 __all__ = ["catalogue", "meant"]
@@ -53,26 +54,28 @@ def _entry(op: Op) -> dict[str, Any]:
 
 
 def _attributes(op: Op) -> list[dict[str, Any]]:
-    schema = op.Attributes.model_json_schema()
-    required = schema.get("required", [])
     return [
-        {"name": name, "what": item.get("description", ""), "required": name in required}
-        | ({} if name in required else {"default": item.get("default")})
-        | _type(item)
-        for name, item in schema.get("properties", {}).items()
+        {"name": name, "what": item.what, "required": item.required}
+        | ({} if item.required else {"default": _plain(item.default)})
+        | _type(item.kind)
+        | ({"optional": True} if item.default is None else {})
+        for name, item in op.Attributes.declared.items()
     ]
 
 
-def _type(item: dict[str, Any]) -> dict[str, Any]:
-    """The type of an attribute with its bounds: bool, int, one of some words, or a list of integers."""
-    if "enum" in item:
-        return {"type": "word", "values": item["enum"]}
-    if "anyOf" in item:
-        return {**_type(item["anyOf"][0]), "optional": True}
-    if item["type"] == "array":
-        elements = item["items"] if "items" in item else item["prefixItems"][0]
-        bounds = {key: value for key, value in _type(elements).items() if key != "type"}
-        return {"type": "integers", **bounds, "least_length": item.get("minItems", 0), "most_length": item["maxItems"]}
-    if item["type"] == "integer":
-        return {"type": "integer", "minimum": item["minimum"], "maximum": item["maximum"]}
-    return {"type": "boolean"}
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _type(kind: Kind) -> dict[str, Any]:
+    """The type of an attribute with its bounds: boolean, integer, one of some words, or a list of integers."""
+    match kind:
+        case Word():
+            return {"type": "word", "values": list(kind.words)}
+        case Integers():
+            bounds = {"minimum": kind.item.least, "maximum": kind.item.most}
+            return {"type": "integers", **bounds, "least_length": kind.shortest, "most_length": kind.longest}
+        case Integer():
+            return {"type": "integer", "minimum": kind.least, "maximum": kind.most}
+        case _:
+            return {"type": "boolean"}

@@ -8,26 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from cvm.limits import INT64_MAX
+from cvm.ops.attributes import INT32, INTEGER, INTEGERS, TRUTH, Attribute, Integer, TypedAttributes, Word
 from cvm.ops.axes import axis_rule, axis_rules, normal
 from cvm.ops.broadcast import broadcasts_to
-from cvm.ops.declaration import (
-    AttributeModel,
-    Call,
-    Constraint,
-    Input,
-    InputKind,
-    Int32,
-    Integer,
-    IntTuple,
-    Op,
-    register,
-)
+from cvm.ops.declaration import Call, Constraint, Input, InputKind, Op, register
 from cvm.ops.ranges import Bounds, Range, Shape, aligned, contracted, pointwise
 
 __all__ = ["MAX_DIVISOR_TERMS", "MAX_QUOTIENT_TERMS", "Matmul", "Normalize", "Quotient", "UpdateSlice"]
@@ -37,11 +25,11 @@ MAX_QUOTIENT_TERMS, MAX_DIVISOR_TERMS = 6, 3
 the numerator, and the last one opens the whole divisor, whose factors have one element each for that reason."""
 
 
-class _MatmulAttributes(AttributeModel):
+class _MatmulAttributes(TypedAttributes):
     """Which operands are transposed."""
 
-    transpose_a: bool = Field(default=False, description="whether A is (.., K, M) and not (.., M, K)")
-    transpose_b: bool = Field(default=False, description="whether B is (.., N, K) and not (.., K, N)")
+    transpose_a = Attribute(TRUTH, "whether A is (.., K, M) and not (.., M, K)", default=False)
+    transpose_b = Attribute(TRUTH, "whether B is (.., N, K) and not (.., K, N)", default=False)
 
 
 def _contracted_axes(call: Call) -> tuple[int, int]:
@@ -103,15 +91,16 @@ class Matmul(Op):
         return math.prod(self.shape(call)[0]) * call.shapes[0][_contracted_axes(call)[0]]
 
 
-class _QuotientAttributes(AttributeModel):
+class _QuotientAttributes(TypedAttributes):
     """How the inputs are split, how to round, and the bounds of the result."""
 
-    terms: int = Field(ge=1, le=MAX_QUOTIENT_TERMS, description="n, the number of terms of the numerator")
-    rounding: Literal["half_up", "half_even", "toward_zero"] = Field(
-        description="to the nearest integer, ties upward or to the even one; or toward zero"
+    terms = Attribute(Integer(1, MAX_QUOTIENT_TERMS), "n, the number of terms of the numerator")
+    rounding = Attribute(
+        Word("half_up", "half_even", "toward_zero"),
+        "to the nearest integer, ties upward or to the even one; or toward zero",
     )
-    lo: Int32 = Field(description="the lower bound")
-    hi: Int32 = Field(description="the upper bound")
+    lo = Attribute(INT32, "the lower bound")
+    hi = Attribute(INT32, "the upper bound")
 
 
 def _pairs(call: Call) -> int:
@@ -237,17 +226,18 @@ class Quotient(Op):
         return (4 * _pairs(call) + 32) * math.prod(call.shapes[0])
 
 
-class _NormalizeAttributes(AttributeModel):
+class _NormalizeAttributes(TypedAttributes):
     """What a row is, what it is divided by, how to round, and the bounds of the result."""
 
-    axes: IntTuple = Field(description="the axes along which a row runs, one at least")
-    statistic: Literal["variance", "mean_square", "square_sum"] = Field(
-        description="the square of what rows are divided by; the variance also subtracts their mean"
+    axes = Attribute(INTEGERS, "the axes along which a row runs, one at least")
+    statistic = Attribute(
+        Word("variance", "mean_square", "square_sum"),
+        "the square of what rows are divided by; the variance also subtracts their mean",
     )
-    shift: int = Field(default=0, ge=0, le=62, description="the power of two that multiplies e")
-    rounding: Literal["half_up", "half_even"] = Field(description="to the nearest integer, ties upward or to even")
-    lo: Int32 = Field(description="the lower bound")
-    hi: Int32 = Field(description="the upper bound")
+    shift = Attribute(Integer(0, 62), "the power of two that multiplies e", default=0)
+    rounding = Attribute(Word("half_up", "half_even"), "to the nearest integer, ties upward or to even")
+    lo = Attribute(INT32, "the lower bound")
+    hi = Attribute(INT32, "the upper bound")
 
 
 def _row(call: Call) -> int:
@@ -331,10 +321,10 @@ class UpdateSlice(Op):
         Input("I", "where the slice begins, one element"),
     )
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """Where the slice lies."""
 
-        axis: Integer = Field(description="the axis along which the slice is shorter than X")
+        axis = Attribute(INTEGER, "the axis along which the slice is shorter than X")
 
     constraints = (
         axis_rule("C1"),

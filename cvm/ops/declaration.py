@@ -1,7 +1,7 @@
 """The parts of an op declaration, and the registry of all declarations.
 
-An op is declared once, as a subclass of `Op` in the module of its family: name, inputs, outputs, attributes (a pydantic
-model with ranges and defaults), labelled constraints C1.., shape rule, range rule, gas. All other code that must know
+An op is declared once, as a subclass of `Op` in the module of its family: name, inputs, outputs, attributes (with
+ranges and defaults), labelled constraints C1.., shape rule, range rule, gas. All other code that must know
 about an op - verifier, executors, catalogue, vectors, command line - reads the declaration. The kernels of an op are in
 the executors, in modules of the same family.
 """
@@ -12,87 +12,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-
-from cvm.arguments import in_words
 from cvm.errors import Invalid, Location
-from cvm.limits import INT32_MAX, MAX_RANK
+from cvm.limits import MAX_RANK
+from cvm.ops.attributes import TypedAttributes, WrongAttribute
 from cvm.ops.ranges import Range, Shape
 
-__all__ = [
-    "ATTRIBUTE_MAX",
-    "REGISTRY",
-    "AttributeModel",
-    "Call",
-    "Constraint",
-    "Extent",
-    "ExtentPair",
-    "Extents",
-    "Input",
-    "InputKind",
-    "Int32",
-    "IntTuple",
-    "Integer",
-    "Op",
-    "Padding",
-    "PaddingPair",
-    "Positive",
-    "PositivePair",
-    "PositiveTuple",
-    "Precision",
-    "Shift",
-    "get",
-    "op_set",
-    "register",
-]
-
-ATTRIBUTE_MAX = 4096
-"""The document's ``max_attr``, inclusive; ``min_attr`` is 0 (formal/ERRATA.md)."""
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-Integer = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
-"""An attribute that may be any integer of 32 bits, which every implementation can hold."""
-IntTuple = Annotated[tuple[Integer, ...], Field(max_length=MAX_RANK), BeforeValidator(_as_tuple)]
-"""A TShape: up to 8 integers, since no tensor has more dimensions. A list is accepted instead of a tuple."""
-Positive = Annotated[int, Field(ge=1, le=ATTRIBUTE_MAX)]
-"""An attribute in [1, max_attr]."""
-Padding = Annotated[int, Field(ge=0, le=ATTRIBUTE_MAX)]
-"""An attribute in [min_attr, max_attr]."""
-Extent = Annotated[int, Field(ge=1, le=INT32_MAX)]
-"""An attribute in [1, 2^31 - 1]: the extent of a dimension, or a factor of an extent."""
-Extents = Annotated[tuple[Extent, ...], Field(min_length=1, max_length=MAX_RANK), BeforeValidator(_as_tuple)]
-"""The shape of a tensor."""
-PositiveTuple = Annotated[tuple[Positive, ...], Field(min_length=1, max_length=MAX_RANK), BeforeValidator(_as_tuple)]
-"""One factor in [1, max_attr] per dimension."""
-ExtentPair = Annotated[tuple[Extent, Extent], BeforeValidator(_as_tuple)]
-PositivePair = Annotated[tuple[Positive, Positive], BeforeValidator(_as_tuple)]
-PaddingPair = Annotated[tuple[Padding, Padding], BeforeValidator(_as_tuple)]
-Precision = Annotated[int, Field(ge=1, le=32)]
-"""A CVM precision p: |x| <= 2^(p-1) - 1."""
-Shift = Annotated[int, Field(ge=1, le=32)]
-"""The number of bits of a shift."""
-Int32 = Annotated[int, Field(ge=-INT32_MAX, le=INT32_MAX)]
-"""An attribute that may be any element of a tensor."""
-
+__all__ = ["REGISTRY", "Call", "Constraint", "Input", "InputKind", "Op", "get", "op_set", "register"]
 
 InputKind = Literal["tensor", "parameter"]
-
-
-_ANY: set[str] = set()
-"""Pydantic's set of the attributes that were given. No code reads it, so all `AttributeModel`s share one empty set."""
-
-
-class AttributeModel(BaseModel):
-    """Base of all attribute models: immutable, strictly typed, without further attributes. It has none itself."""
-
-    # A validator is built when it is first needed, since a program has few of all the ops.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +57,6 @@ class Constraint:
     on: Literal["shapes", "ranges"] = "shapes"
 
 
-def _same_tuple(given: Any, value: Any) -> bool:
-    """Whether both are tuples of the same integers and of no other type."""
-    return type(given) is type(value) is tuple and all(type(item) is int for item in given) and given == value
-
-
 class Op(ABC):
     """An op on int32 tensors. The docstring of the subclass says what it computes; see also the module's docstring."""
 
@@ -144,7 +68,7 @@ class Op(ABC):
     """The version of the op-set in which the op was added."""
     inputs: ClassVar[tuple[Input, ...]]
     outputs: ClassVar[tuple[str, ...]] = ("Y",)
-    Attributes: ClassVar[type[AttributeModel]] = AttributeModel
+    Attributes: ClassVar[type[TypedAttributes]] = TypedAttributes
     constraints: ClassVar[tuple[Constraint, ...]] = ()
 
     @property
@@ -184,21 +108,15 @@ class Op(ABC):
             return (kind,) * count
         return tuple(spec.kind for spec in self.inputs[:count])
 
-    def parse(self, attributes: Mapping[str, Any], location: Location | None = None) -> AttributeModel:
+    def parse(self, attributes: Mapping[str, Any], location: Location | None = None) -> TypedAttributes:
         """Typed attributes from plain values. Raises `Invalid` with code ``ops.<op>.attribute.<name>``."""
+        given = dict(attributes)
         try:
-            typed = self.Attributes.model_validate(dict(attributes))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            name = str(first["loc"][0]) if first["loc"] else "all"
-            found = f", found {attributes[name]!r}" if name in attributes else ""
-            what = in_words(first["type"], first["msg"], self.name, self.Attributes.model_fields)
-            raise Invalid(
-                f"ops.{self.name}.attribute.{name}", f"{self.name}: attribute {name}: {what}{found}", location
-            ) from None
-        # Long tuples are shared with the caller, since a program may have many nodes.
-        shared = {name: attributes[name] for name, value in typed if _same_tuple(attributes.get(name), value)}
-        return self.Attributes.model_construct(_ANY, **{**dict(typed), **shared})
+            return self.Attributes(given)
+        except WrongAttribute as wrong:
+            found = f", found {given[wrong.name]!r}" if wrong.name in given else ""
+            code = f"ops.{self.name}.attribute.{wrong.name}"
+            raise Invalid(code, f"{self.name}: attribute {wrong.name}: {wrong.what}{found}", location) from None
 
     def check_arity(self, count: int, location: Location | None = None) -> None:
         """Require that the op can have ``count`` inputs. Raises `Invalid` with code ``ops.<op>.arity``."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from pydantic import Field
 
-from cvm.ops.declaration import AttributeModel, Call, Constraint, Input, Int32, Op, Precision, Shift, register
+from cvm.ops.attributes import INT32, PRECISION, SHIFT, Attribute, TypedAttributes
+from cvm.ops.declaration import Call, Constraint, Input, Op, register
 from cvm.ops.ranges import Bounds, Range, Shape, pointwise
 
 __all__ = ["Abs", "Clip", "CvmClip", "CvmLeftShift", "CvmPrecision", "CvmRightShift", "ElemwiseAdd", "ElemwiseSub",
@@ -115,11 +115,11 @@ class Clip(_Unary):
     name = "clip"
     source = "Elemwise Operators, clip"
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The two bounds."""
 
-        a_min: Int32 = Field(description="the lower bound")
-        a_max: Int32 = Field(description="the upper bound")
+        a_min = Attribute(INT32, "the lower bound")
+        a_max = Attribute(INT32, "the upper bound")
 
     constraints = (Constraint("C1", "a_min <= a_max", lambda c: c.attributes.a_min <= c.attributes.a_max),)
 
@@ -134,21 +134,21 @@ class CvmClip(_Unary):
     name = "cvm_clip"
     source = "Elemwise Operators, cvm_cilp (a misprint of cvm_clip)"
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The precision to clip to."""
 
-        precision: Precision = Field(description="p: the result is clipped to |y| <= 2^(p - 1) - 1")
+        precision = Attribute(PRECISION, "p: the result is clipped to |y| <= 2^(p - 1) - 1")
 
     def range(self, call: Call) -> tuple[Range, ...]:
         alpha = 2 ** (call.attributes.precision - 1) - 1
         return _clipped(call, lambda x: np.clip(x, -alpha, alpha))
 
 
-class _ShiftAttributes(AttributeModel):
+class _ShiftAttributes(TypedAttributes):
     """The number of bits and the precision that the result is clipped to."""
 
-    precision: Precision = Field(description="p: the result is clipped to |y| <= 2^(p - 1) - 1")
-    shift_bit: Shift = Field(description="the number of bits")
+    precision = Attribute(PRECISION, "p: the result is clipped to |y| <= 2^(p - 1) - 1")
+    shift_bit = Attribute(SHIFT, "the number of bits")
 
 
 @register

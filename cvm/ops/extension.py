@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from cvm.limits import INT64_MAX
+from cvm.ops.attributes import INT32, Attribute, TypedAttributes, Word
 from cvm.ops.broadcast import Broadcast, broadcasts_to
-from cvm.ops.declaration import AttributeModel, Call, Constraint, Input, InputKind, Int32, Op, register
+from cvm.ops.declaration import Call, Constraint, Input, InputKind, Op, register
 from cvm.ops.ranges import Bounds, Range, Shape, aligned, blocks, pointwise
 
 __all__ = ["MAX_TERMS", "BroadcastGreater", "Requantize", "terms"]
@@ -90,14 +89,15 @@ def _rounded(v: Bounds, shifts: Bounds, rounding: str) -> Bounds:
     return np.asarray(floor + up)
 
 
-class _RequantizeAttributes(AttributeModel):
+class _RequantizeAttributes(TypedAttributes):
     """How to round, and the bounds of the result."""
 
-    rounding: Literal["half_up", "half_even", "toward_zero"] = Field(
-        description="to the nearest integer, ties upward or to the even one; or toward zero"
+    rounding = Attribute(
+        Word("half_up", "half_even", "toward_zero"),
+        "to the nearest integer, ties upward or to the even one; or toward zero",
     )
-    lo: Int32 = Field(description="the lower bound")
-    hi: Int32 = Field(description="the upper bound")
+    lo = Attribute(INT32, "the lower bound")
+    hi = Attribute(INT32, "the upper bound")
 
 
 @register

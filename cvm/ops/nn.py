@@ -7,25 +7,23 @@ import math
 from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
-from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BeforeValidator, Field
 
-from cvm.ops.declaration import (
-    AttributeModel,
-    Call,
-    Constraint,
-    Extent,
-    ExtentPair,
-    Input,
-    Op,
-    PaddingPair,
-    Positive,
-    PositivePair,
-    register,
+from cvm.ops.attributes import (
+    EXTENT,
+    EXTENT_PAIR,
+    PADDING,
+    PADDING_PAIR,
+    POSITIVE,
+    POSITIVE_PAIR,
+    TRUTH,
+    Attribute,
+    Integers,
+    TypedAttributes,
 )
+from cvm.ops.declaration import Call, Constraint, Input, Op, register
 from cvm.ops.ranges import BLOCK, BOUNDS, Range, Shape, contracted, pointwise
 from cvm.ops.windows import hull_of_sums, valid_taps
 
@@ -36,13 +34,13 @@ def _bias_fits(call: Call) -> bool:
     return len(call.shapes) < 3 or call.shapes[2] == (call.shapes[1][0],)
 
 
-class _ConvAttributes(AttributeModel):
+class _ConvAttributes(TypedAttributes):
     """The geometry of a convolution."""
 
-    padding: PaddingPair = Field(default=(0, 0), description="PH, PW: rows and columns of zeros on each side")
-    stride: PositivePair = Field(default=(1, 1), description="SH, SW: steps of the window")
-    dilation: PositivePair = Field(default=(1, 1), description="DH, DW: steps between the taps of a window")
-    groups: Extent = Field(default=1, description="the number of groups that the channels are split into")
+    padding = Attribute(PADDING_PAIR, "PH, PW: rows and columns of zeros on each side", default=(0, 0))
+    stride = Attribute(POSITIVE_PAIR, "SH, SW: steps of the window", default=(1, 1))
+    dilation = Attribute(POSITIVE_PAIR, "DH, DW: steps between the taps of a window", default=(1, 1))
+    groups = Attribute(EXTENT, "the number of groups that the channels are split into", default=1)
 
 
 def _windows(call: Call) -> list[tuple[int, int, int, int, int]]:
@@ -202,21 +200,17 @@ class Relu(Op):
         return (pointwise(call.ranges, lambda x: x.monotone(lambda bounds: np.maximum(bounds, 0))),)
 
 
-def _as_pair(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return (value, value)
-    return tuple(value) if isinstance(value, list) else value
-
-
-class _PoolAttributes(AttributeModel):
+class _PoolAttributes(TypedAttributes):
     """The geometry of a pooling window."""
 
-    pool_size: ExtentPair = Field(description="PSH, PSW: the extents of the window")
-    padding: Annotated[PaddingPair, BeforeValidator(_as_pair)] = Field(
-        default=(0, 0), description="PH, PW: rows and columns of padding on each side; an integer stands for both"
+    pool_size = Attribute(EXTENT_PAIR, "PSH, PSW: the extents of the window")
+    padding = Attribute(
+        Integers(PADDING, 2, 2, repeats=True),
+        "PH, PW: rows and columns of padding on each side; an integer stands for both",
+        default=(0, 0),
     )
-    strides: PositivePair = Field(default=(1, 1), description="SH, SW: steps of the window")
-    ceil_mode: bool = Field(default=False, description="whether a last window may reach beyond the padded image")
+    strides = Attribute(POSITIVE_PAIR, "SH, SW: steps of the window", default=(1, 1))
+    ceil_mode = Attribute(TRUTH, "whether a last window may reach beyond the padded image", default=False)
 
 
 def _pools(call: Call) -> list[tuple[int, int, int, int, int]]:
@@ -274,10 +268,10 @@ class Upsampling(Op):
     source = "NN Operators, upsampling"
     inputs = (Input("X", "the data, (N, C, H, W)"),)
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The factor."""
 
-        scale: Positive = Field(description="how many times each row and column is repeated")
+        scale = Attribute(POSITIVE, "how many times each row and column is repeated")
 
     constraints = (Constraint("C1", "X of 4 dimensions", lambda c: len(c.shapes[0]) == 4),)
 

@@ -6,21 +6,21 @@ import math
 from abc import abstractmethod
 
 import numpy as np
-from pydantic import Field
 
+from cvm.ops.attributes import INTEGERS, TRUTH, Attribute, TypedAttributes
 from cvm.ops.axes import axis_rules, normal
-from cvm.ops.declaration import AttributeModel, Call, Input, IntTuple, Op, register
+from cvm.ops.declaration import Call, Input, Op, register
 from cvm.ops.ranges import BOUNDS, Range, Shape, affordable
 
 __all__ = ["Max", "Sum"]
 
 
-class _Attributes(AttributeModel):
+class _Attributes(TypedAttributes):
     """The axes to reduce, and whether they are kept."""
 
-    axes: IntTuple = Field(default=(), description="the axes to reduce; empty: all, even with exclude")
-    keepdims: bool = Field(default=False, description="whether a reduced axis is kept with extent 1")
-    exclude: bool = Field(default=False, description="whether axes are the axes to keep, and all others are reduced")
+    axes = Attribute(INTEGERS, "the axes to reduce; empty: all, even with exclude", default=())
+    keepdims = Attribute(TRUTH, "whether a reduced axis is kept with extent 1", default=False)
+    exclude = Attribute(TRUTH, "whether axes are the axes to keep, and all others are reduced", default=False)
 
 
 def _reduced(call: Call) -> tuple[int, ...]:

@@ -11,24 +11,11 @@ from operator import itemgetter
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from cvm.limits import MAX_RANK
+from cvm.ops.attributes import EXTENT, EXTENTS, INTEGER, INTEGERS, PADDING, POSITIVES, Attribute, TypedAttributes
 from cvm.ops.axes import axis_rule, axis_rules, inside, normal
-from cvm.ops.declaration import (
-    AttributeModel,
-    Call,
-    Constraint,
-    Extent,
-    Extents,
-    Input,
-    Integer,
-    IntTuple,
-    Op,
-    Padding,
-    PositiveTuple,
-    register,
-)
+from cvm.ops.declaration import Call, Constraint, Input, Op, register
 from cvm.ops.movement import concatenated, repeated, reshaped, selected
 from cvm.ops.ranges import Range, Shape, aligned, pointwise
 
@@ -50,11 +37,11 @@ class Repeat(_Transform):
     name = "repeat"
     source = "Transform Operators, repeat"
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The axis and the number of repetitions."""
 
-        axis: Integer = Field(default=0, description="the axis along which elements are repeated")
-        repeats: Extent = Field(description="how many times each element is repeated")
+        axis = Attribute(INTEGER, "the axis along which elements are repeated", default=0)
+        repeats = Attribute(EXTENT, "how many times each element is repeated")
 
     constraints = (axis_rule("C1"),)
 
@@ -74,10 +61,10 @@ class Tile(_Transform):
     name = "tile"
     source = "Transform Operators, tile"
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The numbers of repetitions."""
 
-        reps: PositiveTuple = Field(description="how many times the tensor is repeated along each axis")
+        reps = Attribute(POSITIVES, "how many times the tensor is repeated along each axis")
 
     def shape(self, call: Call) -> tuple[Shape, ...]:
         extents, reps = _tiling(call)
@@ -125,10 +112,10 @@ class Concatenate(_Transform):
     source = "Transform Operators, concatenate"
     inputs = (Input("I", "tensors of N dimensions", many=True),)
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The axis along which tensors are joined."""
 
-        axis: Integer = Field(description="the axis along which the tensors are joined")
+        axis = Attribute(INTEGER, "the axis along which the tensors are joined")
 
     constraints = (
         Constraint("C1", "inputs of one rank N", lambda c: len({len(shape) for shape in c.shapes}) == 1),
@@ -153,10 +140,10 @@ class Transpose(_Transform):
     name = "transpose"
     source = "Transform Operators, transpose"
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The order of the axes."""
 
-        axes: IntTuple = Field(default=(), description="a permutation of the axes; empty: the reverse order")
+        axes = Attribute(INTEGERS, "a permutation of the axes; empty: the reverse order", default=())
 
     constraints = (
         Constraint("C1", "axes empty or with N entries", lambda c: len(c.attributes.axes) in (0, len(c.shapes[0]))),
@@ -199,12 +186,12 @@ class Slice(_Transform):
     name = "slice"
     source = "Transform Operators, slice"
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The part to keep, axis by axis."""
 
-        begin: IntTuple = Field(default=(), description="where to begin; missing entries are 0")
-        end: IntTuple = Field(default=(), description="where to stop; missing entries are n")
-        strides: IntTuple = Field(default=(), description="the steps, also negative; missing entries are 1")
+        begin = Attribute(INTEGERS, "where to begin; missing entries are 0", default=())
+        end = Attribute(INTEGERS, "where to stop; missing entries are n", default=())
+        strides = Attribute(INTEGERS, "the steps, also negative; missing entries are 1", default=())
 
     constraints = (
         Constraint(
@@ -251,10 +238,10 @@ class SliceLike(_Transform):
         Input("shape_like", "a tensor of M dimensions m_0, .., m_{M-1}, of which only the shape counts"),
     )
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The axes to slice."""
 
-        axes: IntTuple = Field(default=(), description="the axes that are sliced; empty: all")
+        axes = Attribute(INTEGERS, "the axes that are sliced; empty: all", default=())
 
     constraints = (
         Constraint("C1", "M = N where axes is empty", lambda c: bool(c.attributes.axes) or _ranks_equal(c)),
@@ -297,10 +284,10 @@ class Take(_Transform):
     source = "Transform Operators, take"
     inputs = _TABLE
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The axis of the indices."""
 
-        axis: Integer | None = Field(default=None, description="the axis; without it X is flattened")
+        axis = Attribute(INTEGER, "the axis; without it X is flattened", default=None)
 
     constraints = (
         Constraint("C1", "axis in [-N, N), if given", lambda c: inside(_axis(c), len(c.shapes[0]))),
@@ -355,11 +342,11 @@ class ExpandDims(_Transform):
     name = "expand_dims"
     source = "Transform Operators, expand_dims"
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The position and the number of the new dimensions."""
 
-        axis: Integer = Field(description="where the new dimensions start; N + 1 is added if it is negative")
-        num_newaxis: Padding = Field(default=1, description="the number of new dimensions")
+        axis = Attribute(INTEGER, "where the new dimensions start; N + 1 is added if it is negative")
+        num_newaxis = Attribute(PADDING, "the number of new dimensions", default=1)
 
     constraints = (
         Constraint("C1", "axis in [-N - 1, N + 1)", lambda c: inside((c.attributes.axis,), len(c.shapes[0]) + 1)),
@@ -389,10 +376,10 @@ class Reshape(_Transform):
     name = "reshape"
     source = "Transform Operators, reshape"
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The shape of the result."""
 
-        target_shape: Extents = Field(description="the shape of the result")
+        target_shape = Attribute(EXTENTS, "the shape of the result")
 
     constraints = (
         Constraint(
@@ -422,10 +409,10 @@ class Squeeze(_Transform):
     name = "squeeze"
     source = "Transform Operators, squeeze"
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The axes to remove."""
 
-        axes: IntTuple = Field(default=(), description="the axes to remove; empty: all of extent 1")
+        axes = Attribute(INTEGERS, "the axes to remove; empty: all of extent 1", default=())
 
     constraints = (
         *axis_rules("C1", "C2"),

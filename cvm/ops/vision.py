@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from cvm.ops.declaration import AttributeModel, Call, Constraint, Extent, Input, Int32, Integer, Op, register
+from cvm.ops.attributes import EXTENT, INT32, INTEGER, TRUTH, Attribute, TypedAttributes
+from cvm.ops.declaration import Call, Constraint, Input, Op, register
 from cvm.ops.ranges import BOUNDS, Range, Shape, affordable
 
 __all__ = ["GetValidCount", "NonMaxSuppression"]
@@ -28,10 +27,10 @@ class GetValidCount(Op):
     inputs = (Input("X", "rows (id, score, ..), (B, N, K)"),)
     outputs = ("valid_count", "Y")
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """The threshold."""
 
-        score_threshold: Int32 = Field(description="a row is valid if its score is greater than this")
+        score_threshold = Attribute(INT32, "a row is valid if its score is greater than this")
 
     constraints = (
         Constraint("C1", "X of 3 dimensions", lambda c: len(c.shapes[0]) == 3),
@@ -67,13 +66,13 @@ class NonMaxSuppression(Op):
         Input("valid_count", "the number of rows that take part, (B,)"),
     )
 
-    class Attributes(AttributeModel):
+    class Attributes(TypedAttributes):
         """Thresholds and limits."""
 
-        iou_threshold: Extent = Field(description="the least overlap in percent that suppresses a row; above 100: none")
-        max_output_size: Integer = Field(default=-1, description="the most rows to keep; negative: no limit")
-        force_suppress: bool = Field(default=False, description="whether boxes of different ids suppress each other")
-        top_k: Integer = Field(default=-1, description="the most rows to consider, by score; negative: no limit")
+        iou_threshold = Attribute(EXTENT, "the least overlap in percent that suppresses a row; above 100: none")
+        max_output_size = Attribute(INTEGER, "the most rows to keep; negative: no limit", default=-1)
+        force_suppress = Attribute(TRUTH, "whether boxes of different ids suppress each other", default=False)
+        top_k = Attribute(INTEGER, "the most rows to consider, by score; negative: no limit", default=-1)
 
     constraints = (
         Constraint("C1", "X of 3 dimensions, K = 6", lambda c: len(c.shapes[0]) == 3 and c.shapes[0][2] == 6),

@@ -11,7 +11,7 @@ from typing import get_args
 
 from cvm.errors import Invalid, LimitExceeded, Location
 from cvm.limits import INT32_MAX, INT64_MAX, Limits, elements, require
-from cvm.ops import AttributeModel, Range
+from cvm.ops import Range, TypedAttributes
 from cvm.program.model import AttributeValue, Constant, ProgramParts, Shape, Value
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 
@@ -154,7 +154,7 @@ def check_quantizer(quantizer: Quantizer, shape: Shape, location: Location) -> N
         raise Invalid("program.quantizer", found, location)
 
 
-def attribute_values(attributes: AttributeModel) -> dict[str, AttributeValue]:
+def attribute_values(attributes: TypedAttributes) -> dict[str, AttributeValue]:
     """The canonical complete form of typed attributes: defaults included, None left out."""
     return {name: value for name, value in attributes if value is not None}
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from cvm import ops
 from cvm.errors import Invalid, Location
 from cvm.limits import Limits, require
-from cvm.ops import AttributeModel, Call, Op, Range
+from cvm.ops import Call, Op, Range, TypedAttributes
 from cvm.ops.declaration import InputKind
 from cvm.ops.ranges import Exact, Stored
 from cvm.program.checks import (
@@ -69,7 +69,7 @@ class Scope:
         self.constants: dict[str, Constant] = {}
         self._parameters: set[str] = set()
         self._kept = 0
-        self._typed: dict[str, AttributeModel] = {}
+        self._typed: dict[str, TypedAttributes] = {}
         self._intervals: dict[tuple[int, int, int], Range] = {}
 
     def given(self, program: Program) -> None:
@@ -168,7 +168,7 @@ class Scope:
         key = rank, lo, hi
         return self._intervals.get(key) or _shared(self._intervals, key, Range.uniform(rank, lo, hi))
 
-    def _parsed(self, op: Op, attributes: Mapping[str, Any], location: Location) -> AttributeModel:
+    def _parsed(self, op: Op, attributes: Mapping[str, Any], location: Location) -> TypedAttributes:
         """Typed attributes. Equal attributes share one object."""
         key = f"{op.name} {attributes!r}"  # a text, since 1 and True are equal as keys
         return self._typed.get(key) or _shared(self._typed, key, op.parse(attributes, location))

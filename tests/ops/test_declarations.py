@@ -51,7 +51,7 @@ def test_a_declaration_says_what_the_op_does_and_where_it_stands(op: Op) -> None
     assert op.__doc__
     assert op.source
     assert type(op).__module__ == f"cvm.ops.{op.family}"
-    assert all(item.description for item in op.Attributes.model_fields.values())
+    assert all(item.what for item in op.Attributes.declared.values())
 
 
 @pytest.mark.parametrize(("count", "n"), [(4, 1), (6, 2), (18, 8), (0, 0), (5, 1)])

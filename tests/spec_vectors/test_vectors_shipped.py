@@ -90,7 +90,7 @@ def test_every_constraint_and_attribute_of_an_op_has_a_refusal(op: str) -> None:
     codes = {case.code for case in op_cases(op) if case.verdict != "value"}
     declaration = REGISTRY[op]
     parts = [rule.label for rule in declaration.constraints]
-    parts += [f"attribute.{name}" for name in declaration.Attributes.model_fields]
+    parts += [f"attribute.{name}" for name in declaration.Attributes.declared]
     assert {f"ops.{op}.{part}" for part in (*parts, "arity")} <= codes
 
 
@@ -119,7 +119,7 @@ def test_every_class_of_verdict_occurs_in_ops_or_programs() -> None:
 def test_verdicts_have_every_rule_of_every_op_and_five_accepted_programs_of_it(op: str) -> None:
     declaration = REGISTRY[op]
     parts = [rule.label for rule in declaration.constraints]
-    parts += [f"attribute.{name}" for name in declaration.Attributes.model_fields]
+    parts += [f"attribute.{name}" for name in declaration.Attributes.declared]
     codes = {case.code for case in verdict_cases()}
     assert {f"ops.{op}.{part}" for part in (*parts, "arity")} <= codes
     accepted = [case for case in verdict_cases() if case.id.startswith(f"{op}_") and case.verdict == "value"]

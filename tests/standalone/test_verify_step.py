@@ -189,11 +189,11 @@ VALUES += [*product(ENDS, repeat=2), *((end,) * count for end in (0, 1) for coun
 
 def test_attributes_have_the_limits_of_the_declarations():
     assert {*alone.ONE_STEP, *alone.SEVERAL_STEPS} == set(REGISTRY)
-    assert {name for name, op in REGISTRY.items() if op.Attributes.model_fields} == set(alone.ATTRIBUTES)
+    assert {name for name, op in REGISTRY.items() if op.Attributes.declared} == set(alone.ATTRIBUTES)
     refused = Counter()
     for name, attributes in alone.ATTRIBUTES.items():
         op, right = REGISTRY[name], {}
-        assert attributes.keys() == op.Attributes.model_fields.keys()
+        assert attributes.keys() == op.Attributes.declared.keys()
         for key, allowed in attributes.items():
             right[key] = next(value for value in VALUES if allowed(value))
         for key, value in ((key, value) for key in attributes for value in VALUES):

@@ -160,7 +160,7 @@ def _change_record(random_: random.Random, record: Record) -> None:
             record.op = random_.choice(_NAMES)
         case 1:
             record.op = random_.choice(_NAMES)
-            declared = REGISTRY[record.op].Attributes.model_fields if record.op in REGISTRY else {}
+            declared = REGISTRY[record.op].Attributes.declared if record.op in REGISTRY else {}
             record.attributes = [(key, random_.choice((True, 1, (1,), (1, 1)))) for key in sorted(declared)]
         case 2:
             record.inputs = random_.choice(
