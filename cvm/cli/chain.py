@@ -372,13 +372,14 @@ def demo(as_json: Json = False) -> int:
     from cvm.audit.chain import play_demo
     from cvm.audit.dispute import computed
     from cvm.demo import IMAGES, MODEL
+    from cvm.executors import choose_executor
     from cvm.program.verifier import verify
 
     with working("playing"):
         verified = verify(cvm.compile(MODEL))
         images = {"image": read_npz(IMAGES, "image")[:1]}
         recorder = Recorder(verified, trace=True)
-        cvm.Session(verified).run(images, witness=recorder)
+        cvm.Session(verified, choose_executor()[0]).run(images, witness=recorder)
         document = {"model": MODEL.name, **play_demo(verified, computed(verified, images), recorder.claim())}
     return show(document, lambda console: _render_demo(console, document), as_json, _demo_code(document))
 

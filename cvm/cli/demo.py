@@ -40,13 +40,13 @@ def command(as_json: Json = False) -> int:
     from cvm.agreement import compare
     from cvm.arrays import read_npz
     from cvm.demo import IMAGES, MODEL
-    from cvm.executors import create
+    from cvm.executors import choose_executor, create
     from cvm.inputs import arrange
     from cvm.program.verifier import verify
 
     seconds: dict[str, float] = {}
     verified = _timed(seconds, "compile", lambda: verify(cvm.compile(MODEL)))
-    session = cvm.Session(verified)
+    session = cvm.Session(verified, choose_executor()[0])  # which is there at once, for the batch
     images, labels = read_npz(IMAGES, "image"), read_npz(IMAGES, "label")
     result = _timed(seconds, "run", lambda: session.run({"image": images}))
     recorder = audit.Recorder(verified, trace=True)

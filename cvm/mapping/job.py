@@ -77,10 +77,11 @@ class MapJob:
 
     def worker(self) -> Callable[[MapTask], Answer | CvmError]:
         """Verify and compile the program; see `cvm.workers.Job`."""
+        from cvm.executors import choose_executor
         from cvm.program.codec import decode
         from cvm.session import Session
 
-        session = Session(decode(self.program), self.executor, 1)
+        session = Session(decode(self.program), choose_executor(self.executor)[0], 1)
         return lambda task: self._answer(session, task)
 
     def _answer(self, session: Session, task: MapTask) -> Answer | CvmError:

@@ -1,8 +1,9 @@
 """Sessions: a verified program, an executor, and the state that the program keeps from run to run.
 
-`session` has the public class, and the others serve it: `opening` finds and verifies the program, `aside` lets another
-process make its machine code, `plain` recognises inputs that need no conversion, `samples` runs many samples at once,
-`naming` and `result` give the tensors back by the names that the caller knows, `witness` says what may observe runs.
+`session` has the public class, and the others serve it: `opening` finds and verifies the program, `encoded` gives one
+in memory the bytes of a file, `aside` lets another process make its machine code, `plain` recognises inputs that need
+no conversion, `samples` runs many samples at once, `naming` and `result` give the tensors back by the names that the
+caller knows, `witness` says what may observe runs.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
     from cvm.program.reading import ReadFile
+    from cvm.session.encoded import Encoded
 
 __all__ = ["Making", "begin", "finish"]
 
@@ -85,8 +86,8 @@ class Making:
 _all: WeakSet[Making] = WeakSet()
 
 
-def begin(file: ReadFile, threads: int) -> Making | None:
-    """Begin to make the code of a program file for so many threads, or share a process that has begun.
+def begin(file: ReadFile | Encoded, threads: int) -> Making | None:
+    """Begin to make the code of a program for so many threads, or share a process that has begun.
 
     Returns None where this would help nobody or is impossible: for small programs, on one core, without a cache, where
     the native executor is not the default, where no process of this interpreter can be started, and while as many
@@ -94,13 +95,6 @@ def begin(file: ReadFile, threads: int) -> Making | None:
     """
     if file.size < LEAST or cores() < 2 or os.name != "posix" or not _interpreter() or not stores():
         return None
-    import subprocess
-
-    root = str(Path(__file__).resolve().parents[2])  # of this package, which the other process must use too
-    folders = [*(one for one in sys.path if isinstance(one, str) and os.path.isabs(one)), root]
-    given = json.dumps([os.fsdecode(file.path), threads, folders])
-    command, none = [sys.executable, *_flags(), "-c", _CHILD, given], subprocess.DEVNULL
-    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}  # idle threads of BLAS spin on a core that is needed
     with _lock:
         for ended in [key for key, one in _running.items() if one.poll() is not None]:
             del _running[ended]
@@ -109,11 +103,28 @@ def begin(file: ReadFile, threads: int) -> Making | None:
             if len(_running) >= cores() - 1:
                 return None
             try:
-                process = subprocess.Popen(command, stdin=none, stdout=none, stderr=none, env=environment)
-            except Exception:  # the system has no more processes, or a hook of this process forbids them
+                process = _process(file, threads)
+            except Exception:  # the system has no more processes or room, or a hook of this process forbids them
                 return None
             _running[file.hash, threads] = process
         return Making(process)
+
+
+def _process(file: ReadFile | Encoded, threads: int) -> Popen[bytes]:
+    """The process that makes the code. It reads a program that has no file from its stdin."""
+    import subprocess
+
+    from cvm.program.reading import ReadFile
+
+    root = str(Path(__file__).resolve().parents[2])  # of this package, which the other process must use too
+    folders = [*(one for one in sys.path if isinstance(one, str) and os.path.isabs(one)), root]
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}  # idle threads of BLAS spin on a core that is needed
+    with contextlib.ExitStack() as files:
+        none = subprocess.DEVNULL
+        path = os.fsdecode(file.path) if isinstance(file, ReadFile) else "/dev/stdin"
+        stdin = none if isinstance(file, ReadFile) else files.enter_context(file.opened())
+        command = [sys.executable, *_flags(), "-c", _CHILD, json.dumps([path, threads, folders])]
+        return subprocess.Popen(command, stdin=stdin, stdout=none, stderr=none, env=environment)
 
 
 @atexit.register

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from cvm.arguments import checked_path, expected
 from cvm.errors import CvmError, Location, Mismatch
 from cvm.formats import diagnosed, refuse_folder
+from cvm.session.aside import LEAST
+from cvm.session.encoded import Encoded
 
 if TYPE_CHECKING:
     from cvm.program.reading import ReadFile
     from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Source", "program_file", "verified_of"]
+__all__ = ["Source", "verified_of"]
 
 
 def verified_of(program: object) -> VerifiedProgram:
@@ -42,39 +45,50 @@ def _verified_and_hash(program: object, file: ReadFile | None = None) -> tuple[V
         raise diagnosed(error, path, "a program of cvm (.cvm)", ("program",)) from None
 
 
-def program_file(program: object) -> ReadFile | None:
-    """The content of the program's file; None if the program is no file, or if the file cannot be read."""
-    if not isinstance(program, str | os.PathLike):
-        return None
-    from cvm.program.reading import ReadFile
-
-    try:
-        return ReadFile(program)
-    except (CvmError, OSError, ValueError):  # `Source.read` says what is wrong
-        return None
-
-
 class Source:
-    """Where the program of a session comes from.
+    """Where the program of a session comes from: an object, or the path of a file.
 
     A session that starts from the cache runs without the verified program, which is read when something else needs it.
     """
 
-    def __init__(self, program: object, file: ReadFile | None) -> None:
-        """``program`` is what the caller passed, and ``file`` the content of its file if that was read already."""
+    def __init__(self, program: object) -> None:
+        """``program`` is what the caller passed."""
         self._program = program
+        self._named = isinstance(program, str | os.PathLike)
         self._verified: VerifiedProgram | None = None
-        self.hash = None if file is None else file.hash
-        """The SHA-256 of the program's file; None if there is no file."""
+        self.hash: str | None = None
+        """The SHA-256 of the program's file, or of the file that a large program in memory would have."""
 
-    def read(self, file: ReadFile | None) -> VerifiedProgram:
-        """Verify the program, and keep it. Raises `CvmError`."""
-        self._verified, self.hash = _verified_and_hash(self._program, file)
+    def file(self) -> ReadFile | Encoded | None:
+        """The program's file, or the one that it would have; a program in memory is verified first.
+
+        Returns None for a small program in memory, and if the file cannot be read: `read` says what is wrong.
+        """
+        from cvm.program.reading import ReadFile
+
+        file: ReadFile | Encoded | None = None
+        if self._named:
+            with suppress(CvmError, OSError, ValueError):
+                file = ReadFile(cast("str", self._program))
+        else:
+            program = self.verified.program
+            if sum(len(one.data) for one in program.constants) >= LEAST:
+                file = Encoded(program)
+        self.hash = None if file is None else file.hash
+        return file
+
+    def read(self, file: ReadFile | Encoded | None) -> VerifiedProgram:
+        """Verify the program, and keep it. ``file`` is what `file` gave. Raises `CvmError`."""
+        if self._named or self._verified is None:
+            read = None if isinstance(file, Encoded) else file
+            self._verified, found = _verified_and_hash(self._program, read)
+            self.hash = found or self.hash
         return self._verified
 
     def forget(self) -> None:
-        """Free the memory of the verified program, which is read again when it is needed."""
-        self._verified = None
+        """Free the memory of the verified program if it can be read again from its file."""
+        if self._named:
+            self._verified = None
 
     @property
     def verified(self) -> VerifiedProgram:
@@ -82,7 +96,7 @@ class Source:
         verified = self._verified  # read once: another thread may forget it
         if verified is None:
             verified, found = _verified_and_hash(self._program)
-            if found != self.hash:
+            if self._named and found != self.hash:
                 message = f"the session began with a file of the SHA-256 {self.hash}, which now has {found}"
                 raise Mismatch("session.program", message, Location(os.fspath(cast("str", self._program))))
             self._verified = verified

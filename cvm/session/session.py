@@ -15,8 +15,9 @@ from cvm.executors.held import Bound, Held, hold
 from cvm.inputs import Feed, Intake, Layout, OutOfRange, arrange, stacked
 from cvm.outputs import Attached, Fresh, receiving
 from cvm.session.aside import Making, begin
+from cvm.session.encoded import Encoded
 from cvm.session.naming import Captured, Naming
-from cvm.session.opening import Source, program_file
+from cvm.session.opening import Source
 from cvm.session.plain import PlainInputs
 from cvm.session.result import Result
 from cvm.session.samples import SINGLE, Many, Samples, sequence
@@ -40,6 +41,11 @@ EARLY = 2**33
 """The largest metered cost of a run that NumPy answers while machine code is made: a second, about."""
 
 
+def _waits(verified: VerifiedProgram) -> bool:
+    """Whether NumPy answers no run of the program while machine code is made."""
+    return bool(verified.program.state) or verified.gas > EARLY
+
+
 def _several(inputs: object) -> Iterable[Any]:
     """The inputs of many runs. Raises `Invalid` (``argument.inputs``) for an argument that holds none."""
     if isinstance(inputs, Mapping | np.ndarray) or not isinstance(inputs, Iterable):
@@ -56,7 +62,7 @@ class Session:
     The program is verified once, here, unless it was verified already. Raises `Invalid` or `LimitExceeded` for one
     that is not valid, and for a file the errors of `cvm.load`.
 
-    If ``executor`` is None and the machine code of a program file of at least 64 KiB is not stored yet, another process
+    If ``executor`` is None and the machine code of a program of at least 64 KiB is not stored yet, another process
     makes it where there are two cores. Meanwhile, NumPy answers the first run, if that is of a single sample; all else
     waits for the code. "native" makes the code here.
     """
@@ -79,8 +85,8 @@ class Session:
         self._shapes: Mapping[str, tuple[int, ...]]
         self._digest: str | None
         self._making: Making | None = None
-        file = program_file(program) if executor in (None, "native") and device is None else None
-        self._source = Source(program, file)
+        self._source = Source(program)
+        file = self._source.file() if executor in (None, "native") and device is None else None
         if file is None or not self._start(executor, file.forget):
             self._open(executor, threads, file)
         self._plain = PlainInputs(self._parts)
@@ -103,9 +109,11 @@ class Session:
         source.forget()
         return True
 
-    def _open(self, executor: str | None, threads: int | None, file: ReadFile | None) -> None:
+    def _open(self, executor: str | None, threads: int | None, file: ReadFile | Encoded | None) -> None:
         """Verify the program and make an executor: NumPy's if another process makes machine code in the meantime."""
-        making = begin(file, self._threads) if file is not None and executor is None else None
+        making = None
+        if file is not None and executor is None and not (isinstance(file, Encoded) and _waits(self._source.verified)):
+            making = begin(file, self._threads)
         try:
             verified = self._source.read(file)
         except BaseException:
@@ -114,7 +122,7 @@ class Session:
             raise
         if making is None:
             self._compile(verified, executor, threads)
-        elif verified.program.state or verified.gas > EARLY:
+        elif _waits(verified):
             del verified
             self._source.forget()  # the other process holds the program, too
             self._await(making)

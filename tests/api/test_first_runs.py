@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -22,8 +24,8 @@ import cvm.session.session as sessions
 from cvm.audit import Recorder
 from cvm.errors import CvmError, Invalid
 from cvm.executors.native.runtime import cache
-from cvm.program import Output, Program, ProgramBuilder
-from cvm.session import Session, aside
+from cvm.program import Output, Program, ProgramBuilder, verify
+from cvm.session import Session, aside, opening
 
 SIZE = 288
 """The weights of a program take SIZE * SIZE bytes, more than `aside.LEAST`."""
@@ -131,6 +133,81 @@ def test_the_first_run_is_numpys_and_all_later_ones_are_native(
     again = Session(file)
     assert again.executor == "native"
     assert len(held_back) == 1
+
+
+@pytest.mark.parametrize("given", ["a program", "a verified program"])
+def test_a_program_in_memory_is_answered_by_numpy_first_too(
+    given: str, tmp_path: Path, held_back: list[subprocess.Popen[bytes]]
+) -> None:
+    made = program()
+    path = tmp_path / "program.cvm"
+    made.save(path)
+    verified = verify(made)
+    session = Session(made if given == "a program" else verified)
+    assert session.executor == "numpy"
+    first = session.run(feed(0), codes=True)["y"]
+    assert session.executor == "numpy"
+    go(held_back[0])
+    assert np.array_equal(session.run(feed(1), codes=True)["y"], expected(path, feed(1)))
+    assert np.array_equal(first, expected(path, feed(0)))
+    assert session.executor == "native"
+    assert held_back[0].poll() == 0
+    if given == "a verified program":
+        assert session.verified is verified
+    assert session.program == made
+    for same in (made, verified, path):  # its file would have the same bytes, so it starts from the cache, too
+        again = Session(same)
+        assert again.executor == "native"
+        assert again.digest == made.digest
+        assert np.array_equal(again.run(feed(1), codes=True)["y"], expected(path, feed(1)))
+    assert len(held_back) == 1
+
+
+def test_a_program_in_memory_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    session = Session(program())
+    assert session._making is not None
+    session.run(feed(), codes=True)
+    assert list(tmp_path.iterdir()) == []
+    session.explain()
+    assert session.executor == "native"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_in_memory_that_finds_no_room_for_a_file_is_compiled_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, held_back: list[subprocess.Popen[bytes]]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    session = Session(program())
+    assert session.executor == "native"
+    assert not held_back
+
+
+@pytest.mark.parametrize("what", ["state", "a long run", "a name"])
+def test_a_program_in_memory_whose_first_run_is_not_numpys_is_compiled_here(
+    what: str, monkeypatch: pytest.MonkeyPatch, held_back: list[subprocess.Popen[bytes]]
+) -> None:
+    if what == "a long run":
+        monkeypatch.setattr(sessions, "EARLY", 10)
+    session = Session(program(state=what == "state"), "native" if what == "a name" else None)
+    assert session.executor == "native"
+    assert not held_back
+
+
+def test_a_small_program_in_memory_is_not_written_as_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "LEAST", SIZE * SIZE + 1)
+    monkeypatch.setattr(Program, "pieces", None)
+    session = Session(program(), "native")
+    assert session.run(feed(), codes=True)["y"].shape == (1, SIZE)
+
+
+def test_a_program_in_memory_that_is_not_valid_is_refused_as_ever(held_back: list[subprocess.Popen[bytes]]) -> None:
+    right = program()
+    wrong = dataclasses.replace(right, outputs=(Output("y", "nothing"),))
+    for executor in (None, "native", "numpy"):
+        with pytest.raises(Invalid, match=r"program\.undefined"):
+            Session(wrong, executor)
+    assert not held_back
 
 
 def test_code_that_is_made_before_the_first_run_answers_it(file: Path) -> None:
