@@ -61,6 +61,65 @@ def test_127_times_127_fits_float32_1040_times_and_not_1041_times() -> None:
         assert Y.tolist() == exactly(X, W)
 
 
+def positive(X: Array, W: Array) -> tuple[str, Array]:
+    """The note and the result of dense for constant W, where 0 <= X[:, k] <= max X[:, k]."""
+    largest = X.max(axis=0).astype(np.int64)[None, :]
+    call = call_of("dense", [X, W], constants=(1,), ranges={0: Range(np.zeros_like(largest), largest)})
+    step = KERNELS["dense"](call)
+    (Y,) = run_step(step, call, [X, W])
+    return step.note, Y
+
+
+@pytest.mark.parametrize(
+    ("weights", "method"),
+    [
+        ([[2**23, 2**23, -(2**23), -(2**23)]], "float32: sum |wx| by sign <= 16777216 <= 2^24"),
+        ([[2**24, -(2**24)], [1, 2]], "float32: sum |wx| by sign <= 16777216 <= 2^24"),
+        ([[2**24 - 1, 1, -3]], "float32: sum |wx| by sign <= 16777216 <= 2^24"),
+        ([[-(2**24), -1, 5]], "float64: sum |w||x| <= 16777222 <= 2^53"),
+        ([[2**24, 1, -5]], "float64: sum |w||x| <= 16777222 <= 2^53"),
+        ([[2**23, -(2**23)]], "float32: sum |w||x| <= 16777216 <= 2^24"),
+    ],
+)
+def test_products_of_both_signs_count_for_themselves_where_no_input_is_negative(
+    weights: list[list[int]], method: str
+) -> None:
+    W = int32(weights)
+    X = int32([[1] * W.shape[1], *np.eye(W.shape[1], dtype=int).tolist(), *np.tri(W.shape[1], dtype=int).tolist()])
+    note, Y = positive(X, W)
+    assert note == method
+    assert Y.tolist() == exactly(X, W)
+    assert "by sign" not in dense(X, W)[0]
+
+
+@pytest.mark.parametrize("order", ["as they are drawn", "positive first", "in turn"])
+def test_long_sums_of_bytes_stay_in_one_run_of_float32(order: str) -> None:
+    generator = np.random.default_rng(5)
+    W = generator.integers(-40, 41, (48, 4608)).astype(np.int32)
+    if order == "positive first":
+        W = -np.sort(-W, axis=1)
+    if order == "in turn":
+        W = np.abs(W) * np.where(np.arange(4608) % 2, -1, 1).astype(np.int32)
+    X = generator.integers(0, 256, (33, 4608)).astype(np.int32)
+    X[0], X[1] = 255, np.where(W[0] > 0, 255, 0)
+    X[2] = np.where(W[0] > 0, 0, 255)
+    note, Y = positive(X, W)
+    largest = max(int(255 * part.sum(axis=1).max()) for part in (np.maximum(W, 0), np.maximum(-W, 0)))
+    assert note == f"float32: sum |wx| by sign <= {largest} <= 2^24"
+    np.testing.assert_array_equal(Y, X.astype(np.int64) @ W.T.astype(np.int64))
+
+
+@pytest.mark.parametrize(("lo", "method"), [(0, "float32: sum |wx| by sign"), (-1, "float64: sum |w||x|")])
+def test_conv2d_of_inputs_that_may_be_negative_bounds_both_signs_together(lo: int, method: str) -> None:
+    W = int32([2**20, -(2**20)], (1, 2, 1, 1))
+    X = int32([16, 16], (1, 2, 1, 1))
+    attributes = {"padding": (0, 0), "stride": (1, 1), "dilation": (1, 1), "groups": 1}
+    call = call_of("conv2d", [X, W], attributes, (1,), {0: Range.uniform(4, lo, 16)})
+    step = KERNELS["conv2d"](call)
+    assert step.note.startswith(method)
+    assert run_step(step, call, [X])[0].ravel().tolist() == [0]
+
+
 def test_a_long_reduction_is_split_into_runs_of_float32() -> None:
     X, W = np.full((16, 4096), 127, np.int32), np.full((32, 4096), 127, np.int32)
     X[1], W[1], W[2, ::2], W[3, -1] = -127, -127, -127, 126

@@ -12,6 +12,10 @@ operands may be rounded only where it does not matter: if |w[k]| or max|x[k]| ex
 a rounded number is 0. So the result is the integer result. The proof needs a BLAS that adds products; a scheme that
 adds operands first, like Strassen's, is none. A self-test detects a BLAS that computes in less than its type.
 
+If no x[k] is negative, every partial sum lies between -N and P, where P is the sum of the products that are positive
+with the largest x, and N that of the others. Then max(P, N), which is about half of S, serves as S: a float holds
+|w[k]| and max|x[k]| wherever their product is not 0, since the product is at most that.
+
 If S > L, the reduction is split into the fewest runs of k that each satisfy the bound, and the sums of the runs are
 added as integers. If a single product is too large, the matrix product is computed in int64. Integer sums are computed
 in int32 if S < 2^31, otherwise in int64 modulo 2^64. The verifier has proven that the result is an int32, so the result
@@ -59,12 +63,14 @@ class Contraction:
     bound: int
     """S of the module's docstring."""
     accumulator: type[np.signedinteger[Any]]
+    by_sign: bool = False
+    """Whether S is max(P, N)."""
 
     @property
     def note(self) -> str:
         """The method and its proof, in words."""
         name = np.dtype(self.dtype).name
-        bound = f"sum |w||x| <= {self.bound}"
+        bound = f"{'sum |wx| by sign' if self.by_sign else 'sum |w||x|'} <= {self.bound}"
         if len(self.runs) > 1:
             return f"{name} in {len(self.runs)} runs: {bound}, within a run <= {_POWER[name]}"
         return f"{name}: {bound} <= {_POWER[name]}" if name in _POWER else f"{name}: {bound}"
@@ -123,22 +129,44 @@ class _Terms:
         np.abs(found, out=found)
         return found if self.inputs is None else np.multiply(found, self.inputs[columns].astype(self.kind), out=found)
 
+    def by_sign(self) -> int:
+        """max(P, N) of the module's docstring, for inputs that are not negative.
+
+        It is (S + |D|) / 2 for a row, where D is the sum of its terms with their signs.
+        """
+        inputs = np.ones(self.weights.shape[1], np.int64) if self.inputs is None else self.inputs
+        largest, step = 0, max(1, _TERMS // self.weights.shape[1])
+        for start in range(0, len(self.weights), step):
+            rows = slice(start, start + step)
+            signed = self.weights[rows].astype(self.kind) * inputs.astype(self.kind)
+            total = signed.sum(axis=1, dtype=self.kind)
+            np.abs(signed, out=signed)
+            every = signed.sum(axis=1, dtype=self.kind)
+            largest = max(largest, *((int(a) + abs(int(b))) // 2 for a, b in zip(every, total, strict=True)))
+        return largest
+
 
 _TERMS = 2**20
 """The number of terms that are computed at a time."""
 
 
-def choose(weights: Array, columns: int, inputs: npt.NDArray[np.int64] | None = None) -> Contraction:
+def choose(
+    weights: Array, columns: int, inputs: npt.NDArray[np.int64] | None = None, positive: bool = False
+) -> Contraction:
     """The fastest exact method for sums of products. Each row of ``weights`` (rows, K) is a sum.
 
     Its terms are at most |w[k]|, or |w[k]| * x[k] if ``inputs`` gives x; they are added in Python integers if int64
-    could overflow. ``columns`` is the number of elements that every row yields.
+    could overflow. ``columns`` is the number of elements that every row yields. ``positive`` says that ``weights`` are
+    those of the sum with their signs, and that no input is negative.
     """
     rows, length = weights.shape
     terms = _Terms.of(weights, inputs)
     every, step = slice(0, length), max(1, _TERMS // length)
     parts = (terms.part(slice(start, start + step), every) for start in range(0, rows, step))
     bound = max(int(part.sum(axis=1, dtype=part.dtype).max()) for part in parts)
+    most = EXACT[np.float32]
+    if positive and bound > most and (less := terms.by_sign()) <= most and _self_test("float32", most):
+        return Contraction(np.float32, (every,), less, np.int32, by_sign=True)
     accumulator = np.int32 if bound <= INT32_MAX else np.int64
     for dtype, limit in EXACT.items():
         if not _self_test(np.dtype(dtype).name, limit):

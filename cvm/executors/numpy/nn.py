@@ -39,7 +39,7 @@ def plan_conv2d(call: Call) -> PlannedNode:
     geometry = Geometry.of(call)
     N, OC, P, Q = geometry.Y
     weights, x = geometry.terms(call)
-    method = choose(weights, N * P * Q, x)
+    method = choose(weights, N * P * Q, x, x is not None and int(call.ranges[0].lo.min()) >= 0)
     constant = _constant(call.ranges[1], geometry.W)
     prepared = None if constant is None or constant.size > _HELD else _grouped(method, geometry, constant)
     stored = constant if prepared is None else None
@@ -112,7 +112,10 @@ def plan_dense(call: Call) -> PlannedNode:
     require_fits(call.ranges[0].magnitude() * call.ranges[1].magnitude(), 63, "a product of a dense")
     x = magnitudes(call.ranges[0], (M, K)).max(axis=0)
     weights = call.ranges[1]
-    method = choose(weights.values if isinstance(weights, Exact) else magnitudes(weights, (N, K)), M, x)
+    if isinstance(weights, Exact):
+        method = choose(weights.values, M, x, int(call.ranges[0].lo.min()) >= 0)
+    else:
+        method = choose(magnitudes(weights, (N, K)), M, x)
     constant = _constant(call.ranges[1], (N, K))
     prepared = None if constant is None or constant.size > _HELD else method.split(constant)
     stored = constant if prepared is None else None
