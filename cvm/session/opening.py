@@ -54,7 +54,8 @@ class Source:
     def __init__(self, program: object) -> None:
         """``program`` is what the caller passed."""
         self._program = program
-        self._named = isinstance(program, str | os.PathLike)
+        self.named = isinstance(program, str | os.PathLike)
+        """Whether the program is a file."""
         self._verified: VerifiedProgram | None = None
         self.hash: str | None = None
         """The SHA-256 of the program's file, or of the file that a large program in memory would have."""
@@ -67,7 +68,7 @@ class Source:
         from cvm.program.reading import ReadFile
 
         file: ReadFile | Encoded | None = None
-        if self._named:
+        if self.named:
             with suppress(CvmError, OSError, ValueError):
                 file = ReadFile(cast("str", self._program))
         else:
@@ -79,7 +80,7 @@ class Source:
 
     def read(self, file: ReadFile | Encoded | None) -> VerifiedProgram:
         """Verify the program, and keep it. ``file`` is what `file` gave. Raises `CvmError`."""
-        if self._named or self._verified is None:
+        if self.named or self._verified is None:
             read = None if isinstance(file, Encoded) else file
             self._verified, found = _verified_and_hash(self._program, read)
             self.hash = found or self.hash
@@ -87,7 +88,7 @@ class Source:
 
     def forget(self) -> None:
         """Free the memory of the verified program if it can be read again from its file."""
-        if self._named:
+        if self.named:
             self._verified = None
 
     @property
@@ -96,7 +97,7 @@ class Source:
         verified = self._verified  # read once: another thread may forget it
         if verified is None:
             verified, found = _verified_and_hash(self._program)
-            if self._named and found != self.hash:
+            if self.named and found != self.hash:
                 message = f"the session began with a file of the SHA-256 {self.hash}, which now has {found}"
                 raise Mismatch("session.program", message, Location(os.fspath(cast("str", self._program))))
             self._verified = verified

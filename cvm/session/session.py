@@ -135,7 +135,8 @@ class Session:
         """Make the executor that the caller asked for, here."""
         name, self._reason = choose_executor(executor)
         self._use(verified, name, threads)
-        if self._source.hash is not None:
+        # Only what was decoded and verified within the limits for files may stand for a file.
+        if self._source.named and self._source.hash is not None:
             keep(self._source.hash, self._threads, verified, self._executor)
             if self._name == "native":
                 self._start(executor)  # so that the memory of the program and of the compilation is free

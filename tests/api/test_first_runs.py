@@ -194,6 +194,20 @@ def test_a_program_in_memory_whose_first_run_is_not_numpys_is_compiled_here(
     assert not held_back
 
 
+def test_code_that_a_session_made_of_a_program_in_memory_does_not_stand_for_its_file(
+    tmp_path: Path, held_back: list[subprocess.Popen[bytes]]
+) -> None:
+    made, path = program(), tmp_path / "program.cvm"
+    made.save(path)
+    assert Session(made, "native").executor == "native"
+    session = Session(path)  # whose file nobody has decoded and verified within the limits for files
+    assert session.executor == "numpy"
+    go(held_back[0])
+    assert np.array_equal(session.run(feed(), capture="all", codes=True)["y"], expected(path, feed()))
+    assert Session(made).executor == Session(path).executor == "native"
+    assert len(held_back) == 1
+
+
 def test_a_small_program_in_memory_is_not_written_as_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "LEAST", SIZE * SIZE + 1)
     monkeypatch.setattr(Program, "pieces", None)
