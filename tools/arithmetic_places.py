@@ -255,6 +255,7 @@ PROVEN: Table = {
     ("cvm/executors/numpy/depthwise.py", "Depthwise.each"): "floats exact by `choose`: S <= 2^24 or 2^53",
     ("cvm/executors/numpy/contraction.py", "magnitudes"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/executors/numpy/contraction.py", "_runs"): "terms in integers that hold the sums of all",
+    ("cvm/executors/numpy/contraction.py", "_Terms.signed"): "integers that hold the sums of all, by `_Terms.of`",
     ("cvm/executors/numpy/contraction.py", "_Terms.part"): "integers that hold the sums of all, by `_Terms.of`",
     ("cvm/executors/numpy/contraction.py", "_Terms.by_sign"): "integers that hold the sums of all, by `_Terms.of`",
     ("cvm/executors/numpy/elemwise.py", "plan_cvm_precision"): "powers up to 2^30",

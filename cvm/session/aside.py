@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from weakref import WeakSet
 
 from cvm.executors import cores, stores
@@ -121,8 +121,11 @@ def _process(file: ReadFile | Encoded, threads: int) -> Popen[bytes]:
     environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}  # idle threads of BLAS spin on a core that is needed
     with contextlib.ExitStack() as files:
         none = subprocess.DEVNULL
-        path = os.fsdecode(file.path) if isinstance(file, ReadFile) else "/dev/stdin"
-        stdin = none if isinstance(file, ReadFile) else files.enter_context(file.opened())
+        stdin: int | IO[bytes]
+        if isinstance(file, ReadFile):
+            path, stdin = os.fsdecode(file.path), none
+        else:
+            path, stdin = "/dev/stdin", files.enter_context(file.opened())
         command = [sys.executable, *_flags(), "-c", _CHILD, json.dumps([path, threads, folders])]
         return subprocess.Popen(command, stdin=stdin, stdout=none, stderr=none, env=environment)
 

@@ -12,9 +12,9 @@ operands may be rounded only where it does not matter: if |w[k]| or max|x[k]| ex
 a rounded number is 0. So the result is the integer result. The proof needs a BLAS that adds products; a scheme that
 adds operands first, like Strassen's, is none. A self-test detects a BLAS that computes in less than its type.
 
-If no x[k] is negative, every partial sum lies between -N and P, where P is the sum of the products that are positive
-with the largest x, and N that of the others. Then max(P, N), which is about half of S, serves as S: a float holds
-|w[k]| and max|x[k]| wherever their product is not 0, since the product is at most that.
+If no x[k] is negative, let P be the largest sum of the terms with positive weights, and -N the least sum of the terms
+with negative weights. Every partial sum lies between -N and P, and so does every product. So max(P, N) bounds what a
+matrix product computes as S does. It is about half of S.
 
 If S > L, the reduction is split into the fewest runs of k that each satisfy the bound, and the sums of the runs are
 added as integers. If a single product is too large, the matrix product is computed in int64. Integer sums are computed
@@ -123,26 +123,28 @@ class _Terms:
         most = max(w, x, w * x * weights.shape[1])
         return _Terms(weights, inputs, np.int32 if most < 2**31 else np.int64 if most < 2**63 else object)
 
-    def part(self, rows: slice, columns: slice) -> Array:
-        """Some of the terms, in integers that hold the sums of all."""
+    def signed(self, rows: slice, columns: slice) -> Array:
+        """Some of the terms with the signs of the weights, in integers that hold the sums of all."""
         found = self.weights[rows, columns].astype(self.kind)
-        np.abs(found, out=found)
         return found if self.inputs is None else np.multiply(found, self.inputs[columns].astype(self.kind), out=found)
+
+    def part(self, rows: slice, columns: slice) -> Array:
+        """The magnitudes of some of the terms, in integers that hold the sums of all."""
+        found = self.signed(rows, columns)
+        return np.abs(found, out=found)
 
     def by_sign(self) -> int:
         """max(P, N) of the module's docstring, for inputs that are not negative.
 
         It is (S + |D|) / 2 for a row, where D is the sum of its terms with their signs.
         """
-        inputs = np.ones(self.weights.shape[1], np.int64) if self.inputs is None else self.inputs
-        largest, step = 0, max(1, _TERMS // self.weights.shape[1])
+        length = self.weights.shape[1]
+        largest, step = 0, max(1, _TERMS // length)
         for start in range(0, len(self.weights), step):
-            rows = slice(start, start + step)
-            signed = self.weights[rows].astype(self.kind) * inputs.astype(self.kind)
-            total = signed.sum(axis=1, dtype=self.kind)
-            np.abs(signed, out=signed)
-            every = signed.sum(axis=1, dtype=self.kind)
-            largest = max(largest, *((int(a) + abs(int(b))) // 2 for a, b in zip(every, total, strict=True)))
+            terms = self.signed(slice(start, start + step), slice(0, length))
+            totals = terms.sum(axis=1, dtype=self.kind)
+            sizes = np.abs(terms, out=terms).sum(axis=1, dtype=self.kind)
+            largest = max(largest, *((int(a) + abs(int(b))) // 2 for a, b in zip(sizes, totals, strict=True)))
         return largest
 
 
@@ -165,21 +167,21 @@ def choose(
     parts = (terms.part(slice(start, start + step), every) for start in range(0, rows, step))
     bound = max(int(part.sum(axis=1, dtype=part.dtype).max()) for part in parts)
     most = EXACT[np.float32]
-    if positive and bound > most and (less := terms.by_sign()) <= most and _self_test("float32", most):
-        return Contraction(np.float32, (every,), less, np.int32, by_sign=True)
+    by_sign = positive and bound > most and (less := terms.by_sign()) <= most
+    bound = less if by_sign else bound
     accumulator = np.int32 if bound <= INT32_MAX else np.int64
     for dtype, limit in EXACT.items():
         if not _self_test(np.dtype(dtype).name, limit):
             continue
         if bound <= limit:
-            return Contraction(dtype, (slice(0, length),), bound, accumulator)
+            return Contraction(dtype, (every,), bound, accumulator, by_sign)
         fewest = -(-bound // limit)
         if dtype is np.float32 and not _pays(fewest, rows, length, columns):
             continue
         runs = _runs(terms, limit)
         if runs is not None and (dtype is np.float64 or _pays(len(runs), rows, length, columns)):
             return Contraction(dtype, runs, bound, accumulator)
-    return Contraction(np.int64, (slice(0, length),), bound, np.int64)
+    return Contraction(np.int64, (every,), bound, np.int64, by_sign)
 
 
 def _pays(runs: int, rows: int, length: int, columns: int) -> bool:
