@@ -80,10 +80,9 @@ class Source:
 
     def read(self, file: ReadFile | Encoded | None) -> VerifiedProgram:
         """Verify the program, and keep it. ``file`` is what `file` gave. Raises `CvmError`."""
-        if self.named or self._verified is None:
-            read = None if isinstance(file, Encoded) else file
-            self._verified, found = _verified_and_hash(self._program, read)
-            self.hash = found or self.hash
+        if not self.named:
+            return self.verified
+        self._verified, self.hash = _verified_and_hash(self._program, cast("ReadFile | None", file))
         return self._verified
 
     def forget(self) -> None:
