@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from os import PathLike
 
 from cvm.arguments import checked_path
@@ -41,6 +42,14 @@ class Program(ProgramParts):
     def digest(self) -> str:
         """The program's identity: its Merkle claim, SHA-256 in hexadecimal (docs/commitments.md)."""
         return program_digest(self).hex()
+
+    @cached_property
+    def file_hash(self) -> str:
+        """The SHA-256, in hexadecimal, of the file that `save` writes. Unlike `digest`, it covers the provenance."""
+        found = sha256()
+        for piece in self.pieces():
+            found.update(piece)
+        return found.hexdigest()
 
     def to_bytes(self) -> bytes:
         """The canonical bytes of the program."""

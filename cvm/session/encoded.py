@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,15 +13,17 @@ __all__ = ["Encoded"]
 
 
 class Encoded:
-    """The bytes of the file that a program in memory would have: their number, and their SHA-256 in hexadecimal."""
+    """The file that a program in memory would have. Its bytes are made only to be written."""
 
     def __init__(self, program: Program) -> None:
-        self._pieces: tuple[bytes, ...] = program.pieces()
-        self.size = sum(map(len, self._pieces))
-        digest = sha256()
-        for piece in self._pieces:
-            digest.update(piece)
-        self.hash = digest.hexdigest()
+        self._program = program
+        self.size = sum(len(one.data) for one in program.constants)
+        """The number of bytes of the constants, which are most of a large file."""
+
+    @property
+    def hash(self) -> str:
+        """The SHA-256 of the file in hexadecimal."""
+        return self._program.file_hash
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
@@ -30,10 +31,9 @@ class Encoded:
         from tempfile import TemporaryFile
 
         with TemporaryFile() as file:
-            file.writelines(self._pieces)
+            file.writelines(self._program.pieces())
             file.seek(0)  # which also writes what is buffered
             yield file
 
     def forget(self) -> None:
-        """Free the bytes that are not the program's own."""
-        self._pieces = ()
+        """As `cvm.program.reading.ReadFile.forget`: there is nothing here to free."""

@@ -72,9 +72,8 @@ class Source:
             with suppress(CvmError, OSError, ValueError):
                 file = ReadFile(cast("str", self._program))
         else:
-            program = self.verified.program
-            if sum(len(one.data) for one in program.constants) >= LEAST:
-                file = Encoded(program)
+            encoded = Encoded(self.verified.program)
+            file = encoded if encoded.size >= LEAST else None
         self.hash = None if file is None else file.hash
         return file
 

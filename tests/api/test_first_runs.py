@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 import os
 import signal
@@ -206,6 +207,22 @@ def test_code_that_a_session_made_of_a_program_in_memory_does_not_stand_for_its_
     assert np.array_equal(session.run(feed(), capture="all", codes=True)["y"], expected(path, feed()))
     assert Session(made).executor == Session(path).executor == "native"
     assert len(held_back) == 1
+
+
+def test_a_further_session_of_a_program_in_memory_does_not_encode_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = program()
+    first = Session(made)
+    first.explain()  # waits for the code
+    monkeypatch.setattr(Program, "pieces", None)
+    again = Session(made)
+    assert first.executor == again.executor == "native"
+    assert again.run(feed(), codes=True)["y"].shape == (1, SIZE)
+
+
+def test_the_hash_of_a_file_is_that_of_its_bytes(tmp_path: Path) -> None:
+    made, path = program(), tmp_path / "program.cvm"
+    made.save(path)
+    assert made.file_hash == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_a_small_program_in_memory_is_not_written_as_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
