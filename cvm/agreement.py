@@ -10,7 +10,6 @@ ops. So both functions run every executor but FORMAL in both ways, and compare t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from cvm.executors import Executor, Int32Array, RunResult, initial_state
 from cvm.inputs import Feed
 from cvm.program import Program
 from cvm.program.model import Node
+from cvm.records import dataclass
 from formal.tensor import Stored
 
 if TYPE_CHECKING:

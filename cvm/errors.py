@@ -6,8 +6,10 @@ message: what was found, what was expected, and where.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
+
+from cvm.records import dataclass
 
 __all__ = ["ClampWarning", "CvmError", "Invalid", "LimitExceeded", "Location", "Malformed", "Mismatch", "Unsupported"]
 

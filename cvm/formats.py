@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from cvm.errors import CvmError, Invalid, Location, Malformed
+from cvm.records import dataclass
 
 __all__ = ["FileFormat", "ModelFormat", "diagnosed", "mistaken", "model_format", "recognised", "refuse_folder"]
 

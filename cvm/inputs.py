@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy.typing as npt
 from cvm.errors import ClampWarning, Invalid, Location
 from cvm.program.model import Input, ProgramParts, Shape
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.records import dataclass
 
 __all__ = ["Clamped", "Feed", "Intake", "Layout", "OutOfRange", "ambiguous", "arrange", "check_codes", "stacked",
            "stream"]  # fmt: skip

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from cvm.errors import LimitExceeded, Location
+from cvm.records import dataclass
 
 __all__ = [
     "DEFAULT",

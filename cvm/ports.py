@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from cvm.program.model import ProgramParts, Shape
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.exact import nearest_float
+from cvm.records import dataclass
 
 __all__ = ["Port", "inputs_of", "outputs_of"]
 

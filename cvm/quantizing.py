@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from cvm.compiling import program_of
 from cvm.errors import CvmError, Invalid, Unsupported
 from cvm.program import Program
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.calibration import Calibration, Chooser, Run, Settings, Trial, Widened

@@ -11,11 +11,12 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cvm.errors import Location
 from cvm.ops.declaration import Call, Op
 from cvm.ops.ranges import Bounds, Range, Stored
+from cvm.records import dataclass
 
 __all__ = ["Remembered", "proven", "remembering"]
 

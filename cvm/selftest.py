@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from cvm.limits import INT32_MAX
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import Output
 from cvm.program.verifier import VerifiedProgram, verify
+from cvm.records import dataclass
 
 __all__ = ["Verdict", "run_selftest"]
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import perf_counter
+
+from cvm.records import dataclass
 
 __all__ = ["Part", "Times", "recorded", "timed"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from cvm.agreement import drawn_indices
 from cvm.audit.costs import gas
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

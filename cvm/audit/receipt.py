@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from os import PathLike
 from typing import Any
@@ -30,6 +30,7 @@ from cvm.program.commitments import list_root
 from cvm.program.preimage import listed, text, u8, u32, u64
 from cvm.program.reading import read_bytes
 from cvm.program.wire import Reader, Tree, pack
+from cvm.records import dataclass
 from cvm.writing import write_file
 
 __all__ = [

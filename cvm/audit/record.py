@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -19,6 +18,7 @@ from cvm.inputs import Feed
 from cvm.program import Program
 from cvm.program.appends import appends
 from cvm.program.leaves import fast_hasher
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from cvm.errors import Mismatch
 from cvm.executors import Int32Array
 from cvm.executors.held import Held
 from cvm.program.appends import Append
+from cvm.records import dataclass
 
 __all__ = ["SplitRun"]
 

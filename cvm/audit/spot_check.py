@@ -22,7 +22,7 @@ import math
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from itertools import islice
 from time import perf_counter
@@ -37,6 +37,7 @@ from cvm.audit.trace import trace_bytes
 from cvm.errors import Invalid
 from cvm.executors import Executor, Int32Array, RunResult, initial_state
 from cvm.inputs import Feed
+from cvm.records import dataclass
 from formal.nn import conv2d
 from formal.tensor import Stored, Tensor
 

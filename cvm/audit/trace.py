@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 
 from cvm.audit.receipt import HASH_BYTES, Roots
@@ -22,6 +21,7 @@ from cvm.errors import Invalid
 from cvm.program import Program
 from cvm.program.commitments import list_root
 from cvm.program.preimage import listed, u32
+from cvm.records import dataclass
 
 __all__ = ["Trace", "head_of", "step_record", "trace_bytes", "trace_of"]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
 
 from cvm.audit.spot_check import Judged
+from cvm.records import dataclass
 
 __all__ = [
     "LEVELS",

@@ -21,7 +21,7 @@ drawn elements of its tensors (`cvm.audit.spot_check`) before any answer that de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ from cvm.limits import PROFILES
 from cvm.program.commitments import tensor_root
 from cvm.program.model import Output
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.agreement import Difference

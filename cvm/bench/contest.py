@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from cvm import errors
 from cvm.bench.engines import ENGINES, EXTRA
 from cvm.bench.timing import Timing, summary
 from cvm.errors import CvmError, Invalid, Location, Mismatch, Unsupported
+from cvm.records import dataclass
 
 __all__ = ["Contestant", "Score", "Start", "check", "compete", "require"]
 

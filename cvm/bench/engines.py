@@ -8,7 +8,7 @@ Python adds. Other engines take inputs whose extents are fixed except for the ba
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Location, Unsupported
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.program.model import Input

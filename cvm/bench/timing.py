@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+
+from cvm.records import dataclass
 
 __all__ = ["Timing", "summary", "timed"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from cvm.calibration.observing import Run
 from cvm.calibration.sensitivity import decibels_of, noise_of
 from cvm.calibration.settings import Settings
 from cvm.graph import QuantizedGraph
+from cvm.records import dataclass
 from cvm.reference import Reference, sample_count
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ section 4.2 and appendix D (empirical bias correction).
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, count
 from math import prod
 from types import MappingProxyType
@@ -24,6 +24,7 @@ from cvm.calibration.contents import Floats, contents, in_type_of, owned
 from cvm.calibration.observing import Measurements, channel_mean, measure
 from cvm.calibration.roles import Uses, moved_operands
 from cvm.graph import GraphOperation, GraphTensor, Operand, QuantizedGraph, TensorData, verify
+from cvm.records import dataclass
 from cvm.reference import Reference, sample_count
 from cvm.reference.registry import Array
 from cvm.reference.values import pseudo_quantized

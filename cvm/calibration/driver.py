@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from operator import add
@@ -42,6 +42,7 @@ from cvm.quantization.calibration import (
     symmetric,
 )
 from cvm.quantization.exact import round_fraction
+from cvm.records import dataclass
 from cvm.reference.values import stored
 
 __all__ = ["CalibratedTensor", "Calibration", "Calibrator", "Role", "bare"]

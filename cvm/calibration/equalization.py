@@ -15,7 +15,7 @@ section 4.1; for r1 from data, Xiao et al., "SmoothQuant", arXiv:2211.10438, sec
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,7 @@ from cvm.calibration.contents import Floats, owned, stored_floats, with_contents
 from cvm.calibration.observing import Measurements, measure
 from cvm.calibration.roles import Product, Uses, filter_axis
 from cvm.graph import GraphOperation, Operand, QuantizedGraph, verify
+from cvm.records import dataclass
 
 __all__ = ["Rescaled", "equalized", "magnitudes_wanted"]
 

@@ -8,12 +8,12 @@ form directly; others need the codes of a quantiser. The rules of this module sa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cvm.calibration.roles import Uses, filter_axis
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, names_in
 from cvm.quantization.reals import FUNCTIONS
+from cvm.records import dataclass
 
 __all__ = ["FIXED", "Form", "Reading", "filters_of", "form_of_result"]
 

@@ -6,7 +6,7 @@ A tensor is measured as soon as it is computed, and need not stay in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from cvm.errors import CvmError
 from cvm.graph import QuantizedGraph
 from cvm.quantization.calibration import Histogram
+from cvm.records import dataclass
 from cvm.reference import Reference, Watching, run_count
 
 __all__ = ["Measurements", "Run", "Seen", "channel_mean", "histogram_of", "measure"]

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from cvm.calibration.roles import (
@@ -26,6 +26,7 @@ from cvm.calibration.roles import (
     pads_zeros,
 )
 from cvm.graph import GraphOperation, QuantizedGraph
+from cvm.records import dataclass
 
 __all__ = ["Bias", "Filter", "Group", "Parameter", "Plan", "Planner", "plan", "united"]
 

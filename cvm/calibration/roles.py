@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
 from cvm.graph import GraphOperation, Operand, QuantizedGraph, makers, names_in, readers
+from cvm.records import dataclass
 
 __all__ = [
     "KNOWN_RANGES",

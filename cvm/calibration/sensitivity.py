@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 from typing import TypeAlias
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import QuantizedGraph
+from cvm.records import dataclass
 from cvm.reference import Reference
 
 __all__ = ["Group", "Sensitivity", "Widened", "decibels_of", "least_count", "noise_of"]

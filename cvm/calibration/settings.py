@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
 from cvm.errors import Invalid
 from cvm.quantization.calibration import METHODS, Levels, Method
+from cvm.records import dataclass
 
 __all__ = ["CHOICES", "FORMS", "Choice", "Form", "RangeMethod", "Settings"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from cvm.cli.declaration import Command
 from cvm.cli.failures import Usage
 from cvm.cli.options import Json
 from cvm.cli.output import print_document
+from cvm.records import dataclass
 
 __all__ = ["command_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,6 +49,7 @@ from cvm.cli.quantize_options import (
 )
 from cvm.errors import Invalid
 from cvm.formats import model_format
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.arrays import Array

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,6 +31,7 @@ from cvm.cli.options import (
 from cvm.cli.output import meaning, progress, say, show, table, working, write_file
 from cvm.errors import CvmError, Unsupported
 from cvm.formats import model_format
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -12,6 +11,7 @@ import typer
 
 from cvm.cli.failures import Usage
 from cvm.errors import Invalid
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.arrays import Array

@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +16,7 @@ from cvm.cli.failures import Usage
 from cvm.cli.options import Codes, Cycles, ExecutorName, Inputs, Json, Judge, Salt, Threads, judging
 from cvm.cli.output import printable, progress, show
 from cvm.cli.verdicts import EXIT_CODES, render_folder, render_verdict, result_document
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.audit import Judging

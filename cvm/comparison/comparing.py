@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from cvm.comparison.model import Model, Operator, opened
 from cvm.comparison.running import Shown
 from cvm.inputs import Feed
+from cvm.records import dataclass
 
 __all__ = ["Compared", "Counts", "Difference", "Disagreement", "agreement", "compared", "disagreements"]
 

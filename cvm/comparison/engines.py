@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +28,7 @@ from cvm.errors import Invalid, Unsupported
 from cvm.frontends.onnx.outputs import operators_behind
 from cvm.frontends.onnx.outputs import with_outputs as with_further_outputs
 from cvm.frontends.tflite.outputs import with_outputs
+from cvm.records import dataclass
 
 __all__ = ["ENGINES", "EXTRA", "Engine", "Request", "Setting", "setting", "variants"]
 

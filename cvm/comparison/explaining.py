@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from cvm.comparison.model import in_file
 from cvm.comparison.models import Model, Numbers, models_for
 from cvm.comparison.regions import Region, Regions
 from cvm.inputs import Feed
+from cvm.records import dataclass
 
 __all__ = ["Example", "Explanation", "explained"]
 

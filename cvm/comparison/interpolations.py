@@ -7,7 +7,6 @@ exact fractions. Engines compute the weights in float32, from the coordinates.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.graph import GraphOperation, QuantizedGraph
+from cvm.records import dataclass
 
 __all__ = ["Interpolation", "interpolations"]
 

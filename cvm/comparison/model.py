@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from cvm.graph import QuantizedGraph, makers, names_in
 from cvm.inputs import Feed
 from cvm.limits import DEFAULT
 from cvm.program.verifier import VerifiedProgram, verify
+from cvm.records import dataclass
 
 __all__ = ["FileInput", "Model", "Operator", "Tensors", "file_inputs", "in_file", "in_graph", "opened"]
 

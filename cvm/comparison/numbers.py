@@ -6,7 +6,6 @@ A model gives the stages of its computation, as pairs of words and arrays; the l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from cvm.comparison.arithmetic import nearest_even
 from cvm.comparison.regions import Coded, Region, Regions
+from cvm.records import dataclass
 
 __all__ = ["ROUNDED", "F", "Model", "Numbers", "Stages"]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from cvm.frontends.onnx.outputs import with_real_outputs
 from cvm.frontends.tflite.outputs import with_outputs
+from cvm.records import dataclass
 
 __all__ = ["Twin", "codes_of", "corrected", "run"]
 

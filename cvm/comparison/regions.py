@@ -7,7 +7,7 @@ operands, and the quantiser of the result. `Region` finds them in the severed gr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +21,7 @@ from cvm.frontends.common.places import Place
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, computed_from_inputs, makers, names_in
 from cvm.inputs import Feed
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 from cvm.reference import Reference
 
 __all__ = ["Coded", "Region", "Regions"]

@@ -7,7 +7,7 @@ gives the exact codes, the difference is not one of rounding: a rewrite made it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from cvm.comparison.model import Model
 from cvm.comparison.running import Shown, shown
 from cvm.frontends.onnx.outputs import dequantised_from
 from cvm.inputs import Feed
+from cvm.records import dataclass
 
 __all__ = ["Drop", "Level", "Rewritten", "Search", "searched"]
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from cvm.comparison.engines import EXTRA, Setting
 from cvm.comparison.model import Model
 from cvm.errors import Unsupported
 from cvm.frontends.common.places import Place
+from cvm.records import dataclass
 
 __all__ = ["Shown", "checked", "shown", "taken"]
 

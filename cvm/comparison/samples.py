@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from cvm.inputs import Feed, Intake, arrange
 from cvm.program.model import ProgramParts
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import dequantize
+from cvm.records import dataclass
 
 __all__ = ["Samples", "arranged", "drawn", "samples"]
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from cvm.records import dataclass
 
 __all__ = ["RANGES", "Case", "Layer", "Sums", "Tensor", "codes", "ends", "sums", "unary"]
 

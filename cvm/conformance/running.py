@@ -6,7 +6,6 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from cvm.arrays import npz_bytes, read_npz
 from cvm.comparison import Model, Samples, Setting, opened, samples
 from cvm.conformance.cases import Case
+from cvm.records import dataclass
 
 __all__ = ["Prepared", "answers", "prepared"]
 

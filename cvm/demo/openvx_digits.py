@@ -8,7 +8,6 @@ position 8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from cvm import openvx as vx
 from cvm.demo import IMAGES, MODEL
+from cvm.records import dataclass
 
 __all__ = ["Network", "build", "main", "parameters"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Protocol, TypeAlias
 
 from cvm.drawing.layout import Line, lay_out
+from cvm.records import dataclass
 
 __all__ = [
     "ALONE",

@@ -10,8 +10,9 @@ Source: Sugiyama, Tagawa, Toda, Methods for Visual Understanding of Hierarchical
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from cvm.records import dataclass
 
 __all__ = ["Drawing", "Line", "Point", "lay_out"]
 

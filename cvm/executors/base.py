@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.program.model import ProgramParts, Value

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
 from cvm.executors.base import Capture, Int32Array
+from cvm.records import dataclass
 
 __all__ = ["Batching", "Entry", "address"]
 

@@ -12,13 +12,14 @@ import itertools
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.base import Capture, Executor, Int32Array, RunResult, Watch, checked_state
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.program.model import ProgramParts, Value

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from os import PathLike
 
@@ -30,6 +30,7 @@ from cvm.program.model import Constant
 from cvm.program.reading import read_bytes
 from cvm.program.verifier import VerifiedProgram, verify
 from cvm.program.wire import Reader, Tree, packs_to, pieces
+from cvm.records import dataclass
 from cvm.writing import write_file
 
 __all__ = ["MAGIC", "MOST_PREFILL", "MOST_TIMES", "LanguageModel", "is_language_model", "load_model", "read_model"]

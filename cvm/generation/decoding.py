@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 from cvm.errors import Invalid, LimitExceeded, Location
@@ -11,6 +10,7 @@ from cvm.generation.sampling import MOST_VOCABULARY
 from cvm.program import Output
 from cvm.program.verifier import VerifiedProgram
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = ["POSITION", "Decoder", "decoder_of", "logits_of"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.program import ProgramBuilder
+from cvm.records import dataclass
 
 __all__ = ["DENSE", "Blocks", "Emitter", "blocked", "cumulated"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from cvm.program import Output
 from cvm.program.appends import appends
 from cvm.program.commitments import tensor_root
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 from cvm.session import Session
 
 __all__ = ["Prefill", "Reading", "agree", "prefill_of"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +22,7 @@ from cvm.generation.prefill import Reading, prefill_of
 from cvm.generation.settings import Sampling, checked_seed, temperature_of
 from cvm.generation.vocabulary import Vocabulary
 from cvm.program import Program
+from cvm.records import dataclass
 from cvm.session import Session, verified_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ quotient puts the sums together.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -25,6 +24,7 @@ from cvm.generation.emission import DENSE, Emitter, blocked, cumulated
 from cvm.generation.settings import MODULUS, MULTIPLIER, SEEDS, Sampling
 from cvm.generation.weights import WEIGHT_BITS, weights
 from cvm.limits import INT32_MAX
+from cvm.records import dataclass
 
 __all__ = ["MOST_VOCABULARY", "advanced", "chosen"]
 

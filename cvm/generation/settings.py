@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
 from cvm.arguments import expected
 from cvm.errors import Invalid
+from cvm.records import dataclass
 
 __all__ = ["MODULUS", "MULTIPLIER", "SEEDS", "Sampling", "checked_seed", "temperature_of"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from importlib import resources
@@ -20,6 +20,7 @@ from typing import Any
 
 from cvm.errors import Unsupported
 from cvm.graph.model import Attribute, Operand
+from cvm.records import dataclass
 
 __all__ = ["FILES", "Declaration", "Parameter", "declaration", "declarations", "operations_of", "text_of"]
 

@@ -10,7 +10,7 @@ checks what is promised here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from cvm.errors import Location
 from cvm.quantization import Quantizer
+from cvm.records import dataclass
 
 __all__ = ["Attribute", "GraphOperation", "GraphTensor", "Operand", "QuantizedGraph", "TensorData"]
 

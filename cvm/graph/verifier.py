@@ -6,7 +6,6 @@ A graph that breaks a rule shows a defect of the stage that made it: a front end
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cvm.errors import CvmError, Invalid, Location
@@ -14,6 +13,7 @@ from cvm.graph.declaration import Declaration, declarations
 from cvm.graph.model import Attribute, GraphOperation, GraphTensor, Operand, QuantizedGraph
 from cvm.graph.shapes import Shape, ShapeCall, infer_shapes
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = ["RULES", "Rule", "Walk", "broken", "shapes_of_results", "verify"]
 

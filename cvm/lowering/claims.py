@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
+
+from cvm.records import dataclass
 
 __all__ = ["CLAIMS", "REFUSALS", "Claim", "bounded", "exact", "with_accuracy"]
 

@@ -7,7 +7,7 @@ the second part can replace c. Then a comparison compares two integers, whatever
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from cvm.graph import REARRANGING, GraphOperation, GraphTensor, Operand, Quantiz
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer, Quantizer
 from cvm.quantization.rationals import Rationals
+from cvm.records import dataclass
 
 __all__ = ["with_coded_thresholds"]
 

@@ -9,7 +9,7 @@ computed which chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from cvm.errors import CvmError, Invalid
@@ -18,6 +18,7 @@ from cvm.mapping.datasets import Dataset
 from cvm.mapping.job import MapJob, MapTask
 from cvm.mapping.parts import Parts, Receipts
 from cvm.mapping.results import assemble, require_form
+from cvm.records import dataclass
 from cvm.workers import Scheduler
 from cvm.workers.processes import Processes
 

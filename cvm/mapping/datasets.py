@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from cvm.arrays import Array
 from cvm.errors import Invalid, Location
 from cvm.program.model import Input
+from cvm.records import dataclass
 
 __all__ = ["Chunk", "Dataset", "chosen", "numbered"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import numpy as np
 from cvm.arrays import Array, npz_bytes
 from cvm.errors import ClampWarning, CvmError, Invalid
 from cvm.inputs import OutOfRange
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.session import Result, Session

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import numpy as np
 from cvm.arrays import Array, npz_bytes, npz_members, read_npz
 from cvm.limits import LARGE
 from cvm.mapping.datasets import Chunk
+from cvm.records import dataclass
 from cvm.writing import make_folder, unwritable, write_atomically
 
 __all__ = ["Parts", "Receipts"]

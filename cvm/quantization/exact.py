@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from cvm.blocks import blocks, finite
 from cvm.errors import Invalid, Location
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer, Rounding
 from cvm.quantization.rationals import Rationals
+from cvm.records import dataclass
 
 __all__ = ["code", "dequantize", "nearest_float", "quantize", "quantize_rationals", "round_fraction"]
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
@@ -36,6 +36,7 @@ import numpy as np
 from cvm.quantization.rows import Bounds, LinearRow, Row, SurdRow
 from cvm.quantization.slacks import Slacks
 from cvm.quantization.thresholds import BLOCK, Staircase, Steps, blocks, size
+from cvm.records import dataclass
 
 __all__ = ["FixedPoint", "Unprovable", "decides_without", "fit", "fits_int64", "proves"]
 

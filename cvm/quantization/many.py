@@ -9,7 +9,7 @@ their range - stay unknown here. They are decided one by one, by reals with as m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any, overload
 
@@ -21,6 +21,7 @@ from cvm.quantization.exact import quantize
 from cvm.quantization.float_enclosures import FLOATS, FloatInterval, Floats, between
 from cvm.quantization.quantizer import LinearQuantizer, Quantizer
 from cvm.quantization.reals import OnlyExact, Real, Undecided, Undefined, code
+from cvm.records import dataclass
 
 __all__ = ["Many", "Numbers", "codes_of", "enclosed", "integers", "interval_of", "many_rationals", "points", "taken"]
 

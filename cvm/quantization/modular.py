@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from cvm.records import dataclass
 
 __all__ = ["ResidueBounds", "bounds_of_least_residue", "least_residue"]
 

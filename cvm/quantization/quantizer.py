@@ -9,11 +9,11 @@ Source: NNEF 1.0.1 sections 4.9.5 and 7.1; for `zero_point` and `min_max`, the q
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from cvm.errors import Invalid
+from cvm.records import dataclass
 
 __all__ = ["LinearQuantizer", "LogarithmicQuantizer", "Quantizer", "Rounding"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from fractions import Fraction
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from cvm.quantization.enclosures import Arithmetic, Interval, fractions
 from cvm.quantization.exact import code as exact_code
 from cvm.quantization.quantizer import LogarithmicQuantizer, Quantizer
 from cvm.quantization.roots import exact_root
+from cvm.records import dataclass
 
 __all__ = [
     "FUNCTIONS",

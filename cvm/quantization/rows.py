@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from cvm.quantization.float_enclosures import FLOATS, FloatInterval, between
 from cvm.quantization.surds import ceil_root
+from cvm.records import dataclass
 
 __all__ = ["Bounds", "Integers", "LinearRow", "Row", "SurdRow"]
 

@@ -8,12 +8,13 @@ slacks of these steps are computed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
 
 from cvm.quantization.modular import ResidueBounds, bounds_of_least_residue, least_residue
+from cvm.records import dataclass
 
 __all__ = ["Slacks"]
 

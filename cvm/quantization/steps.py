@@ -7,11 +7,12 @@ step is stored as its sign and its square, and a number that is compared with it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.roots import exact_root
+from cvm.records import dataclass
 
 __all__ = ["Step", "step"]
 

@@ -16,11 +16,12 @@ follow from these. The codes floor((P * x + R) / D) are enclosed in the same way
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from cvm.records import dataclass
 
 __all__ = ["Staircase", "Steps", "blocks", "size"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from cvm.arrays import npz_members, read_npz
 from cvm.errors import Invalid, Location
+from cvm.records import dataclass
 from cvm.reduction.judging import Comparison, Judge, stacked
 from cvm.reduction.network import Network
 from cvm.reduction.onnx_form import OnnxForm

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,7 @@ from cvm.arrays import npz_bytes
 from cvm.comparison.engines import Setting
 from cvm.comparison.running import checked
 from cvm.errors import Invalid, Unsupported
+from cvm.records import dataclass
 from cvm.reduction.network import Array, Network
 from cvm.reduction.opening import AnyForm
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from cvm.frontends import nnef
 from cvm.inputs import Intake, arrange
 from cvm.program import Program
 from cvm.program.files import load_verified
+from cvm.records import dataclass
 from cvm.reduction.graph_form import GraphForm
 from cvm.reduction.network import Array, Feed, Network
 from cvm.reduction.onnx_form import OnnxForm

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 
 import numpy as np
 
 from cvm.errors import CvmError
+from cvm.records import dataclass
 from cvm.reduction.network import Array, Feed, Form, Network, Part, joined, parts, pruned, renamed
 from cvm.reduction.values import simpler
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+from cvm.records import dataclass
 from cvm.reference.registry import Array
 from cvm.reference.values import Compact
 

@@ -6,7 +6,6 @@ It serves verification and calibration. Nothing that it computes is exact, so no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,6 +17,7 @@ from cvm.blocks import finite
 from cvm.errors import CvmError, Invalid, Unsupported
 from cvm.graph import GraphOperation, GraphTensor, QuantizedGraph, TensorData, names_in
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 from cvm.reference.constants import Made, made
 from cvm.reference.layout import Feed, Layout, arranged
 from cvm.reference.registry import OPERATIONS, Array

@@ -7,12 +7,12 @@ N in place of a leading 1. With cycles it has one more axis, after the batch axi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from cvm.errors import Invalid, Location
+from cvm.records import dataclass
 from cvm.reference.registry import Array
 
 __all__ = ["Feed", "Layout", "arranged"]

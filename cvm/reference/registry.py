@@ -8,11 +8,12 @@ array per declared result; for a result that is an array of tensors, one array p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from cvm.records import dataclass
 
 __all__ = [
     "OPERATIONS", "Array", "Function", "Integers", "Operation", "Padding", "aligned", "along", "binary", "operation",

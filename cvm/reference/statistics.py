@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from cvm.records import dataclass
 from cvm.reference.evaluator import Reference
 from cvm.reference.registry import Array
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -15,6 +15,7 @@ from cvm.errors import Invalid, Location
 from cvm.graph import Attribute, GraphTensor, Operand, TensorData
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import dequantize, nearest_float
+from cvm.records import dataclass
 from cvm.reference.operations.elementwise import round_half_up
 from cvm.reference.operations.quantization import logarithmically_quantized, number_of_steps, steps_of
 from cvm.reference.registry import Array, along

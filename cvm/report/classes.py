@@ -6,7 +6,6 @@ The class of a run is the index of the greatest item of the output that holds th
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Location
 from cvm.graph import QuantizedGraph
+from cvm.records import dataclass
 
 __all__ = ["Changed", "ClassMeter", "Classes", "Correctness", "check_labels", "scores_output"]
 

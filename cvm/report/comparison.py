@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from cvm.executors import Executor, initial_state
 from cvm.graph import QuantizedGraph
 from cvm.inputs import Intake, Layout, stream
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 from cvm.reference import Reference
 from cvm.report.classes import Classes, ClassMeter, check_labels, scores_output
 from cvm.report.constants import Stored, stored_tensors

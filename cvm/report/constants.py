@@ -7,13 +7,13 @@ codes here, from the stored numbers.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
 
 from cvm.graph import GraphTensor, QuantizedGraph
 from cvm.quantization import LogarithmicQuantizer, Quantizer
 from cvm.quantization.exact import quantize
+from cvm.records import dataclass
 from cvm.reference.values import pseudo_quantized, stored
 from cvm.report.measures import Measures, Meter
 from cvm.report.ruler import Floats, Integers, ruler

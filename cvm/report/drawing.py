@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from cvm.drawing import GAP, HEIGHT, LANE, LETTERS, WIDTH, path_data, shortened
 from cvm.drawing.layout import lay_out
+from cvm.records import dataclass
 from cvm.report.network import Network, NetworkNode
 
 __all__ = ["BANDS", "Band", "Box", "Figure", "band_of", "draw"]

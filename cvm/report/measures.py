@@ -16,11 +16,11 @@ All measures are float64, for people only: nothing that an executor computes dep
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from cvm.records import dataclass
 from cvm.report.ruler import Floats, Integers, Ruler
 
 __all__ = ["Histogram", "Measures", "Meter", "decibels"]

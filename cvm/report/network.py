@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from cvm.graph import QuantizedGraph, computed_from_inputs, names_in
+from cvm.records import dataclass
 
 __all__ = ["Edge", "Network", "NetworkNode", "drops", "network"]
 

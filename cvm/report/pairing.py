@@ -7,7 +7,6 @@ by name. First it is checked, as far as the program shows it, whether it was com
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cvm.errors import CvmError, Location, Mismatch
 from cvm.graph import GraphTensor, QuantizedGraph, computed_from_inputs, names_in
@@ -17,6 +16,7 @@ from cvm.program import Program
 from cvm.program.model import Exactness
 from cvm.program.verifier import VerifiedProgram
 from cvm.quantization import Quantizer
+from cvm.records import dataclass
 
 __all__ = ["Absent", "Pair", "Source", "check_source", "pairs"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cvm.arguments import expected
 from cvm.errors import Invalid, Location
 from cvm.executors import Capture, Int32Array, RunResult
 from cvm.inputs import Layout
+from cvm.records import dataclass
 from cvm.session.opening import Source
 from cvm.session.result import Result
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from cvm.records import dataclass
 from cvm.vectors.format import Bounds, OpCase, ProgramCase, VectorTensor, VerdictCase
 
 __all__ = ["UNSUPPORTED", "VERDICTS", "Answer", "Runner"]

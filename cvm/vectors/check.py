@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from cvm.errors import Invalid, Location, Malformed
 from cvm.formats import diagnosed
 from cvm.program.model import Shape
+from cvm.records import dataclass
 from cvm.vectors.answer import UNSUPPORTED, Answer, Runner
 from cvm.vectors.format import EXPECTED, Case, OpCase, VectorFile, VectorTensor, VerdictCase, decode
 

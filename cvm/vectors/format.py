@@ -8,7 +8,7 @@ says whether the cases are uses of one op, runs of whole programs, or verdicts o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from cvm.errors import LimitExceeded, Malformed
 from cvm.limits import DEFAULT, elements
 from cvm.program.model import AttributeValue, Shape
 from cvm.program.wire import Reader, Tree, pack
+from cvm.records import dataclass
 
 __all__ = ["EXPECTED", "FORMAT", "VERSION", "Bounds", "Case", "Expected", "OpCase", "ProgramCase", "Run",
            "VectorFile", "VectorTensor", "VerdictCase", "decode", "encode", "tree_of_attributes", "tree_of_tensor",

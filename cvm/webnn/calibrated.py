@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from cvm.frontends.webnn.operand import MLOperand, MLOperandDescriptor
 from cvm.frontends.webnn.translation import Translated, refusal
 from cvm.graph import QuantizedGraph
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = [
     "Arrays",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
+
+from cvm.records import dataclass
 
 __all__ = ["Lost", "MLContextLostInfo"]
 

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, cast, get_args
@@ -23,6 +22,7 @@ from cvm.audit.verify import LEVELS, Answer, Level
 from cvm.errors import CvmError, Invalid, Location, Malformed
 from cvm.limits import DEFAULT
 from cvm.program.reading import read_bytes
+from cvm.records import dataclass
 
 __all__ = ["Log"]
 

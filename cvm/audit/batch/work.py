@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +19,7 @@ from cvm.limits import DEFAULT
 from cvm.program.codec import decode
 from cvm.program.reading import read_bytes
 from cvm.program.verifier import verify as verify_program
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -14,6 +13,7 @@ from cvm.audit.chain.node import Account, Mined, Node
 from cvm.audit.receipt import Claim, Run
 from cvm.errors import Invalid, Malformed
 from cvm.program.merkle import Tree
+from cvm.records import dataclass
 
 __all__ = ["Book", "Challenge", "Entry", "Status"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from cvm.audit.chain.book import Book, Status
@@ -14,6 +14,7 @@ from cvm.audit.chain.play import Done, Player
 from cvm.audit.dispute import Evidence, Witnessed, most_rounds
 from cvm.audit.receipt import Claim, Run
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 
 __all__ = ["play_demo"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from cvm.errors import Invalid, Location, Malformed, Mismatch
 from cvm.program.preimage import text, u32, u64
 from cvm.program.reading import read_bytes
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 from cvm.writing import write_file
 
 __all__ = ["Deployment", "Terms", "deploy", "load", "receipt_head", "save", "verify"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
 from cvm.errors import Invalid, Malformed, Unsupported
+from cvm.records import dataclass
 
 __all__ = ["Interface", "interface", "required"]
 

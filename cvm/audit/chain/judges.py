@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from cvm.records import dataclass
 
 __all__ = ["FAMILIES", "Part", "judge_parts"]
 

@@ -8,7 +8,6 @@ moment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -17,6 +16,7 @@ from cvm.audit.receipt import Roots
 from cvm.errors import CvmError
 from cvm.program.commitments import ProgramClaim, counted_root
 from cvm.program.preimage import listed, shape
+from cvm.records import dataclass
 
 __all__ = ["Move", "Position", "Stage", "move", "question"]
 

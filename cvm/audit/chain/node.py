@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 from cvm.audit.chain.interface import Interface, required
 from cvm.audit.chain.json_text import read_json
 from cvm.errors import Invalid, LimitExceeded, Malformed, Mismatch
+from cvm.records import dataclass
 
 __all__ = ["Account", "Limits", "Lost", "Mined", "Node", "Reverted", "Sending"]
 

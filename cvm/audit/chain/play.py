@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cvm.audit.chain.book import Book, Challenge, Entry, Status
 from cvm.audit.chain.interface import interface, required
@@ -16,6 +15,7 @@ from cvm.audit.chain.moves import Move, move
 from cvm.audit.chain.node import Account, Lost, Mined, Reverted
 from cvm.audit.chain.refutation import Refutation
 from cvm.audit.dispute import questions as q
+from cvm.records import dataclass
 
 __all__ = ["Done", "Player", "refute"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from cvm.audit.dispute import OpenProgram
@@ -11,6 +10,7 @@ from cvm.audit.receipt import Run
 from cvm.audit.trace import Trace
 from cvm.program.commitments import ProgramClaim, counted_root, records
 from cvm.program.merkle import Tree
+from cvm.records import dataclass
 
 __all__ = ["Refutation", "read_run", "refutation"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,7 @@ from cvm.program import Program
 from cvm.program.commitments import TensorClaim, counted_root, records, tensor_tree
 from cvm.program.merkle import LEAF_BYTES, Tree
 from cvm.program.model import Shape
+from cvm.records import dataclass
 
 __all__ = ["Evidence", "OpenProgram"]
 

@@ -14,7 +14,6 @@ leaves of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from cvm.audit.dispute.chunks import Chunks
@@ -22,6 +21,7 @@ from cvm.audit.dispute.reading import Operands
 from cvm.audit.dispute.records import OpRecord
 from cvm.errors import Invalid
 from cvm.program.model import Shape
+from cvm.records import dataclass
 from formal.broadcast import aligned
 from formal.computed import moments, normalized
 from formal.extension import rounded_quotient

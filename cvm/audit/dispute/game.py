@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
@@ -30,6 +30,7 @@ from cvm.audit.trace import head_of, step_record
 from cvm.errors import CvmError, Invalid
 from cvm.program.commitments import ProgramClaim, TensorClaim, counted_root
 from cvm.program.merkle import HASH_BYTES, LEAF_BYTES, Proof, root_of_proof, root_of_several
+from cvm.records import dataclass
 
 __all__ = ["Outcome", "Side", "Statement", "settle"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from cvm.audit.dispute.folds import Fold
 from cvm.audit.dispute.proof import (
@@ -33,6 +32,7 @@ from cvm.program.commitments import ProgramClaim, TensorClaim, counted_root
 from cvm.program.merkle import LEAF_BYTES, Proof, root_of_proof, root_of_several
 from cvm.program.model import Shape
 from cvm.program.preimage import text
+from cvm.records import dataclass
 
 __all__ = ["StepVerdict", "opened_fold", "verify_step"]
 

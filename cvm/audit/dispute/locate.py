@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from cvm.audit.dispute.targets import auxiliary_count
 from cvm.audit.trace import Trace
 from cvm.errors import Invalid
 from cvm.program.merkle import LEAF_BYTES
+from cvm.records import dataclass
 
 __all__ = ["Difference", "locate"]
 

@@ -5,7 +5,6 @@ A proof is bytes of a fixed layout, as preimages are (docs/commitments.md, secti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from cvm.limits import require
 from cvm.program.merkle import HASH_BYTES, LEAF_BYTES
 from cvm.program.model import Shape
 from cvm.program.preimage import listed, shape, text, u8, u32, u64
+from cvm.records import dataclass
 
 __all__ = [
     "PROOF_BYTES",

@@ -6,12 +6,12 @@ what it committed to. No answer is believed, see `cvm.audit.dispute.game`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from cvm.audit.dispute.proof import ListOpening, Path
 from cvm.audit.receipt import Roots
 from cvm.program.model import Shape
+from cvm.records import dataclass
 
 __all__ = [
     "Answer",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from cvm import ops
 from cvm.audit.dispute.cursor import Cursor
 from cvm.errors import Invalid
 from cvm.program.checks import attribute_values, same_attributes
 from cvm.program.model import AttributeValue, Value
+from cvm.records import dataclass
 
 __all__ = ["OpRecord", "read_op_record"]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cvm.executors.native.plan.homes import Buffer
+from cvm.records import dataclass
 
 __all__ = ["CROWD", "MOST_ARGUMENTS", "TRIPLE", "Kernels", "Launch"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from cvm.executors.cuda.launch import MOST_ARGUMENTS, Kernels
 from cvm.executors.native.emit.machine import CUDA
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from cvm.blocks import boxes
 from cvm.executors.numpy.blocks import aligned, parameter, part
 from cvm.executors.numpy.step import Array
 from cvm.ops.declaration import Call
+from cvm.records import dataclass
 
 __all__ = ["FLOAT_ELEMENTS", "FloatCodes", "unbuffered"]
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -38,6 +37,7 @@ from cvm.bounds import magnitude
 from cvm.executors.numpy.step import Array
 from cvm.limits import INT32_MAX
 from cvm.ops.ranges import Exact, Range, Shape
+from cvm.records import dataclass
 
 __all__ = ["EXACT", "Contraction", "choose", "magnitudes"]
 

@@ -9,13 +9,13 @@ outputs behind the end of a row hold is not used.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from cvm.executors.numpy.codes import FLOAT_ELEMENTS
 from cvm.executors.numpy.step import Array
 from cvm.executors.numpy.windows import Geometry, window
+from cvm.records import dataclass
 
 __all__ = ["Depthwise"]
 

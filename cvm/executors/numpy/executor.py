@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from cvm.executors.numpy.held import Edits, HeldArrays
 from cvm.executors.numpy.step import KERNELS, Array, PlannedNode
 from cvm.program import Program
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

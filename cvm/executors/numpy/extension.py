@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from cvm.executors.numpy.codes import FloatCodes
 from cvm.executors.numpy.step import Array, PlannedNode, plans, plans_functions, single
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Shape
+from cvm.records import dataclass
 
 __all__: list[str] = []
 

@@ -11,7 +11,6 @@ bounds (n x - S_1)^2 by (n - 1) (n S_2 - S_1^2).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from cvm.executors.numpy.blocks import BLOCK_ELEMENTS, aligned, parameter, part
 from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.ops.axes import normal
 from cvm.ops.declaration import Call
+from cvm.records import dataclass
 
 __all__: list[str] = []
 

@@ -7,7 +7,6 @@ constant is its elements. The planned node then needs the arrays alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from cvm.limits import INT32_MAX
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Exact, Range, Shape
+from cvm.records import dataclass
 
 __all__ = ["KERNELS", "Array", "Plan", "PlannedNode", "fits_int32", "known", "plans", "plans_functions", "single"]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cvm.executors.numpy.step import Array, PlannedNode, plans, single
 from cvm.limits import INT64_MAX
 from cvm.ops.declaration import Call
+from cvm.records import dataclass
 
 __all__: list[str] = []
 

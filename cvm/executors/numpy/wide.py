@@ -7,7 +7,6 @@ integer of 33 bits has 59 bits, so that some of them can be added before carries
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from cvm.bounds import require_fits
 from cvm.executors.numpy.blocks import aligned, part
 from cvm.executors.numpy.step import Array
 from cvm.limits import INT32_MAX, INT64_MAX
+from cvm.records import dataclass
 
 __all__ = ["WideSum", "wide_quotients"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from cvm.executors.numpy.contraction import magnitudes
 from cvm.executors.numpy.step import Array
 from cvm.ops.declaration import Call
 from cvm.ops.ranges import Exact, Shape
+from cvm.records import dataclass
 
 __all__ = ["Geometry", "window"]
 

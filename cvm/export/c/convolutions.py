@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cvm.export.c.elements import Source
 from cvm.export.c.indices import Nest
@@ -10,6 +10,7 @@ from cvm.export.c.storage import Place, integer
 from cvm.export.c.sums import Ending, Sum, bias, bytes_kind, nest_of, product_bound
 from cvm.export.c.text import Text
 from cvm.program.model import Node, Shape
+from cvm.records import dataclass
 
 __all__ = ["conv2d"]
 

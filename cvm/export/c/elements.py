@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from cvm.export.c.indices import Affine, Index, Nest, counters, flat, sliced
@@ -12,6 +12,7 @@ from cvm.export.c.storage import Place, integer
 from cvm.ops.axes import normal
 from cvm.program.model import Node, Shape
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 
 __all__ = ["Body", "Source"]
 

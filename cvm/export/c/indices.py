@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cvm.export.c.storage import integer
 from cvm.program.model import Shape
+from cvm.records import dataclass
 
 __all__ = ["Affine", "Index", "Nest", "counters", "flat", "joined", "row_major", "sliced"]
 

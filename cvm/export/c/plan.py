@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cvm.export.c.borders import Border, border
 from cvm.program import Program
 from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 
 __all__ = ["FOLDS", "SAME_ORDER", "VIEWS", "Plan", "in_place", "is_pointwise", "plan", "tensor_operands"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from cvm.program.model import Constant, Shape
+from cvm.records import dataclass
 
 __all__ = ["ALIGNMENT", "TYPES", "CType", "Lifetime", "Place", "integer", "narrowest", "planned", "together"]
 

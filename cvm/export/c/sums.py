@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cvm.export.c.elements import Body, Source
 from cvm.export.c.indices import Nest, flat
 from cvm.export.c.storage import Place
 from cvm.program.model import Node, Shape
+from cvm.records import dataclass
 
 __all__ = ["Ending", "Sum", "bias", "bytes_kind", "nest_of", "product_bound", "stored"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from cvm.errors import Invalid
 from cvm.export.c.elements import Body
@@ -20,6 +19,7 @@ from cvm.export.c.sums import stored
 from cvm.export.c.text import Text, comment
 from cvm.program.model import Constant, Node
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 
 __all__ = ["Exported", "arena_bytes", "exported"]
 

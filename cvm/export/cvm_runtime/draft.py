@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from cvm.frontends.cvm_runtime.operators import Use, operator
 from cvm.frontends.cvm_runtime.precisions import derived
 from cvm.frontends.cvm_runtime.storage import planned
 from cvm.limits import DEFAULT
+from cvm.records import dataclass
 
 __all__ = ["Draft", "Written"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from cvm.passes.legalize import legalize
 from cvm.passes.legalize.expressions import Expression, Unprovable, missing
 from cvm.passes.legalize.requantize import requantize
 from cvm.program import Constant, Node, Program, VerifiedProgram, verify
+from cvm.records import dataclass
 
 __all__ = ["Exported", "exported"]
 

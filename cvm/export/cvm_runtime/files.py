@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from cvm.export.cvm_runtime.exporter import Exported, exported
@@ -14,6 +13,7 @@ from cvm.frontends.cvm_runtime.importer import check_parameters
 from cvm.frontends.cvm_runtime.parameters import write_parameters
 from cvm.program import Program
 from cvm.quantization.document import quantizer_document
+from cvm.records import dataclass
 
 __all__ = ["Files", "saved"]
 

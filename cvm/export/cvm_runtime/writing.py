@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cvm.errors import Unsupported
 from cvm.frontends.cvm_runtime.attributes import Value, written
 from cvm.frontends.cvm_runtime.operators import Shapes
+from cvm.records import dataclass
 
 __all__ = ["Spelling", "spelled"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.arena import ALIGNMENT
 from cvm.export.c.layout import identifiers
 from cvm.export.object.targets import attributes, supported
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 
 __all__ = ["Ports", "header"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from cvm.errors import Invalid, Unsupported
@@ -20,6 +20,7 @@ from cvm.executors.native.runtime.proven import proven
 from cvm.export.object.header import Ports, header
 from cvm.export.object.targets import machine_of
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 
 __all__ = ["Exported", "exported"]
 

@@ -14,7 +14,7 @@ in the domain com.microsoft before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +28,7 @@ from cvm.errors import Location, Unsupported
 from cvm.graph import QuantizedGraph
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize, round_fraction
+from cvm.records import dataclass
 
 __all__ = ["Grid", "float32_above", "grid_of", "quantized_model"]
 

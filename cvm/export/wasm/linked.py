@@ -9,9 +9,9 @@ what they are. The format is that of the WebAssembly core specification (binary 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from cvm.export.wasm.binary import PAGE, Cursor, item, listed, signed, text, unsigned
+from cvm.records import dataclass
 
 __all__ = ["Linked", "Unlinkable", "linked"]
 

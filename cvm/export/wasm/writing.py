@@ -6,7 +6,6 @@ import json
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -25,6 +24,7 @@ from cvm.export.wasm.linked import Unlinkable, linked
 from cvm.program import Program
 from cvm.program.verifier import VerifiedProgram
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = ["SECTION", "VERSION", "Module", "module"]
 

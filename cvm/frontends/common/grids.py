@@ -6,7 +6,6 @@ float scale counts as the exact rational of its value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from cvm.frontends.common.data_types import bounds
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = ["Grid", "rational"]
 

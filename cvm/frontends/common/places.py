@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = ["Place"]
 

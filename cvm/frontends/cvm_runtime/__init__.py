@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Location
 from cvm.frontends.cvm_runtime.description import described
@@ -26,6 +25,7 @@ from cvm.frontends.cvm_runtime.storage import check_storage
 from cvm.limits import DEFAULT, Limits
 from cvm.program import Program, Provenance
 from cvm.program.reading import read_bytes
+from cvm.records import dataclass
 
 __all__ = [
     "ByteOrder",

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from cvm.errors import Invalid
+from cvm.records import dataclass
 
 __all__ = [
     "Attribute",

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from cvm.errors import CvmError, Invalid, LimitExceeded, Location, Unsupported
 from cvm.frontends.cvm_runtime.document import Document, NodeRecord, read_attributes, read_document
 from cvm.frontends.cvm_runtime.operators import Operator, operator
 from cvm.limits import DEFAULT, Limits, require
+from cvm.records import dataclass
 
 __all__ = [
     "DATA",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -21,6 +21,7 @@ from cvm.frontends.cvm_runtime.precisions import magnitude
 from cvm.limits import DEFAULT, INT32_MAX, Limits
 from cvm.program import Exactness, Output, Program, ProgramBuilder, Provenance
 from cvm.program.checks import check_name
+from cvm.records import dataclass
 
 __all__ = ["Compat", "check_parameters", "to_program"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cvm.errors import CvmError, Invalid
 from cvm.frontends.cvm_runtime.graph import SHOWN, Graph
 from cvm.frontends.cvm_runtime.operators import Use
 from cvm.frontends.cvm_runtime.precisions import derived
+from cvm.records import dataclass
 
 __all__ = ["Inferred", "infer"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,6 +19,7 @@ from cvm.frontends.cvm_runtime.graph import DATA, Postprocess
 from cvm.frontends.cvm_runtime.inference import Inferred
 from cvm.frontends.cvm_runtime.precisions import magnitude
 from cvm.limits import INT32_MAX
+from cvm.records import dataclass
 
 __all__ = ["ByteOrder", "Interface", "interface"]
 

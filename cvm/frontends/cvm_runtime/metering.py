@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from cvm.errors import LimitExceeded
 from cvm.frontends.cvm_runtime.graph import Graph
 from cvm.frontends.cvm_runtime.inference import Inferred
 from cvm.frontends.cvm_runtime.operators import Use
+from cvm.records import dataclass
 
 __all__ = ["STORAGE", "Metering", "meter", "storage_bytes"]
 

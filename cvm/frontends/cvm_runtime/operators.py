@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -29,6 +28,7 @@ from cvm.frontends.cvm_runtime.reshaping import target_shape
 from cvm.limits import INT32_MAX
 from cvm.ops import Call
 from cvm.ops.axes import inside
+from cvm.records import dataclass
 
 __all__ = ["ALIASES", "OPERATORS", "Operator", "OperatorTranslation", "Shapes", "Use", "Values", "operator"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from cvm.errors import Invalid, Location, Malformed
 from cvm.limits import DEFAULT, Limits, elements, require
+from cvm.records import dataclass
 
 __all__ = ["Parameters", "read_parameters", "write_parameters"]
 

@@ -6,7 +6,6 @@ Source: NNEF 1.0.1 sections 3.2 (extensions) and 3.3.2 (Assignments; Identifier 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from cvm.errors import CvmError
@@ -16,6 +15,7 @@ from cvm.frontends.nnef.faults import MAX_ERRORS, collected, invalid, too_large,
 from cvm.frontends.nnef.inference import CURRENT, Inference, Tainted
 from cvm.frontends.nnef.types import ArrayType, TensorType, TupleType, Type, castable, depth_of
 from cvm.limits import DEFAULT
+from cvm.records import dataclass
 
 __all__ = [
     "FRAGMENTS",

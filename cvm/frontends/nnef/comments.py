@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from cvm.frontends.nnef import syntax
+from cvm.records import dataclass
 
 __all__ = ["NO_COMMENTS", "Comments", "attached"]
 

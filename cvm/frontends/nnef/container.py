@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -19,6 +18,7 @@ from cvm.frontends.nnef.archive import ArchiveMember, is_archive, read_archive
 from cvm.frontends.nnef.faults import invalid
 from cvm.frontends.nnef.tensor_file import HEADER_BYTES, read_header
 from cvm.limits import DEFAULT, Limits, require
+from cvm.records import dataclass
 
 __all__ = [
     "DOCUMENT",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from cvm.errors import CvmError, LimitExceeded, Location, Unsupported
 from cvm.frontends.nnef.faults import KINDS, RULE_SECTIONS, SECTIONS, Kind, verdict_class
 from cvm.graph.shapes import RULES
+from cvm.records import dataclass
 
 __all__ = ["PROVISIONAL_SECTIONS", "Diagnosis", "diagnose", "excerpt", "explained"]
 

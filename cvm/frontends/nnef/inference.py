@@ -6,7 +6,6 @@ The check is static; a fragment is checked once, whether it is invoked or not, w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +31,7 @@ from cvm.frontends.nnef.types import (
     is_attribute,
     substitute,
 )
+from cvm.records import dataclass
 
 __all__ = ["CURRENT", "OPERATORS", "Inference", "Language", "Tainted", "bind_arguments"]
 

@@ -12,13 +12,13 @@ in it - a name, an operator, a mistake - does not match; it is parsed, and refus
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.exact import parse_number
 from cvm.frontends.nnef.types import INTEGER, SCALAR, ArrayType, TupleType, Type
 from cvm.frontends.nnef.values import Array, Value
+from cvm.records import dataclass
 
 __all__ = ["PLAIN_ARRAY", "PlainArray", "plain_array"]
 

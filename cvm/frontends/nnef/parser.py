@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from typing import Any, NoReturn
@@ -22,6 +21,7 @@ from cvm.frontends.nnef.faults import malformed, too_large
 from cvm.frontends.nnef.literals import PLAIN_ARRAY
 from cvm.frontends.nnef.tree import BINARY_OPERATORS, TreeBuilder
 from cvm.limits import DEFAULT, Limits, require
+from cvm.records import dataclass
 
 __all__ = [
     "Edition",

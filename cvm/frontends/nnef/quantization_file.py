@@ -10,7 +10,7 @@ counts as that item.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -27,6 +27,7 @@ from cvm.frontends.nnef.types import ArrayType, Primitive, TensorType, Type
 from cvm.frontends.nnef.values import Array, FlatGraph, FlatTensor, NeededDialect, Value
 from cvm.limits import DEFAULT, Limits
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.records import dataclass
 
 __all__ = ["QuantizationInfo", "read_quantization"]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeAlias
@@ -32,6 +32,7 @@ from cvm.frontends.nnef.values import Array, FlatGraph, FlatOperation, FlatTenso
 from cvm.limits import Limits
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.reals import FUNCTIONS, Undecided, Undefined, power, rational
+from cvm.records import dataclass
 
 __all__ = ["Expansion", "expand_algorithm", "is_algorithm", "with_expansions"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -29,6 +29,7 @@ from cvm.frontends.nnef.tensor_file import BitOrder, read_tensor
 from cvm.frontends.nnef.values import Dialect, FlatGraph, FlatTensor, NeededDialect
 from cvm.frontends.nnef.weights import TensorFile, find_tensor_files
 from cvm.limits import Limits, require
+from cvm.records import dataclass
 
 __all__ = ["CheckReport", "CheckReports", "check_path", "read_document"]
 

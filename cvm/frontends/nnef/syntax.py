@@ -7,11 +7,12 @@ right-value expressions that look like them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import TypeAlias
 
 from cvm.frontends.nnef.types import DataType, Type
+from cvm.records import dataclass
 
 __all__ = [
     "Argument",

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
 from typing import Any, Literal
@@ -26,6 +25,7 @@ from cvm.frontends.nnef.values import Dialect
 from cvm.graph import TensorData
 from cvm.limits import DEFAULT, MAX_RANK, Limits, elements
 from cvm.quantization import LinearQuantizer, LogarithmicQuantizer
+from cvm.records import dataclass
 
 __all__ = [
     "HEADER_BYTES",

@@ -5,8 +5,9 @@ Source: NNEF 1.0.1 section 3.3.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from cvm.records import dataclass
 
 __all__ = [
     "INTEGER",

@@ -7,13 +7,14 @@ given for a tensor parameter stays a literal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from cvm.errors import Location
 from cvm.frontends.nnef.syntax import Fragment
 from cvm.frontends.nnef.types import DataType
+from cvm.records import dataclass
 
 __all__ = [
     "Array",

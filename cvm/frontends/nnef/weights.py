@@ -7,7 +7,6 @@ container may have the file under any of the spellings, or equal files under sev
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from cvm.errors import CvmError
@@ -17,6 +16,7 @@ from cvm.frontends.nnef.tensor_file import TensorHeader, read_header
 from cvm.frontends.nnef.values import FlatGraph, FlatOperation, FlatTensor
 from cvm.graph.shapes import label_path
 from cvm.limits import DEFAULT, Limits
+from cvm.records import dataclass
 
 __all__ = ["TensorFile", "find_tensor_files", "label_of"]
 

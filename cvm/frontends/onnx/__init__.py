@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from cvm.errors import CvmError, Unsupported
@@ -21,6 +20,7 @@ from cvm.frontends.onnx.rules import RULES
 from cvm.frontends.onnx.translation import OnnxTranslation
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits, require
+from cvm.records import dataclass
 
 __all__ = ["Loaded", "Settings", "embedded", "load", "loads"]
 

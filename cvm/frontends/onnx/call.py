@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from cvm.frontends.common.operands import Operands
 from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.onnx.model import OnnxNode, Refused, Shape, Tensor, exact, invalid, refusal
 from cvm.frontends.onnx.tensors import data_type_of
+from cvm.records import dataclass
 
 __all__ = ["Made", "OnnxCall", "Operand", "target_of_cast"]
 

@@ -6,10 +6,11 @@ is refused as unknown. ``docs/onnx.md`` explains the kinds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from cvm.frontends.onnx.model import LEARNING, MICROSOFT, STANDARD
+from cvm.records import dataclass
 
 __all__ = ["FIRST", "LAST", "OPERATORS", "TYPES", "Kind", "Operator", "functions"]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Literal
 
 from cvm.errors import Invalid, Location, Unsupported
 from cvm.frontends.onnx.model import Dimension, Model, Shape, Value
 from cvm.limits import Limits, elements
+from cvm.records import dataclass
 
 __all__ = ["Settings", "shapes_of_inputs"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid, Location, Unsupported
+from cvm.records import dataclass
 
 __all__ = [
     "LEARNING", "MICROSOFT", "STANDARD", "Attribute", "Body", "Dimension", "Function", "Model", "OnnxNode", "Reference",

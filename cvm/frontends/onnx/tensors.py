@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from cvm.frontends.common.files import Buffer, Files
 from cvm.frontends.onnx.model import Tensor
 from cvm.frontends.onnx.wire import Contents
 from cvm.limits import Limits, elements
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from onnx import TensorProto

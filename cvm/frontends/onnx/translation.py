@@ -7,7 +7,7 @@ gives its quantiser to the tensor that it reads where no other node reads that t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +35,7 @@ from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.graph import Operand as Argument
 from cvm.limits import INT32_MAX, Limits, elements
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = ["OnnxTranslation", "Rule", "Translated"]
 

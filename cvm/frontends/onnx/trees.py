@@ -6,7 +6,6 @@ Source: ONNX-ML, TreeEnsemble (version 5), TreeEnsembleRegressor and TreeEnsembl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.frontends.onnx.call import OnnxCall
+from cvm.records import dataclass
 
 __all__ = ["MODES", "Ensemble", "digits_of", "features_of", "newer_ensemble", "older_ensemble"]
 

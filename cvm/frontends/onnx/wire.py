@@ -7,12 +7,12 @@ takes. Only fields that hold messages or strings are followed (protocol buffers,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cvm.errors import Malformed
 from cvm.frontends.common.files import Buffer
 from cvm.limits import require
+from cvm.records import dataclass
 
 __all__ = ["Contents", "require_few_messages", "without_contents"]
 

@@ -7,11 +7,11 @@ nodes wrote, and from the previous contents of the tensor elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cvm.frontends.openvx.errors import InvalidGraph, InvalidScope, MultipleWriters, NotAllocated
 from cvm.frontends.openvx.graph import OpenvxNode, RecordedGraph
 from cvm.frontends.openvx.objects import Box, Tensor
+from cvm.records import dataclass
 
 __all__ = ["Piece", "Write", "ordered", "pieces", "require_static", "writes"]
 

@@ -6,7 +6,6 @@ extension's specification.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -29,6 +28,7 @@ from cvm.frontends.openvx.parameters import (
     enumerator,
     float32,
 )
+from cvm.records import dataclass
 
 __all__ = ["KERNELS", "KernelDeclaration", "Parameter"]
 

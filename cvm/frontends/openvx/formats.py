@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from cvm.frontends.openvx.constants import Type
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.quantizer import Rounding
+from cvm.records import dataclass
 
 __all__ = ["FORMATS", "Format"]
 

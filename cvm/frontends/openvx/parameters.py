@@ -5,7 +5,7 @@ Unlike in C, fields have defaults: no padding, no dilation, SATURATE, TO_ZERO, F
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import IntEnum
 from fractions import Fraction
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from cvm.frontends.openvx.constants import ConvertPolicy, Pooling, RoundPolicy, SizeRounding
 from cvm.frontends.openvx.errors import InvalidParameters, InvalidValue
 from cvm.frontends.openvx.objects import integer
+from cvm.records import dataclass
 
 __all__ = ["NNConvolutionParams", "NNDeconvolutionParams", "NNROIPoolParams", "checked", "enumerator", "float32"]
 

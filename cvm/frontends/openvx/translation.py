@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +24,7 @@ from cvm.frontends.openvx.objects import Box, Tensor
 from cvm.graph import QuantizedGraph
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.quantizer import Rounding
+from cvm.records import dataclass
 
 __all__ = ["Boundary", "OpenvxTranslation", "Rule", "Translated", "refused"]
 

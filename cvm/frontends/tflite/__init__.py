@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cvm.errors import CvmError, Unsupported
@@ -20,6 +19,7 @@ from cvm.frontends.tflite.rules import RULES
 from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.graph import QuantizedGraph
 from cvm.limits import DEFAULT, Limits, require
+from cvm.records import dataclass
 
 __all__ = ["IDENTIFIER", "Compat", "Loaded", "load", "loads"]
 

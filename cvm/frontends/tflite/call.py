@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +14,7 @@ from cvm.frontends.common.shapes import broadcast
 from cvm.frontends.tflite.model import Shape, TfliteOperator, TfliteTensor, invalid, refusal
 from cvm.frontends.tflite.tensors import FLOATS
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = ["Made", "Operand", "TfliteCall"]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from cvm.errors import Invalid, Location, Unsupported
+from cvm.records import dataclass
 
 __all__ = [
     "Option",

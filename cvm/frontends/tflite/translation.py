@@ -8,7 +8,7 @@ operators for which the order does not matter take the one that exists.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from math import prod
 from typing import Literal, TypeAlias
@@ -27,6 +27,7 @@ from cvm.frontends.tflite.variables import Variables
 from cvm.graph import GraphOperation, QuantizedGraph
 from cvm.limits import INT32_MAX, Limits, elements
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = ["Rule", "TfliteTranslation", "Translated"]
 

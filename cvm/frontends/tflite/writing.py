@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import flatbuffers
 import numpy as np
 import numpy.typing as npt
 import tflite
+
+from cvm.records import dataclass
 
 __all__ = ["Array", "Graph", "Operator", "Tensor", "written"]
 

@@ -9,9 +9,10 @@ implementation; here it is 8, the greatest rank of the integer machine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
+
+from cvm.records import dataclass
 
 __all__ = ["DATA_TYPES", "MAX_RANK", "OPERATORS", "Kind", "Operator", "Tensor", "section"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ from cvm.frontends.webnn.declarations import DATA_TYPES, MAX_RANK
 from cvm.frontends.webnn.errors import type_error
 from cvm.frontends.webnn.operators import PythonOperators
 from cvm.limits import DEFAULT, INT32_MAX
+from cvm.records import dataclass
 
 __all__ = [
     "Described",

@@ -7,12 +7,12 @@ build without calibration refuses them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cvm.frontends.webnn.operand import MLOperand, Shape
 from cvm.frontends.webnn.recorder import RecordedCall, Recorder
 from cvm.limits import INT32_MAX
+from cvm.records import dataclass
 
 __all__ = ["Recurrent"]
 

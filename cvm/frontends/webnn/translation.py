@@ -8,7 +8,7 @@ integers are then the sum x / scale + zero point, which lowering merges with the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.calibration import affine
 from cvm.quantization.exact import quantize
+from cvm.records import dataclass
 
 __all__ = ["Boundary", "Rule", "Translated", "TranslatedCall", "WebnnTranslation", "refusal"]
 

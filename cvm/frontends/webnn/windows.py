@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cvm.frontends.webnn.operand import MLOperand
 from cvm.frontends.webnn.recorder import RecordedCall, Recorder
+from cvm.records import dataclass
 
 __all__ = ["FILTERS", "Windows", "spatial"]
 

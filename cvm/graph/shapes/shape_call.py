@@ -7,11 +7,11 @@ its results ("Result semantics"); the modules of this package mirror the section
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cvm.errors import Invalid
 from cvm.limits import DEFAULT, MAX_RANK, Limits, require
+from cvm.records import dataclass
 
 __all__ = ["RULES", "Results", "Rule", "Shape", "ShapeCall", "rule"]
 

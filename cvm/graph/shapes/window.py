@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cvm.graph.shapes.shape_call import Shape, ShapeCall
+from cvm.records import dataclass
 
 __all__ = ["BORDERS", "FILTER_BORDERS", "Window"]
 

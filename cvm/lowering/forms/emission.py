@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,7 @@ from cvm.ops import Range
 from cvm.program.build import ProgramBuilder
 from cvm.program.model import OP_SET, Exactness, Shape
 from cvm.program.operators import Operators
+from cvm.records import dataclass
 from cvm.repeated import proven
 
 __all__ = ["Emission", "Value"]

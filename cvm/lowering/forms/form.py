@@ -10,7 +10,7 @@ codes, or the meaning of codes of a logarithmic quantiser. A `Known` tensor is c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import quantize_rationals, round_fraction
 from cvm.quantization.rationals import Rationals, condensed, core
 from cvm.quantization.reals import Real
+from cvm.records import dataclass
 
 __all__ = [
     "Form",

@@ -11,7 +11,6 @@ quotients count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from cvm.limits import DEFAULT, require
 from cvm.lowering.forms.emission import Emission
+from cvm.records import dataclass
 
 __all__ = ["Axis", "Indices", "axes_of", "reverse_axes_of", "sizes_of"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -25,6 +25,7 @@ from cvm.lowering.forms.windows import Axis, Indices
 from cvm.lowering.parts.movement import valued
 from cvm.quantization.exact import round_fraction
 from cvm.quantization.rationals import Rationals
+from cvm.records import dataclass
 
 __all__ = [
     "AxisSum",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -30,6 +30,7 @@ from cvm.quantization import LinearQuantizer
 from cvm.quantization.exact import code
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import exp, rational, rounded
+from cvm.records import dataclass
 
 __all__ = ["Logits", "powers_of_e", "softmax_by_quotient"]
 

@@ -8,7 +8,6 @@ ranks: the index of each number among all numbers that occur, in ascending order
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cmp_to_key
 from itertools import pairwise
@@ -26,6 +25,7 @@ from cvm.lowering.parts.axis_sums import spread
 from cvm.lowering.proofs.table import tabulate
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, Undecided, rational
+from cvm.records import dataclass
 
 __all__ = ["Ordered", "by_ranks", "in_order"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -29,6 +28,7 @@ from cvm.ops.computed import MAX_DIVISOR_TERMS, MAX_QUOTIENT_TERMS
 from cvm.program.model import Shape
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals, core
+from cvm.records import dataclass
 
 __all__ = ["Rows", "Statistic", "normalized_codes", "quotient_by_op", "quotient_factors"]
 

@@ -9,7 +9,6 @@ the function has not reached the step at a, and has reached it at b. A float is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -19,6 +18,7 @@ from cvm.quantization import LinearQuantizer
 from cvm.quantization.float_enclosures import FLOATS, FloatInterval, Floats, between
 from cvm.quantization.many import enclosed, many_rationals, points, taken
 from cvm.quantization.reals import Real, rational
+from cvm.records import dataclass
 
 __all__ = ["ABOVE", "BELOW", "BETWEEN", "OPEN", "Crossings"]
 

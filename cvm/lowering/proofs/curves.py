@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from math import isqrt
 from types import MappingProxyType
@@ -29,6 +29,7 @@ from cvm.quantization import LinearQuantizer
 from cvm.quantization.reals import Real, exp, power, rational
 from cvm.quantization.steps import Step, step
 from cvm.quantization.surds import least_integer
+from cvm.records import dataclass
 
 __all__ = ["COURSES", "Course", "Curve"]
 

@@ -14,7 +14,6 @@ The code of a number is the count of the thresholds that it reaches. `count_reac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy.typing as npt
 from cvm.limits import INT32_MAX
 from cvm.lowering.forms.emission import Emission, Value
 from cvm.lowering.forms.form import Shape
+from cvm.records import dataclass
 
 __all__ = [
     "Summand",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +21,7 @@ from cvm.quantization import LinearQuantizer
 from cvm.quantization.fixed_point import decides_without
 from cvm.quantization.rationals import Rationals, core
 from cvm.quantization.rows import LinearRow, Row, SurdRow
+from cvm.records import dataclass
 
 __all__ = ["Sums", "sums_of", "without_idle_terms"]
 

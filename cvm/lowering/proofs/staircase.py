@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from math import gcd, lcm
@@ -32,6 +32,7 @@ from cvm.quantization.exact import code as exact_code
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.steps import Step, step
 from cvm.quantization.surds import least_integer
+from cvm.records import dataclass
 
 __all__ = ["STAIRCASE_BITS", "Branch", "Branches", "Reached", "staircase_codes", "sum_reached", "surd_reached"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -29,6 +28,7 @@ from cvm.quantization.float_enclosures import FloatInterval
 from cvm.quantization.many import Numbers, codes_of, enclosed, integers, interval_of, many_rationals, taken
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, Undecided, Undefined, code, power, rational
+from cvm.records import dataclass
 from cvm.timing import timed
 
 __all__ = ["MOST_ENTRIES", "Operand", "folded", "lattice", "quantize_table", "tabulate"]

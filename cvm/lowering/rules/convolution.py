@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from cvm.lowering.parts.correlation import convolved, correlated_constants, flip
 from cvm.lowering.parts.digits import narrow_digits, weighed_digits
 from cvm.lowering.parts.operands import linear_operand, sum_of
 from cvm.quantization.rationals import Rationals
+from cvm.records import dataclass
 
 __all__ = ["Kernel", "correlated"]
 

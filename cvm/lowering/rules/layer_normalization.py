@@ -15,7 +15,7 @@ same with d = x and v = mean x^2 + epsilon. With op-set 2, the op `normalize` do
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -36,6 +36,7 @@ from cvm.lowering.rules.norms import single_integer
 from cvm.lowering.rules.reduce import axes_of_reduction, total
 from cvm.quantization import LinearQuantizer
 from cvm.quantization.rationals import Rationals
+from cvm.records import dataclass
 
 __all__: list[str] = []
 

@@ -11,7 +11,6 @@ so that a and b are less than half a step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +25,7 @@ from cvm.lowering.forms.form import Known, LinearForm, Shape, Term
 from cvm.lowering.parts.digits import narrow_digits, weighed_digits
 from cvm.lowering.parts.operands import around_zero, linear_operand, sum_of
 from cvm.quantization.rationals import Rationals
+from cvm.records import dataclass
 
 __all__: list[str] = []
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -43,6 +42,7 @@ from cvm.quantization.rationals import Rationals
 from cvm.quantization.roots import floor_root
 from cvm.quantization.steps import step
 from cvm.quantization.surds import least_integer
+from cvm.records import dataclass
 
 __all__ = ["single_integer"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cmp_to_key
 from typing import Any
@@ -23,6 +23,7 @@ from cvm.lowering.proofs.table import Operand, tabulate
 from cvm.lowering.rules.logic import truth
 from cvm.quantization.rationals import Rationals
 from cvm.quantization.reals import Real, Undecided
+from cvm.records import dataclass
 
 __all__ = ["axes_of_reduction", "total"]
 

@@ -17,13 +17,13 @@ Rounding may need both sums V and V - 1 (see `requantize`). They share everythin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cvm.passes.legalize.expressions import Expression, Unprovable
 from cvm.passes.legalize.integers import Integers, balanced, digits, roomy
 from cvm.passes.legalize.tensors import Interval, Tensors
+from cvm.records import dataclass
 
 __all__ = ["Columns", "Layout", "Quotients", "WeightedSum"]
 

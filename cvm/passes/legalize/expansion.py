@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cvm import ops
 from cvm.ops import REGISTRY
 from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 
 __all__ = ["Expansion", "expansions"]
 

@@ -7,7 +7,7 @@ into the program once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from cvm.ops import Call, Range
 from cvm.passes.legalize.integers import Integers, narrowed
 from cvm.program.model import AttributeValue, Shape
 from cvm.program.operators import Operators
+from cvm.records import dataclass
 
 __all__ = ["Expression", "Expressions", "Unprovable", "missing"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from cvm.program import Program
 from cvm.program.model import AttributeValue, Constant, Node, Shape, Value
 from cvm.program.scope import Scope
 from cvm.program.verifier import VerifiedProgram, verify
+from cvm.records import dataclass
 
 __all__ = ["legalize"]
 

@@ -7,13 +7,13 @@ cvm_right_shift by b rounds half up: h = floor((x + 2^(b-1)) / 2^b). So x - h * 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cvm.limits import INT32_MAX
 from cvm.passes.legalize.expressions import Expression, Expressions, Unprovable
 from cvm.passes.legalize.integers import Integers
+from cvm.records import dataclass
 
 __all__ = ["Interval", "Tensors"]
 

@@ -8,13 +8,13 @@ That it is an int32 is proven by the intervals of the expressions, like everythi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cvm.passes.legalize.expressions import Expression
 from cvm.passes.legalize.integers import Integers, digits
 from cvm.passes.legalize.tensors import Tensors
+from cvm.records import dataclass
 
 __all__ = ["BASE", "Columns", "Numbers", "Wide", "in_two_parts"]
 

@@ -5,12 +5,12 @@ must be kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from cvm import ops
 from cvm.program.model import Constant, Node
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 
 __all__ = ["PERMUTATIONS", "Facts"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from cvm.passes.optimize.draft import Declined, Draft
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["AffineStep", "Exact", "broadcast", "step_of"]
 

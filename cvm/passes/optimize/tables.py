@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from cvm.passes.optimize.pointwise import CODES, POINTWISE, Integers, tried
 from cvm.program import Program
 from cvm.program.model import Node
 from cvm.program.verifier import VerifiedProgram
+from cvm.records import dataclass
 
 __all__ = ["composed_tables"]
 

@@ -8,7 +8,6 @@ the same histogram, bit for bit, as a second pass over the known range would giv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from cvm.blocks import blocks
 from cvm.errors import Invalid
+from cvm.records import dataclass
 
 __all__ = ["BINS", "Histogram"]
 

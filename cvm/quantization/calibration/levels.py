@@ -6,11 +6,12 @@ The numbers of the exact quantiser of a range differ only because its scale is r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from cvm.records import dataclass
 
 __all__ = ["Levels", "power_exponents"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce, wraps
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.errors import Invalid
+from cvm.records import dataclass
 from cvm.reference.registry import Array, Function, Integers, Padding, along, operation
 
 __all__ = [

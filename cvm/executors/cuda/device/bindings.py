@@ -10,11 +10,11 @@ Source: CUDA Driver API, sections 6.2 to 6.6 (errors, initialisation, versions, 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cvm.errors import Invalid, LimitExceeded, Unsupported
+from cvm.records import dataclass
 
 __all__ = ["ADVICE", "Found", "bindings", "checked", "chosen", "found"]
 

@@ -14,7 +14,7 @@ import ctypes
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from cvm.errors import CvmError, LimitExceeded, Unsupported
 from cvm.executors.cuda.device.bindings import bindings, checked, chosen
 from cvm.executors.cuda.device.protocol import Code, Copied, Prepared, contiguous
+from cvm.records import dataclass
 
 __all__ = ["Assembler", "Driver", "GraphRun"]
 

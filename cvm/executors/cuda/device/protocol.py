@@ -7,11 +7,12 @@ time. Every call returns when its effect can be seen, except `Run.start`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from cvm.records import dataclass
 
 __all__ = ["ALIGNMENT", "Code", "Copied", "Device", "Prepared", "Run", "contiguous"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cvm.executors.native.descriptions.sums import Block, Contraction, Depthwise, Pixels, Segment
 from cvm.executors.native.emit.elements import encoded, load
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Code, Scalar, V, typed
+from cvm.records import dataclass
 
 __all__ = ["Place", "place_of", "placed", "stored", "whole"]
 

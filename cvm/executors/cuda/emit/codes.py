@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cvm.executors.cuda.emit.channels import Place, place_of, placed
 from cvm.executors.cuda.emit.permutations import clipped, permuted
@@ -18,6 +18,7 @@ from cvm.executors.native.descriptions.sums import Contraction, Depthwise, Pixel
 from cvm.executors.native.emit.elements import decoded
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Scalar, V, typed, vector
+from cvm.records import dataclass
 
 __all__ = ["Codes", "distance", "moved", "pixel_at"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from cvm.executors.cuda.emit.channels import place_of
 from cvm.executors.cuda.emit.codes import Codes, distance, moved
@@ -18,6 +18,7 @@ from cvm.executors.cuda.emit.threads import THREADS, Kernel, Shape, Shapes
 from cvm.executors.cuda.emit.tiling import PROCESSORS, SAMPLES, WIDEST
 from cvm.executors.native.descriptions.sums import ROWS, Depthwise
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
+from cvm.records import dataclass
 
 __all__ = ["emit_depthwise", "strip"]
 

@@ -8,12 +8,13 @@ or of all words is filled with zeros and not read. Elsewhere, the threads load s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cvm.executors.cuda.emit.codes import distance, moved, pixel_at
 from cvm.executors.cuda.emit.threads import SHARED, Kernel
 from cvm.executors.cuda.emit.tiling import PIECE, ROW_BYTES, STATIC, Tile, Tiling, piece
 from cvm.executors.native.emit.ir import Module, Scalar, V, typed, vector
+from cvm.records import dataclass
 
 __all__ = ["Staging", "shared_memory"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from cvm.executors.cuda.emit.elements import walked
 from cvm.executors.cuda.emit.threads import Kernel, Shapes, covering, digits
@@ -13,6 +13,7 @@ from cvm.executors.native.descriptions.loops import Loop, Nest
 from cvm.executors.native.emit.elements import decoded, encoded, load
 from cvm.executors.native.emit.formula import evaluate
 from cvm.executors.native.emit.ir import Module, V, vector
+from cvm.records import dataclass
 
 __all__ = ["emit_nest"]
 

@@ -7,10 +7,10 @@ reads the last one, and must write nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from cvm.executors.cuda.emit.threads import MOST_BLOCKS, THREADS, Kernel, Shape
 from cvm.executors.native.emit.ir import Code, Scalar, V, typed
+from cvm.records import dataclass
 
 __all__ = ["LEAST", "Team", "fitting", "shape_of", "team"]
 

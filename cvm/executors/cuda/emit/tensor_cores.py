@@ -15,7 +15,7 @@ the threads that the hardware serves together read 32 bytes of each of four rows
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from cvm.executors.cuda.emit.codes import moved
@@ -37,6 +37,7 @@ from cvm.executors.cuda.emit.tile_epilogue import Epilogue
 from cvm.executors.cuda.emit.tiling import PIECE, ROW_BYTES, SAMPLES, Tile, Tiling, tiling
 from cvm.executors.native.descriptions.sums import Contraction
 from cvm.executors.native.emit.ir import Module, V, typed, vector
+from cvm.records import dataclass
 
 __all__ = ["emit_contraction", "emit_tiled", "write_tiles"]
 

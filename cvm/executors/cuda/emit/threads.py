@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, element
+from cvm.records import dataclass
 
 __all__ = ["GLOBAL", "MOST_BLOCKS", "SHARED", "THREADS", "Emitter", "Kernel", "Shape", "Shapes", "covering", "digits"]
 

@@ -7,7 +7,6 @@ Where warps share the words of the sums, the slices meet in shared memory, and e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cvm.executors.cuda.emit.codes import Codes, moved, pixel_at
 from cvm.executors.cuda.emit.fragments import LANES, ROWS
@@ -15,6 +14,7 @@ from cvm.executors.cuda.emit.staging import Staging
 from cvm.executors.cuda.emit.threads import Kernel
 from cvm.executors.cuda.emit.tiling import Tile, Tiling
 from cvm.executors.native.emit.ir import V, typed
+from cvm.records import dataclass
 
 __all__ = ["Epilogue"]
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from cvm.executors.cuda.emit.fragments import COLUMNS, LANES, ROWS, STEPS, WORDS
 from cvm.executors.cuda.launch import CROWD
 from cvm.executors.native.descriptions.sums import Contraction, Pixels, Segment
+from cvm.records import dataclass
 
 __all__ = ["MOST_ROWS", "MOST_SHARED", "PIECE", "ROW_BYTES", "SAMPLES", "STATIC", "WIDEST", "Tile", "Tiling",
            "candidates", "piece", "reaches", "tiling"]  # fmt: skip

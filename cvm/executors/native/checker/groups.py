@@ -9,7 +9,7 @@ clip to the store. Each difference is proven to be harmless from the numbers in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from cvm.executors.native.descriptions.expressions import SINGLE, TABLE, Formula
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["Added", "Group", "number_of", "require_joint"]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.loops import Loop
+from cvm.records import dataclass
 
 __all__ = ["Normalization", "Quotient", "Update"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from cvm.executors.native.descriptions.formats import Format
+from cvm.records import dataclass
 
 __all__ = ["SINGLE", "TABLE", "Formula", "FormulaStep", "Requantization", "Residual", "Static"]
 

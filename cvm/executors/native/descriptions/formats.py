@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.exact import exact
+from cvm.records import dataclass
 
 __all__ = ["INT32", "INT64", "SHORT", "Format"]
 

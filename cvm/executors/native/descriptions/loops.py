@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from cvm.executors.native.descriptions.expressions import Formula
 from cvm.executors.native.descriptions.formats import Format
+from cvm.records import dataclass
 
 __all__ = ["Exchange", "Loop", "Nest", "Reduction"]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.loops import Loop
 from cvm.executors.native.descriptions.sums import Contraction
+from cvm.records import dataclass
 
 __all__ = ["Matrices", "RowProducts"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from cvm.executors.native.descriptions.expressions import Formula, Residual
 from cvm.executors.native.descriptions.formats import Format
+from cvm.records import dataclass
 
 __all__ = ["ROWS", "TAPS", "Block", "Contraction", "Depthwise", "Output", "Pixels", "Read", "Segment",
            "WindowSums", "interleaved"]  # fmt: skip

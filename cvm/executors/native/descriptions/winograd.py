@@ -15,9 +15,8 @@ if it fits in the bits that the largest shift leaves: in `BITS` bits. Nothing is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cvm.executors.native.descriptions.sums import Contraction, Pixels
+from cvm.records import dataclass
 
 __all__ = ["BITS", "INPUT", "OUTPUT", "POSITIONS", "SHIFTS", "SIDE", "SQUARE", "WEIGHTS", "Squares", "Winograd",
            "WinogradInput", "squares_of"]  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ from cvm.executors.native.emit.elements import load
 from cvm.executors.native.emit.epilogue import Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector, whole
 from cvm.executors.native.emit.machine import HIGHEST_BITS, Machine
+from cvm.records import dataclass
 
 __all__ = ["LINE", "Place", "TileEmitter", "each_block", "emit_contraction", "parameters", "segments", "starting",
            "tile_start"]  # fmt: skip

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
+
+from cvm.records import dataclass
 
 __all__ = ["Grid", "cover"]
 

@@ -12,7 +12,6 @@ weights and parameters are repeated for each pixel.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from cvm.executors.native.descriptions.sums import ROWS, Block, Depthwise, Pixels, Segment
 from cvm.executors.native.emit.contraction import each_block, parameters, starting, tile_start
@@ -20,6 +19,7 @@ from cvm.executors.native.emit.epilogue import TOGETHER, Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import joined_lanes, repeated, unpacked
+from cvm.records import dataclass
 
 __all__ = ["emit_depthwise"]
 

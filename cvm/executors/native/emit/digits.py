@@ -12,12 +12,11 @@ to compare the first x with each code, and the x before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.exact import Exact, Operand, exact, where
+from cvm.records import dataclass
 
 __all__ = ["Digits", "digit_parameters"]
 

@@ -12,7 +12,7 @@ bytes in order, and clip them to [0, 255].
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cvm.executors.native.descriptions.expressions import Formula, Residual
 from cvm.executors.native.descriptions.formats import SHORT
@@ -23,6 +23,7 @@ from cvm.executors.native.emit.ir import Code, Scalar, V, lanes, typed, vector
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.packs import in_order, repeated, to_bytes, to_words, unpacked, widened
 from cvm.executors.native.emit.residual import residual, results
+from cvm.records import dataclass
 
 __all__ = ["TOGETHER", "Epilogue", "joined", "narrow"]
 

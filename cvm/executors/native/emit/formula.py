@@ -8,7 +8,6 @@ lanes stays a scalar until an instruction combines it with a vector.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from cvm.executors.native.descriptions.expressions import SINGLE, Formula, FormulaStep, Requantization, Static
@@ -18,6 +17,7 @@ from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.emit.requantize import requantized
 from cvm.executors.native.emit.tables import permuted, picked
 from cvm.executors.native.emit.words import in_words
+from cvm.records import dataclass
 
 __all__ = ["Reader", "evaluate"]
 

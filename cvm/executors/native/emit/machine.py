@@ -11,10 +11,10 @@ multiplied apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
+from cvm.records import dataclass
 
 __all__ = ["CUDA", "HIGHEST_BITS", "MACHINES", "WASM", "Machine", "multiply_add"]
 

@@ -7,7 +7,7 @@ per loop. The innermost loop is done in vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from cvm.executors.native.descriptions.expressions import Formula
 from cvm.executors.native.descriptions.formats import Format
@@ -18,6 +18,7 @@ from cvm.executors.native.emit.ir import Code, Module, Scalar, V, lanes, vector
 from cvm.executors.native.emit.narrow import evaluated, lane_bits, loaded, stored
 from cvm.executors.native.emit.tables import permutes
 from cvm.executors.native.emit.transposition import Blocks, transposed
+from cvm.records import dataclass
 
 __all__ = ["Reading", "along", "emit_nest", "loops_in_order", "moved", "walked"]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +29,7 @@ from cvm.executors.native.emit.fused import fused_product
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.executors.native.exact import Exact, Operand, exact, stacked, where
 from cvm.limits import INT32_MAX
+from cvm.records import dataclass
 
 __all__ = ["Parameter", "Terms", "biased", "clipped", "half", "requantized", "terms"]
 

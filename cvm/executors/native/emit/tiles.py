@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cvm.executors.native.descriptions.sums import Block, Contraction, Pixels, Segment
 from cvm.executors.native.emit.contraction import each_block, parameters, tile_start
 from cvm.executors.native.emit.epilogue import TOGETHER, Epilogue
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.emit.machine import Machine
+from cvm.records import dataclass
 
 __all__ = ["ROWS", "Tiled", "Walk", "configure", "emit_tiles", "product", "tiled", "way"]
 

@@ -9,11 +9,11 @@ the last stage, each 128 bits are one column of the block, which is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from cvm.executors.native.descriptions.loops import Loop, Nest
 from cvm.executors.native.emit.ir import Code, Scalar, V, vector
 from cvm.executors.native.emit.packs import unpacked
+from cvm.records import dataclass
 
 __all__ = ["WIDTH", "Blocks", "exchanged", "transposed"]
 

@@ -14,7 +14,6 @@ alone: of a thousand random multipliers, one or two have no such numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from cvm.executors.native.descriptions.expressions import Requantization
 from cvm.executors.native.emit.ir import Code, V, lanes, vector
 from cvm.executors.native.exact import Exact, Operand, exact, where
+from cvm.records import dataclass
 
 __all__ = ["Words", "in_words", "word_parameters"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.executors.native.plan.view import View
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["PLANS", "plan_contraction"]
 

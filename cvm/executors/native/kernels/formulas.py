@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from cvm.executors.native.plan.protocol import Planning
 from cvm.executors.native.plan.view import View
 from cvm.limits import INT32_MAX
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["BUILDERS", "Build", "Operand", "Sums", "build"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -29,6 +28,7 @@ from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["PLANS", "Row", "emit_normalization", "row_of", "row_with", "store_codes", "store_compared"]
 

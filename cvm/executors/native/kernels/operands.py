@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from cvm.executors.native.kernels.packing import packed_channels
 from cvm.executors.native.plan.homes import Buffer, Home
 from cvm.executors.native.plan.protocol import Planning
 from cvm.executors.native.plan.view import View
+from cvm.records import dataclass
 
 __all__ = ["CHANNELS_LAST", "KernelOperand", "arguments", "operand_of", "pixels_of"]
 

@@ -13,11 +13,11 @@ maximum does not change if it has an element twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cvm.executors.native.emit.elements import decoded, store
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, vector
 from cvm.executors.native.kernels.windows import Pool, Window, store_largest, window_at
+from cvm.records import dataclass
 
 __all__ = ["emit_pool"]
 

@@ -6,7 +6,6 @@ Every row is written behind the last valid row. Then the number of valid rows is
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.emit.elements import load, store
@@ -15,6 +14,7 @@ from cvm.executors.native.plan.claims import Computes
 from cvm.executors.native.plan.homes import Buffer, Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["PAST", "PLANS", "Suppression", "ValidCount", "count_valid", "emit_suppression", "emit_valid_count",
            "fill_rows", "survivors"]  # fmt: skip

@@ -5,7 +5,7 @@ computed during the run.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.descriptions.loops import Loop
@@ -18,6 +18,7 @@ from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import OpPlan, Planning
 from cvm.ops.declaration import REGISTRY, Call
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["PLANS", "Pool", "Products", "Window", "emit_products", "plan_products", "product", "store_largest",
            "window_at"]  # fmt: skip

@@ -7,11 +7,11 @@ the code that runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from cvm.executors.native.plan.homes import Home
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["Claim", "Computes", "Copies", "Fills", "Holds", "Joins", "Prepares", "Views"]
 

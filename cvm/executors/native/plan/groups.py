@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 
 from cvm.ops.declaration import Call
 from cvm.program import Program
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["POINTWISE", "Groups", "contracts", "group"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Literal
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from cvm.executors.native.descriptions.formats import Format
 from cvm.executors.native.plan.memory import SLACK, aligned
 from cvm.executors.native.plan.view import View
+from cvm.records import dataclass
 
 __all__ = ["Buffer", "Constants", "Home"]
 

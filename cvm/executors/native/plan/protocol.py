@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -17,6 +16,7 @@ from cvm.executors.native.plan.groups import Groups
 from cvm.executors.native.plan.homes import Buffer, Constants, Home
 from cvm.ops.declaration import Call
 from cvm.program.model import Node
+from cvm.records import dataclass
 
 __all__ = ["MadeClaim", "OpPlan", "Planning"]
 

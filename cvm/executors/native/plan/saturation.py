@@ -11,11 +11,12 @@ hardly ever keeps another step from its pair, and once alone, with the rest. A s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from cvm.records import dataclass
 
 __all__ = ["Listed", "excess", "listed", "often_exceeded"]
 

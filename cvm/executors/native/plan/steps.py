@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from cvm.records import dataclass
 
 if TYPE_CHECKING:  # a network from the cache has a plan, but no claims and no homes
     from cvm.executors.native.plan.claims import Claim

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -25,6 +25,7 @@ from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.calls import GRAIN, arguments_of, emit_call
 from cvm.executors.native.runtime.jit import Loaded
 from cvm.executors.native.runtime.threads import settled, workers
+from cvm.records import dataclass
 
 __all__ = ["GROUP", "MOST", "BatchCode", "Batches", "Segment", "emit_batch", "segments", "slot_bytes"]
 

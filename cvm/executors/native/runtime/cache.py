@@ -25,7 +25,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.emit.machine import Machine
+from cvm.records import dataclass
 
 __all__ = [
     "Host",

@@ -7,7 +7,6 @@ the result depends neither on the thread that computes a chunk nor on the number
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from cvm.executors.native.emit.ir import Code, Module, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
@@ -22,6 +21,7 @@ from cvm.executors.native.emit.sharing import (
     emit_wait,
 )
 from cvm.executors.native.plan.steps import KernelCall, Plan
+from cvm.records import dataclass
 
 __all__ = ["arguments_of", "chunks", "emit_call", "emit_check", "emit_network", "emit_start",
            "emit_together", "steps"]  # fmt: skip

@@ -12,7 +12,6 @@ import ctypes
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from cvm.executors.native.plan.residence import state_format
 from cvm.executors.native.plan.steps import Plan
 from cvm.executors.native.runtime.distrust import Distrusted
 from cvm.limits import INT32_MAX
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.executors.native.runtime.batches import Batches

@@ -10,13 +10,13 @@ import ctypes
 import os
 import platform
 import sys
-from dataclasses import dataclass
 from functools import cache
 
 from cvm.errors import Invalid
 from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.runtime.cache import host
 from cvm.executors.native.runtime.distrust import Failed
+from cvm.records import dataclass
 
 __all__ = ["Choice", "available", "candidate", "choice", "named", "permitted", "require", "told_by_linux"]
 

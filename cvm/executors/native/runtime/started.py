@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from cvm.executors.native.runtime.networks import Network, read_bounds
 from cvm.executors.native.runtime.select import candidate
 from cvm.program.model import Constant, Input, Output, ProgramParts, State, Value
 from cvm.quantization.quantizer import LinearQuantizer, LogarithmicQuantizer, Quantizer
+from cvm.records import dataclass
 
 if TYPE_CHECKING:
     from cvm.program.verifier import VerifiedProgram

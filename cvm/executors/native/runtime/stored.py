@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from cvm.executors.native.plan.memory import SLACK, aligned
 from cvm.executors.native.plan.steps import KernelCall, Plan
 from cvm.executors.native.runtime import cache
+from cvm.records import dataclass
 
 __all__ = ["SLACK", "Compiled", "aligned", "keep_constants", "kept_constants", "restore", "store"]
 

@@ -10,12 +10,12 @@ A weight stacks the rows of all gates; ``order`` names the gates by one letter e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from cvm.frontends.common.decompositions.movement import part
 from cvm.frontends.common.emission import Emission
+from cvm.records import dataclass
 
 __all__ = ["Activation", "Cell", "States", "gru_step", "lstm_step", "unrolled"]
 

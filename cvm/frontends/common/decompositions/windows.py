@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cvm.frontends.common.emission import Emission
 from cvm.graph import Operand
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = ["Padding", "Windows", "convolution", "pooling", "sides"]
 

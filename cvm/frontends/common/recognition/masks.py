@@ -9,12 +9,13 @@ what any of them hides.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from cvm.frontends.common.recognition.regions import Regions
 from cvm.frontends.common.recognition.values import Values
 from cvm.graph import GraphBuilder, GraphOperation, Operand
+from cvm.records import dataclass
 
 __all__ = ["recognize_masks"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
+
+from cvm.records import dataclass
 
 __all__ = ["Monomial", "Polynomial", "symbol"]
 

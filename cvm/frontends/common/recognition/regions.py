@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from cvm.graph import GraphOperation, GraphTensor, Operand, makers, names_in
+from cvm.records import dataclass
 
 __all__ = ["Regions", "Whole"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
 from cvm.errors import CvmError
@@ -22,6 +22,7 @@ from cvm.frontends.nnef.inference import Inference, Language, Tainted, bind_argu
 from cvm.frontends.nnef.provisional.operations import LAYERS, library
 from cvm.frontends.nnef.types import ArrayType, DataType, Primitive, TensorType, TupleType, Type, castable, has_tensor
 from cvm.limits import DEFAULT
+from cvm.records import dataclass
 
 __all__ = ["Checked", "Instance", "check_provisional", "with_names"]
 

@@ -7,7 +7,7 @@ The document is rewritten, together with its fragments, which may contain what 1
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from cvm.errors import Invalid
@@ -20,6 +20,7 @@ from cvm.frontends.nnef.provisional.operations import definitions
 from cvm.frontends.nnef.provisional.rewriting import Rewriter
 from cvm.frontends.nnef.values import FlatGraph, FlatOperation
 from cvm.limits import DEFAULT, Limits
+from cvm.records import dataclass
 
 __all__ = ["Evaluated", "evaluate", "unknown_extents"]
 

@@ -7,13 +7,14 @@ Khronos branch provisional_v1.0 accepted, in our own words.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from importlib import resources
 from types import MappingProxyType
 
 from cvm.frontends.nnef import syntax
 from cvm.frontends.nnef.parser import parse_library
+from cvm.records import dataclass
 
 __all__ = ["LAYERS", "OPERATIONS", "Form", "definitions", "form_of", "library"]
 

@@ -9,7 +9,7 @@ Sources: ONNX, Attention; ONNX Runtime, "Contrib operators" (com.microsoft).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +21,7 @@ from cvm.frontends.onnx.expansions.rotary import Heads, heads, joined, part_of, 
 from cvm.frontends.onnx.model import MICROSOFT
 from cvm.frontends.onnx.writing import Writer
 from cvm.limits import INT32_MAX
+from cvm.records import dataclass
 
 __all__: list[str] = []
 

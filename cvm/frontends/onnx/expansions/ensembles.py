@@ -8,7 +8,7 @@ sums of integers: only the result is rounded, once. Labels are decided on these 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from cvm.frontends.onnx.expansions.registry import expansion
 from cvm.frontends.onnx.model import LEARNING
 from cvm.frontends.onnx.trees import MODES, Ensemble, digits_of, newer_ensemble, older_ensemble
 from cvm.frontends.onnx.writing import Writer
+from cvm.records import dataclass
 
 __all__ = ["transformed"]
 

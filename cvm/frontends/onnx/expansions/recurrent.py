@@ -7,12 +7,12 @@ one product with the state.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from cvm.frontends.onnx.call import OnnxCall, Operand
 from cvm.frontends.onnx.expansions.registry import expansion
 from cvm.frontends.onnx.model import Attribute
 from cvm.frontends.onnx.writing import Writer
+from cvm.records import dataclass
 
 __all__: list[str] = []
 

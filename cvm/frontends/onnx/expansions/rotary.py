@@ -7,13 +7,12 @@ Sources: ONNX, RotaryEmbedding; ONNX Runtime, "Contrib operators" (com.microsoft
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cvm.frontends.onnx.expansions.registry import expansion
 from cvm.frontends.onnx.model import MICROSOFT, Shape
 from cvm.frontends.onnx.writing import Writer
+from cvm.records import dataclass
 
 __all__ = ["Heads", "Rotation", "heads", "joined", "part_of", "rotated", "rotation"]
 

@@ -7,7 +7,6 @@ The graph holds real numbers. An integer v of a kernel is the number v; a code q
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -21,6 +20,7 @@ from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.graph import Operand as Argument
 from cvm.limits import INT32_MAX
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__ = [
     "WHOLE",

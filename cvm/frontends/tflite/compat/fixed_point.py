@@ -6,10 +6,10 @@ It computes tables, and the constants that a program uses. The source is the pub
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from cvm.frontends.tflite.floats import binary64, frexp, round_away
+from cvm.records import dataclass
 
 __all__ = [
     "Multiplier",

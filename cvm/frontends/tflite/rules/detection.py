@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +15,7 @@ from cvm.frontends.tflite.floats import exp32
 from cvm.frontends.tflite.rules.registry import rule
 from cvm.frontends.tflite.translation import TfliteTranslation
 from cvm.quantization import LinearQuantizer
+from cvm.records import dataclass
 
 __all__: list[str] = []
 

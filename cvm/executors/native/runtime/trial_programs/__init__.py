@@ -6,7 +6,6 @@ A module each has the programs that sum products, those of other ops, and those 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from cvm.executors.native.emit.machine import Machine
@@ -15,6 +14,7 @@ from cvm.executors.native.runtime.trial_programs import computed, elements, sums
 from cvm.executors.native.runtime.trial_programs.building import SPANS
 from cvm.program.program import Program
 from cvm.program.verifier import VerifiedProgram, verify
+from cvm.records import dataclass
 
 __all__ = ["CLASSES", "Class", "programs"]
 
