@@ -253,6 +253,8 @@ PROVEN: Table = {
     ("cvm/executors/numpy/codes.py", "FloatCodes.of"): "shifts of 0 .. 52, checked before",
     ("cvm/executors/numpy/codes.py", "FloatCodes.write"): "float64, by the proof of the module; codes within [lo, hi]",
     ("cvm/executors/numpy/depthwise.py", "Depthwise.each"): "floats exact by `choose`: S <= 2^24 or 2^53",
+    ("cvm/executors/numpy/contraction.py", "_drawn"): "numbers of 32 bits, and the root of a limit of at most 2^53",
+    ("cvm/executors/numpy/contraction.py", "_self_test"): "sums within the limit of the type, as `_drawn` draws them",
     ("cvm/executors/numpy/contraction.py", "magnitudes"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/executors/numpy/contraction.py", "_runs"): "terms in integers that hold the sums of all",
     ("cvm/executors/numpy/contraction.py", "_Terms.signed"): "integers that hold the sums of all, by `_Terms.of`",

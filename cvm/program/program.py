@@ -8,7 +8,6 @@ from hashlib import sha256
 from os import PathLike
 
 from cvm.arguments import checked_path
-from cvm.drawing import listed, network_html, steps_of
 from cvm.program.commitments import program_digest
 from cvm.program.encoding import encoded
 from cvm.program.model import ProgramParts
@@ -31,11 +30,15 @@ class Program(ProgramParts):
         return hash(self.digest)
 
     def __repr__(self) -> str:
+        from cvm.drawing import listed
+
         given = listed([f"{item.value.name} {list(item.value.shape)}" for item in self.inputs])
         return f"Program({given} -> {listed([item.name for item in self.outputs])}; {len(self.nodes)} nodes)"
 
     def _repr_html_(self) -> str:
         """The program as notebooks show it: its digest and a drawing."""
+        from cvm.drawing import network_html, steps_of
+
         return network_html(f"{self!r} {self.digest}", steps_of(self))
 
     @cached_property
