@@ -72,11 +72,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
-def pytest_collection_finish() -> None:
-    """Leave the collected tests to themselves: the garbage collector would look at their hundred thousands of objects
-    again and again, a tenth of the time of a run."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Keep the garbage collector from what is collected: it would look at hundred thousands of objects again and again,
+    a quarter of the time of the collection and a tenth of that of the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def mark_sweeps(items: list[pytest.Item]) -> None:
