@@ -111,6 +111,18 @@ def test_segments_cover_all_channels_once_within_the_registers(
     assert done == channels
 
 
+@pytest.mark.parametrize(("pixels", "size"), [(1, 1), (3, 3), (9, 5), (16, 4), (25, 5), (49, 5), (196, 4), (3136, 4)])
+def test_tiles_of_lists_have_a_pixel_more_where_a_row_takes_fewer_of_them(pixels: int, size: int) -> None:
+    avx2 = next(machine for machine in MACHINES if machine.name == "avx2")
+    (found,) = segments(64, pixels, True, avx2, listed=True, row=True)
+    assert (found.tile, found.block.vectors) == (size, 2 if pixels > 1 else 4)
+    (usual,) = segments(64, pixels, True, avx2, listed=True)
+    assert usual.tile == min(pixels, 4 if pixels > 1 else 1)
+    for machine in MACHINES:
+        if machine.registers > 16:  # there are enough for larger tiles
+            assert segments(64, pixels, True, machine, True, True) == segments(64, pixels, True, machine, True)
+
+
 @pytest.mark.parametrize(("per", "bits"), [(4, 8), (2, 16), (1, 32)])
 def test_digits_that_are_too_wide_are_not_packed(per: int, bits: int) -> None:
     kernel: Any = SimpleNamespace(per=per, widened=False, listed=False, segments=(), steps=1)

@@ -314,7 +314,9 @@ def _function(planner: Planning, op: str, kernel: Contraction) -> _Function:
         note = f"{machine.name} {on_tiles.note}, tiles of {_blocks(on_tiles.kernel)}"
         return _Function(on_tiles.kernel, planner.kernel(on_tiles, op), on_tiles.units, note, 0.001)
     pixels = kernel.rows * kernel.columns
-    kernel = replace(kernel, segments=segments(kernel.channels, pixels, packs, machine, kernel.listed))
+    kernel = replace(
+        kernel, segments=segments(kernel.channels, pixels, packs, machine, kernel.listed, kernel.rows == 1)
+    )
     how = f"{_NAMES[kernel.per]}{' of pairs of steps' if kernel.listed else ''}"
     passes = f"{len(kernel.shifts)} pass{'es' if len(kernel.shifts) > 1 else ''}"
     note = f"{machine.name} {how}, {passes}, tiles of {_blocks(kernel)}"
