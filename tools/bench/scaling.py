@@ -154,12 +154,14 @@ def step_times(calls: Sequence[KernelCall], found: Sequence[Sequence[float]], th
 
 
 def _print(name: str, network: Chunked, costs: Costs, counts: Sequence[int], seconds: float) -> None:
-    one, *measured = network.measure((1, *counts), seconds)
-    alone = sum(map(sum, one.chunks))
+    different = tuple(dict.fromkeys((1, *counts)))
+    measured = dict(zip(different, network.measure(different, seconds), strict=True))
+    alone = sum(map(sum, measured[1].chunks))
     print(f"\n## {name}\n\n| threads | predicted us | measured us | faster | chunks | claims and barriers |")
     print("|---:|---:|---:|---:|---:|---:|")
     last: list[Spent] = []
-    for threads, found in zip(counts, measured, strict=True):
+    for threads in counts:
+        found = measured[threads]
         times = step_times(network.plan.calls, found.chunks, threads)
         last = simulated(times, threads, costs)
         free = sum(call.elapsed for call in simulated(times, threads, Costs(0, 0, 0)))
