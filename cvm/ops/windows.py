@@ -8,6 +8,8 @@ sum is a difference of prefix sums.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +20,7 @@ __all__ = ["hull_of_sums", "valid_taps"]
 Pairs = npt.NDArray[np.int64]
 
 
+@lru_cache(64)  # a network has few different windows
 def valid_taps(extent: int, taps: int, stride: int, padding: int, dilation: int) -> Pairs:
     """All different pairs (first, last) of the output positions along one axis of the given extent."""
     outputs = (extent + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
@@ -29,7 +32,9 @@ def valid_taps(extent: int, taps: int, stride: int, padding: int, dilation: int)
     last = np.clip(-(-(starts + extent) // dilation), 0, taps)
     pairs = np.sort(first * (taps + 1) + last)
     different = pairs[np.flatnonzero(np.diff(pairs, prepend=-1))]  # the first call of `np.unique` imports many modules
-    return np.stack(np.divmod(different, taps + 1), axis=1)
+    found = np.stack(np.divmod(different, taps + 1), axis=1)
+    found.flags.writeable = False  # later calls get it, too
+    return found
 
 
 def _sums(bounds: Bounds, axis: int, pairs: Pairs) -> Bounds:
