@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -80,3 +83,21 @@ def test_what_was_is_restored_after_an_error_and_after_the_last_of_several(threa
     leave.set()
     worker.join()
     assert threads == [1, 1]
+
+
+@pytest.mark.parametrize("given", [None, "3"])
+def test_a_command_begins_no_threads_of_blas_unless_it_is_told_to(given: str | None) -> None:
+    code = "import os; from cvm.cli import main; main(['--version']); print(os.environ['OPENBLAS_NUM_THREADS'])"
+    environment = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment |= {} if given is None else {"OPENBLAS_NUM_THREADS": given}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == (given or "1")
+
+
+def test_a_caller_that_has_numpy_keeps_its_environment() -> None:
+    code = (
+        "import numpy, os; from cvm.cli import main; main(['--version']); print('OPENBLAS_NUM_THREADS' in os.environ)"
+    )
+    environment = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
