@@ -258,6 +258,10 @@ PROVEN: Table = {
     ("cvm/executors/numpy/contraction.py", "magnitudes"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/executors/numpy/contraction.py", "_runs"): "terms in integers that hold the sums of all",
     ("cvm/executors/numpy/contraction.py", "_Terms.signed"): "integers that hold the sums of all, by `_Terms.of`",
+    (
+        "cvm/executors/numpy/contraction.py",
+        "_Terms.largest",
+    ): "integers that hold the sums of all, by `_Terms.of`; magnitudes below 2^16 of a constant in memory, in 64 bits",
     ("cvm/executors/numpy/contraction.py", "_Terms.part"): "integers that hold the sums of all, by `_Terms.of`",
     ("cvm/executors/numpy/contraction.py", "_Terms.by_sign"): "integers that hold the sums of all, by `_Terms.of`",
     ("cvm/executors/numpy/elemwise.py", "plan_cvm_precision"): "powers up to 2^30",
@@ -387,7 +391,6 @@ CHOSEN: Table = {
         "cvm/lowering/forms/form.py",
         "Known.centred",
     ): "64 bits where codes are below 2^31, else Python integers",
-    ("cvm/executors/numpy/contraction.py", "choose"): "terms in integers that hold the sums of all",
     ("cvm/lowering/forms/form.py", "_less"): "codes of 32 bits less integers below 2^30, in 64 bits",
     ("cvm/lowering/parts/digits.py", "array_digits"): "64 bits where integers have 32 bits, else Python integers",
     ("cvm/lowering/rules/integers.py", "combined"): "Python integers",
