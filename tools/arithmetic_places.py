@@ -258,12 +258,12 @@ PROVEN: Table = {
     ("cvm/executors/numpy/contraction.py", "magnitudes"): "program.range: bounds within +-(2^31 - 1), in 64 bits",
     ("cvm/executors/numpy/contraction.py", "_runs"): "terms in integers that hold the sums of all",
     ("cvm/executors/numpy/contraction.py", "_Terms.signed"): "integers that hold the sums of all, by `_Terms.of`",
+    ("cvm/executors/numpy/contraction.py", "_Terms.part"): "integers that hold the sums of all, by `_Terms.of`",
     (
         "cvm/executors/numpy/contraction.py",
-        "_Terms.largest",
-    ): "integers that hold the sums of all, by `_Terms.of`; magnitudes below 2^16 of a constant in memory, in 64 bits",
-    ("cvm/executors/numpy/contraction.py", "_Terms.part"): "integers that hold the sums of all, by `_Terms.of`",
-    ("cvm/executors/numpy/contraction.py", "_Terms.by_sign"): "integers that hold the sums of all, by `_Terms.of`",
+        "_Terms._sums.widened",
+    ): "integers that hold the sums of all, by `_Terms.of`",
+    ("cvm/executors/numpy/contraction.py", "_Terms._sums.stored"): "weights of at most 16 bits in memory, in 64 bits",
     ("cvm/executors/numpy/elemwise.py", "plan_cvm_precision"): "powers up to 2^30",
     (
         "cvm/executors/numpy/elemwise.py",

@@ -238,7 +238,11 @@ def test_a_blas_that_computes_in_less_than_its_type_is_not_used(monkeypatch: pyt
 @given(
     kind=st.sampled_from([np.int8, np.int16, np.int32, np.int64]),
     rows=st.lists(st.lists(st.integers(-(2**62), 2**62), min_size=3, max_size=3), min_size=1, max_size=4),
-    x=st.one_of(st.none(), st.lists(st.integers(0, 2**31), min_size=3, max_size=3)),
+    x=st.one_of(
+        st.none(),
+        st.lists(st.integers(0, 2**31), min_size=3, max_size=3),
+        st.integers(0, 2**31).map(lambda one: [one] * 3),
+    ),
 )
 def test_the_bound_is_the_largest_sum_of_a_row_in_integers_of_any_size(
     kind: type[np.integer], rows: list[list[int]], x: list[int] | None
@@ -249,6 +253,26 @@ def test_the_bound_is_the_largest_sum_of_a_row_in_integers_of_any_size(
     factors = x or [1, 1, 1]
     sums = [sum(abs(w) * f for w, f in zip(row, factors, strict=True)) for row in weights.tolist()]
     assert found.bound == max(sums)
+
+
+@given(
+    kind=st.sampled_from([np.int8, np.int16, np.int32]),
+    rows=st.lists(st.lists(st.integers(-(2**15), 2**15), min_size=3, max_size=3), min_size=1, max_size=4),
+    x=st.one_of(
+        st.lists(st.integers(0, 2**17), min_size=3, max_size=3), st.integers(0, 2**17).map(lambda one: [one] * 3)
+    ),
+)
+def test_the_bound_by_sign_is_the_larger_sum_of_one_sign(
+    kind: type[np.integer], rows: list[list[int]], x: list[int]
+) -> None:
+    least, largest = np.iinfo(kind).min, np.iinfo(kind).max
+    weights = np.array([[max(least, min(w, largest)) for w in row] for row in rows], kind)
+    found = choose(weights, 1, np.array(x, np.int64), positive=True)
+    terms = [[w * f for w, f in zip(row, x, strict=True)] for row in weights.tolist()]
+    both = max(sum(map(abs, row)) for row in terms)
+    less = max(max(sum(t for t in row if t > 0), -sum(t for t in row if t < 0)) for row in terms)
+    assert found.by_sign == (less <= 2**24 < both)
+    assert found.bound == (less if found.by_sign else both)
 
 
 @pytest.mark.parametrize("total", [2**31 - 1, 2**31, 2**31 + 1])

@@ -25,7 +25,7 @@ modulo 2^64 is the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import shake_128
 from types import MappingProxyType
@@ -136,35 +136,51 @@ class _Terms:
 
     def largest(self) -> int:
         """S of the module's docstring."""
-        rows, length = self.weights.shape
-        every, step = slice(0, length), max(1, _TERMS // length)
-        blocks = [slice(start, start + step) for start in range(0, rows, step)]
-        narrow = _UNSIGNED.get(self.weights.dtype)
-        if self.inputs is None or narrow is None or self.inputs.min() < self.inputs.max():
-            parts = (self.part(block, every) for block in blocks)
-            return max(int(part.sum(axis=1, dtype=self.kind).max()) for part in parts)
-        # All inputs have one bound, so the magnitudes of the weights are added as they are stored: a third of the time.
-        sizes = (np.abs(self.weights[block]).view(narrow) for block in blocks)
-        return int(self.inputs[0]) * max(int(size.sum(axis=1, dtype=np.int64).max()) for size in sizes)
+        unit, sums = self._sums(signed=False)
+        return unit * max(int(sizes.max()) for sizes, _ in sums)
 
     def by_sign(self) -> int:
         """max(P, N) of the module's docstring, for inputs that are not negative.
 
         It is (S + |D|) / 2 for a row, where D is the sum of its terms with their signs.
         """
-        length = self.weights.shape[1]
-        largest, step = 0, max(1, _TERMS // length)
-        for start in range(0, len(self.weights), step):
-            terms = self.signed(slice(start, start + step), slice(0, length))
-            totals = terms.sum(axis=1, dtype=self.kind)
+        unit, sums = self._sums(signed=True)
+        return unit * max((int(a) + abs(int(b))) // 2 for pair in sums for a, b in zip(*pair, strict=True))
+
+    def _sums(self, signed: bool) -> tuple[int, Iterator[tuple[Array, Array]]]:
+        """A unit, and in it, for some rows at a time, the sums of magnitudes and, if ``signed``, of the terms.
+
+        If all inputs have one bound, that is the unit, and the sums are those of the weights as they are stored, which
+        takes a third of the time.
+        """
+        rows, length = self.weights.shape
+        step = max(1, _TERMS // length)
+        blocks = (slice(start, start + step) for start in range(0, rows, step))
+
+        def widened(block: slice) -> tuple[Array, Array]:
+            terms = self.signed(block, slice(0, length))
+            totals = terms.sum(axis=1, dtype=self.kind) if signed else None
             sizes = np.abs(terms, out=terms).sum(axis=1, dtype=self.kind)
-            largest = max(largest, *((int(a) + abs(int(b))) // 2 for a, b in zip(sizes, totals, strict=True)))
-        return largest
+            return sizes, sizes if totals is None else totals
+
+        unsigned = _UNSIGNED.get(self.weights.dtype)
+        if self.inputs is None or unsigned is None or self.inputs.min() < self.inputs.max():
+            return 1, map(widened, blocks)
+
+        def stored(block: slice) -> tuple[Array, Array]:
+            weights = self.weights[block]
+            sizes = np.abs(weights).view(unsigned).sum(axis=1, dtype=np.int64)
+            return sizes, weights.sum(axis=1, dtype=np.int64) if signed else sizes
+
+        return int(self.inputs[0]), map(stored, blocks)
 
 
 _TERMS = 2**20
 """The number of terms that are computed at a time."""
-_UNSIGNED = {np.dtype(np.int8): np.uint8, np.dtype(np.int16): np.uint16}
+_UNSIGNED: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.int8): np.dtype(np.uint8),
+    np.dtype(np.int16): np.dtype(np.uint16),
+}
 """The types that hold the magnitudes of narrow integers. NumPy leaves the least one as it is, which they read as its
 magnitude.
 """
