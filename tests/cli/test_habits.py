@@ -11,13 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from cvm import selftest
 from cvm.cli import doctor, feeds, models, output
 from cvm.cli.application import COMMANDS
 from cvm.cli.declaration import Group
-from cvm.demo import MODEL
+from cvm.demo import LANGUAGE_MODEL, MODEL
 from cvm.program import load
 from tests.api import small
 from tests.cli.conftest import Outcome
@@ -212,3 +213,14 @@ def test_opening_a_program_shows_a_spinner(files: Path, monkeypatch: pytest.Monk
 )
 def test_the_colon_of_a_drive_begins_no_member(spec: str, parts: tuple[str | None, str, str | None]) -> None:
     assert feeds.parts(spec) == parts
+
+
+def test_a_command_runs_a_program_without_a_library_of_validators(tmp_path: Path) -> None:
+    program, result = str(LANGUAGE_MODEL), str(tmp_path / "result.npz")
+    values = tmp_path / "token.npy"
+    declared = load(LANGUAGE_MODEL).inputs[0].value
+    np.save(values, np.full(declared.shape, declared.lo, np.int32))
+    arguments = ["run", program, "-i", f"{declared.name}={values}", "--codes", "-o", result]
+    code = "import sys; from cvm.cli import main; print(main(sys.argv[1:]), 'pydantic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 False", done.stderr
