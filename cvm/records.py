@@ -48,10 +48,10 @@ def _dataclass(
         return dataclasses.dataclass(cls, frozen=frozen, slots=slots, eq=eq, repr=repr, **others)
 
     def made(cls: type) -> type:
-        own = vars(cls)
-        if own.get("__doc__") is None:
+        # Where a class has ``__eq__`` alone, Python gives it a ``__hash__`` that is None.
+        own = {name for name, what in vars(cls).items() if what is not None}
+        if "__doc__" not in own:
             cls.__doc__ = cls.__name__  # else Python would take the time to describe the arguments
-        has_hash, methods = own.get("__hash__") is not None, set(own)
         cls = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)  # finds the fields
         fields = dataclasses.fields(cls)
         found: dict[str, Any] = {"__init__": _init(cls, fields, frozen)}
@@ -59,16 +59,13 @@ def _dataclass(
             found["__repr__"] = _repr(tuple(one.name for one in fields if one.repr))
         if eq:
             values = _values([one.name for one in fields if one.compare])
-            found["__eq__"] = _eq(values)
-            if not has_hash:
-                methods.discard("__hash__")
-                found["__hash__"] = _hash(values) if frozen else None
+            found |= {"__eq__": _eq(values), "__hash__": _hash(values) if frozen else None}
         if frozen:
             found |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
             if slots:
                 found |= {"__getstate__": _state, "__setstate__": _set_state}
         for name, method in found.items():
-            if name not in methods:
+            if name not in own:
                 setattr(cls, name, method)
         return cls
 

@@ -12,7 +12,8 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line ``arguments`` (None: those of the process) and return the exit code."""
     if "numpy" not in sys.modules:
-        # All products take one thread (`cvm.blas`). OpenBLAS would begin others with NumPy, for 0.1 s of their time.
+        # All products use one thread (`cvm.blas`). OpenBLAS starts the others when NumPy is imported, which would take
+        # 0.1 s of processor time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from cvm.cli.application import execute
