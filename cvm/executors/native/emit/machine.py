@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cvm.executors.native.emit.ir import Code, V, lanes, typed, vector
 from cvm.records import dataclass
 
-__all__ = ["CUDA", "HIGHEST_BITS", "MACHINES", "WASM", "Machine", "multiply_add"]
+__all__ = ["CUDA", "HIGHEST_BITS", "MACHINES", "WASM", "Machine", "SquareSpeeds", "multiply_add"]
 
 Dot = Callable[[Code, V, V, V], V]
 TwoDots = Callable[[Code, Sequence[V], Sequence[V], Sequence[V], V], list[V]]
@@ -33,6 +33,21 @@ class InOrder(NamedTuple):
     dot2: Dot
     dot2_at: Dot
     two_dots: TwoDots
+
+
+@dataclass(frozen=True, slots=True)
+class SquareSpeeds:
+    """How fast one core computes convolutions in squares, and directly: measured on one processor of the kind.
+
+    ``bytes`` and ``words`` are the products of bytes and of 16-bit integers in a nanosecond, ``read`` the bytes of
+    weights in a nanosecond that are not in the core's own cache, and ``transformed`` the nanoseconds for one element of
+    a square in both transformations.
+    """
+
+    bytes: float
+    words: float
+    read: float
+    transformed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +90,9 @@ class Machine:
     words: bool = False
     """Whether bytes are multiplied as 16-bit integers; with ``saturates``, only where many pairs of products could
     exceed 16 bits. Maps that are multiplied by every channel are stored so."""
-    squares: bool = False
-    """Whether a quarter of the products, of 16-bit integers, is faster than all of them of bytes: then convolutions of
-    3x3 windows are computed in squares of results (`descriptions.winograd`)."""
+    squares: SquareSpeeds | None = None
+    """Where a quarter of the products, of 16-bit integers, can be faster than all of them of bytes, how fast both are:
+    then convolutions of 3x3 windows are computed in squares of results (`descriptions.winograd`)."""
     in_order: InOrder | None = None
     """dot4 and dot2 for tiles, as text for the assembler of this kind of processor. A tile has as many sums as leave
     room for the operands of one step. LLVM would load those of the next step before the last sums of this one, or move
@@ -307,6 +322,11 @@ _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"
 _IFMA = _AVX512 | {"avx512ifma", "avx512vbmi"}
 """Every processor that has one of the two has the other one too."""
 
+_ZEN3 = SquareSpeeds(92, 66, 12, 0.07)
+_ZEN5 = SquareSpeeds(545, 260, 45, 0.045)
+_ZEN5_HALVES = SquareSpeeds(272, 135, 45, 0.045)
+"""With vectors of 256 bits."""
+
 MACHINES: tuple[Machine, ...] = (
     Machine(
         "amx", 16, 32, _vpdpbusd, _vpdpwssd, _IFMA | {"amx-tile", "amx-int8"}, narrower=(8, 4), pause=_PAUSE,
@@ -314,13 +334,17 @@ MACHINES: tuple[Machine, ...] = (
     ),
     Machine(
         "ifma512", 16, 32, _vpdpbusd, _vpdpwssd, _IFMA, narrower=(8, 4), pause=_PAUSE, packs=True, fuses=True,
-        permutes=True,
+        permutes=True, squares=_ZEN5,
     ),
-    Machine("vnni512", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(8, 4), pause=_PAUSE, packs=True),
-    Machine("vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True),
+    Machine(
+        "vnni512", 16, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(8, 4), pause=_PAUSE, packs=True, squares=_ZEN5,
+    ),
+    Machine(
+        "vnni256", 8, 32, _vpdpbusd, _vpdpwssd, _AVX512, narrower=(4,), pause=_PAUSE, packs=True, squares=_ZEN5_HALVES,
+    ),
     Machine(
         "avx2", 8, 16, _pmaddubsw, _pmaddwd, frozenset({"avx2"}), "haswell", _AVX2, saturates=True, narrower=(4,),
-        pause=_PAUSE, packs=True, words=True, squares=True, spare=4,
+        pause=_PAUSE, packs=True, words=True, squares=_ZEN3, spare=4,
         in_order=InOrder(_pmaddubsw_in_order, _pmaddwd_in_order, _pmaddwd_at, _two_pmaddubsw_in_order),
     ),
     Machine(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.descriptions.winograd import BITS, POSITIONS, SQUARE, squares_of
+from cvm.executors.native.emit.machine import SquareSpeeds
 
 __all__ = ["Gain", "chosen", "fits", "gain"]
 
@@ -19,12 +20,6 @@ Gain = tuple[float, int]
 
 CHANNELS = 16
 """The numbers of input and of output channels are multiples of this one."""
-BYTES, WORDS = 92, 66
-"""The products of bytes and of 16-bit integers that AVX2 makes in a nanosecond."""
-READ = 12
-"""The bytes of weights that one core reads in a nanosecond if they are not in its own cache."""
-TRANSFORMED = 0.07
-"""The nanoseconds for one element of a square in both transformations."""
 WORTH = 0.9
 """The most time that a convolution in squares may take, as a part of the time of the direct one."""
 ROOM = 2**24
@@ -42,8 +37,8 @@ def fits(weights: Integers) -> bool:
     return 255 * int(above.max()) < end and -255 * int(below.min()) <= end
 
 
-def gain(shape: tuple[int, ...], weights: tuple[int, ...]) -> Gain | None:
-    """What a convolution of 3x3 windows gains in squares; None if that is too little.
+def gain(shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds) -> Gain | None:
+    """What a convolution of 3x3 windows gains in squares on a machine of these speeds; None if that is too little.
 
     ``shape`` (N, OC, OH, OW) is that of its results, ``weights`` (OC, IC, 3, 3) that of its weights.
     """
@@ -52,9 +47,9 @@ def gain(shape: tuple[int, ...], weights: tuple[int, ...]) -> Gain | None:
     if min(rows, columns) < SQUARE or any(n % CHANNELS for n in weights[:2]):
         return None
     squares = squares_of(images, rows, columns)
-    direct = images * rows * columns * 9 * pairs / BYTES
-    products = max(POSITIONS * squares * pairs / WORDS, 2 * POSITIONS * pairs / READ)
-    found = products + TRANSFORMED * POSITIONS * squares * sum(weights[:2])
+    direct = images * rows * columns * 9 * pairs / speeds.bytes
+    products = max(POSITIONS * squares * pairs / speeds.words, 2 * POSITIONS * pairs / speeds.read)
+    found = products + speeds.transformed * POSITIONS * squares * sum(weights[:2])
     return (direct - found, (2 * POSITIONS - 9) * pairs) if found < WORTH * direct else None
 
 

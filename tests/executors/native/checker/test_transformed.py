@@ -29,7 +29,7 @@ from cvm.executors.native.descriptions.winograd import (
     Winograd,
     WinogradInput,
 )
-from cvm.executors.native.emit.machine import MACHINES, Machine
+from cvm.executors.native.emit.machine import MACHINES, Machine, SquareSpeeds
 from cvm.executors.native.kernels import squares
 from cvm.executors.native.kernels.packing import packed_weights
 from cvm.executors.native.kernels.registry import plan
@@ -47,7 +47,8 @@ from cvm.program.verifier import VerifiedProgram
 from tests.selection import mostly_long
 
 Array = Any
-AVX2 = next(machine for machine in MACHINES if machine.name == "avx2")
+IN_SQUARES = tuple(machine for machine in MACHINES if machine.squares is not None)
+AVX2 = next(machine for machine in IN_SQUARES if machine.name == "avx2")
 IN_OTHER_ORDER = replace(AVX2, name="avx2 in the order of LLVM", in_order=None)
 LARGEST = (2 ** (BITS - 1) - 1) // 255
 """The largest sum of the positive weights of a channel."""
@@ -134,7 +135,7 @@ def convolution(
 def _in_squares_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small convolutions are faster in other ways, but are enough for tests."""
 
-    def gain(shape: tuple[int, ...], weights: tuple[int, ...]) -> gains.Gain | None:
+    def gain(shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds) -> gains.Gain | None:
         possible = min(shape[2:]) >= SQUARE and all(n % gains.CHANNELS == 0 for n in weights[:2])
         return (1.0, 1) if possible else None
 
@@ -149,21 +150,27 @@ def kinds(made: Plan) -> set[type]:
     return {type(one) for one in made.functions.values()}
 
 
+def test_processors_with_fast_products_of_16_bits_compute_in_squares() -> None:
+    assert [machine.name for machine in IN_SQUARES] == ["ifma512", "vnni512", "vnni256", "avx2"]
+
+
+@pytest.mark.parametrize("machine", IN_SQUARES, ids=lambda machine: machine.name)
 @pytest.mark.parametrize("codes", [False, True])
 @pytest.mark.parametrize(
     ("shape", "outputs", "padding"),
     [
         ((1, 16, 4, 4), 16, (1, 1)), ((3, 32, 9, 6), 48, (1, 1)), ((2, 16, 7, 13), 32, (0, 0)),
         ((1, 48, 8, 11), 16, (0, 2)), ((1, 16, 30, 21), 16, (3, 1)), ((1, 256, 14, 14), 16, (1, 1)),
+        ((1, 16, 9, 9), 144, (1, 1)),
     ],
 )  # fmt: skip
 def test_a_plan_in_squares_is_proven(
-    shape: tuple[int, ...], outputs: int, padding: tuple[int, int], codes: bool
+    shape: tuple[int, ...], outputs: int, padding: tuple[int, int], codes: bool, machine: Machine
 ) -> None:
     verified = convolution(shape, outputs, padding, codes=codes)
-    made = planned(verified)
+    made = planned(verified, machine)
     assert kinds(made) >= {Winograd, WinogradInput}
-    assert unproven(verified, made, AVX2) == {}
+    assert unproven(verified, made, machine) == {}
 
 
 def test_only_windows_of_3x3_at_every_place_are_computed_in_squares() -> None:
@@ -179,7 +186,7 @@ def test_only_windows_of_3x3_at_every_place_are_computed_in_squares() -> None:
 
     shape = (1, 32, 9, 9)
     assert has_squares(shape, (3, 3))
-    assert not has_squares(shape, (3, 3), replace(AVX2, squares=False))
+    assert not has_squares(shape, (3, 3), replace(AVX2, squares=None))
     assert not has_squares(shape, (1, 9))
     assert not has_squares(shape, (3, 3), stride=(1, 2))
     assert not has_squares(shape, (3, 3), dilation=(2, 1))
@@ -289,13 +296,16 @@ DEFECTS: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("machine", [AVX2, IN_SQUARES[0]], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("name", DEFECTS)
-def test_a_defect_of_a_plan_in_squares_is_never_proven(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_a_plan_in_squares_is_never_proven(
+    name: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = np.random.default_rng(2).integers(-2, 3, (32, 16, 3, 3))  # so that bytes hold them when transformed, too
     verified = convolution((2, 16, 9, 7), 32, weights=small if name == "weights are bytes" else None)
     part, change = DEFECTS[name]
     monkeypatch.setattr(squares, part, change)
-    assert unproven(verified, planned(verified), AVX2) != {}
+    assert unproven(verified, planned(verified, machine), machine) != {}
 
 
 def test_transformed_elements_that_another_call_could_change_are_not_proven() -> None:
@@ -352,19 +362,26 @@ def assert_right(verified: VerifiedProgram, machine: Machine, threads: int, seed
             np.testing.assert_array_equal(found[name], tensor)
 
 
-WITH_AVX2 = pytest.mark.skipif(all(one.name != "avx2" for one in available()), reason="this processor has no AVX2")
+HERE = frozenset(machine.name for machine in available())
+WITH_AVX2 = pytest.mark.skipif("avx2" not in HERE, reason="this processor has no AVX2")
 SHAPES = [
     ((1, 16, 4, 4), 16, (1, 1)), ((3, 32, 9, 6), 48, (1, 1)), ((2, 16, 7, 13), 32, (0, 0)),
     ((1, 48, 8, 11), 80, (0, 2)), ((1, 16, 30, 21), 16, (3, 1)), ((1, 80, 14, 14), 16, (1, 1)),
+    ((1, 32, 12, 5), 144, (1, 1)),
 ]  # fmt: skip
+EVERY = [
+    pytest.param(
+        one, id=one.name, marks=pytest.mark.skipif(one.name not in HERE, reason=f"this processor has no {one.name}")
+    )
+    for one in IN_SQUARES
+]
 
 
 @pytest.mark.sweep
-@WITH_AVX2
 @pytest.mark.parametrize(("shape", "outputs", "padding"), SHAPES)
 @pytest.mark.parametrize("codes", [False, True])
 @pytest.mark.parametrize("seed", mostly_long(range(6), [0]))
-@pytest.mark.parametrize("machine", [AVX2, IN_OTHER_ORDER], ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", [*EVERY, pytest.param(IN_OTHER_ORDER, id=IN_OTHER_ORDER.name, marks=WITH_AVX2)])
 def test_machine_code_computes_in_squares(
     machine: Machine,
     seed: int,
@@ -379,21 +396,21 @@ def test_machine_code_computes_in_squares(
     assert_right(convolution(shape, outputs, padding, seed, hull, codes), machine, 1 + seed % 2, seed)
 
 
-@WITH_AVX2
-def test_each_part_of_the_kernels_may_run_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("machine", EVERY)
+def test_each_part_of_the_kernels_may_run_by_itself(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with many threads. Some parts of the last group of squares are empty."""
     monkeypatch.setenv("CVM_CACHE", "")
     verified = convolution((1, 16, 56, 54), 48, codes=True)
-    (kernel,) = (one for one in planned(verified).functions.values() if isinstance(one, Winograd))
+    (kernel,) = (one for one in planned(verified, machine).functions.values() if isinstance(one, Winograd))
     tile = kernel.products.segments[0].tile
     assert kernel.units * tile >= kernel.products.blocks * (kernel.squares.room + 2 * tile)
     monkeypatch.setattr(rehearsal, "_parts", lambda units: ((number, number + 1) for number in range(units)))
-    assert_right(verified, AVX2, 1, 1)
+    assert_right(verified, machine, 1, 1)
 
 
-@WITH_AVX2
-def test_the_largest_sums_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("machine", EVERY)
+def test_the_largest_sums_are_exact(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CVM_CACHE", "")
     weights = weights_of_sum(LARGEST, 113)
     weights[0] = np.where(np.arange(128)[:, None, None] % 2, -128, 100)
-    assert_right(convolution((1, 128, 9, 6), 16, hull=(0, 255), weights=weights), AVX2, 1, 1)
+    assert_right(convolution((1, 128, 9, 6), 16, hull=(0, 255), weights=weights), machine, 1, 1)
