@@ -91,7 +91,7 @@ class Chunked:
         """The number of chunks of each call."""
         if threads == 1:
             return [1] * len(self.plan.calls)
-        return [chunks(call.units, call.cost, threads) for call in self.plan.calls]
+        return [chunks(call.units, call.cost, threads, call.per_thread) for call in self.plan.calls]
 
     def measure(self, counts: Sequence[int], seconds: float) -> list[Times]:
         """Measure the chunks for each number of threads, by turns, on as many hands as threads, but at most two."""

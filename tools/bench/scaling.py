@@ -29,8 +29,8 @@ import numpy as np
 from cvm.executors.native.emit.ir import Code, Module, V
 from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.sharing import ranges
-from cvm.executors.native.plan.steps import KernelCall, Plan
-from cvm.executors.native.runtime.calls import CHUNKS, emit_network, steps
+from cvm.executors.native.plan.steps import CHUNKS, KernelCall, Plan
+from cvm.executors.native.runtime.calls import emit_network, steps
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.select import available
 from cvm.executors.native.runtime.threads import workers

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from cvm.executors.native.emit.ir import Module
 from cvm.executors.native.emit.machine import Machine
-from cvm.executors.native.plan.steps import KernelCall
-from cvm.executors.native.runtime.calls import CHUNKS, chunks, emit_check, emit_start, steps
+from cvm.executors.native.plan.steps import CHUNKS, KernelCall
+from cvm.executors.native.runtime.calls import chunks, emit_check, emit_start, steps
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 
 
-@given(st.integers(1, 10**6), st.floats(0, 1e12), st.integers(1, 10**6))
-def test_chunks_cover_all_units_and_none_is_empty(units: int, cost: float, threads: int) -> None:
-    count = chunks(units, cost, threads)
-    assert 1 <= count <= min(units, CHUNKS * threads)
+@given(st.integers(1, 10**6), st.floats(0, 1e12), st.integers(1, 10**6), st.integers(1, CHUNKS))
+def test_chunks_cover_all_units_and_none_is_empty(units: int, cost: float, threads: int, per_thread: int) -> None:
+    count = chunks(units, cost, threads, per_thread)
+    assert 1 <= count <= min(units, per_thread * threads)
     assert count < 2**16  # the bits of a counter below its epoch
     bounds = [units * k // count for k in range(count + 1)]
     assert bounds[0] == 0
@@ -29,21 +29,26 @@ def test_chunks_cover_all_units_and_none_is_empty(units: int, cost: float, threa
     assert all(a < b for a, b in pairwise(bounds))
 
 
-@given(st.integers(1, 10**6), st.floats(0, 1e12), st.integers(2, 100))
-def test_beyond_one_chunk_for_each_thread_all_threads_get_equally_many(units: int, cost: float, threads: int) -> None:
-    count = chunks(units, cost, threads)
+@given(st.integers(1, 10**6), st.floats(0, 1e12), st.integers(2, 100), st.integers(1, CHUNKS))
+def test_beyond_one_chunk_for_each_thread_all_threads_get_equally_many(
+    units: int, cost: float, threads: int, per_thread: int
+) -> None:
+    count = chunks(units, cost, threads, per_thread)
     assert count <= threads or count % threads == 0
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.floats(0, 10**5)), max_size=30), st.integers(2, 9))
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.floats(0, 10**5), st.integers(1, CHUNKS)), max_size=30), st.integers(2, 9)
+)
 def test_calls_that_are_not_split_follow_one_another_without_a_barrier(
-    made: list[tuple[int, float]], threads: int
+    made: list[tuple[int, float, int]], threads: int
 ) -> None:
-    plan = [KernelCall(str(number), (), units, "", "", cost) for number, (units, cost) in enumerate(made)]
+    plan = [KernelCall(str(number), (), units, "", "", *last) for number, (units, *last) in enumerate(made)]
     found = steps(plan, threads)
     assert [call for step in found for call in step.calls] == plan
     for step in found:
-        assert [chunks(call.units, call.cost, threads) for call in step.calls] == [step.chunks] * len(step.calls)
+        counts = [chunks(call.units, call.cost, threads, call.per_thread) for call in step.calls]
+        assert counts == [step.chunks] * len(step.calls)
         assert step.chunks == 1 or len(step.calls) == 1
     assert all(max(a.chunks, b.chunks) > 1 for a, b in pairwise(found))
 

@@ -73,7 +73,7 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
 def test_calls_are_really_split() -> None:
     """What the tests of this folder share is shared: the calls of a small network have several chunks."""
     made = NativeExecutor(verify(small()), 2, GENERIC)._main
-    counts = [calls.chunks(call.units, call.cost, 2) for call in made.plan.calls]
+    counts = [calls.chunks(call.units, call.cost, 2, call.per_thread) for call in made.plan.calls]
     assert made.threads == 2
     assert max(counts) == 2 * calls.CHUNKS
 

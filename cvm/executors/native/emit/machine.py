@@ -41,13 +41,15 @@ class SquareSpeeds:
 
     ``bytes`` and ``words`` are the products of bytes and of 16-bit integers in a nanosecond, ``read`` the bytes of
     weights in a nanosecond that are not in the core's own cache, and ``transformed`` the nanoseconds for one element of
-    a square in both transformations.
+    a square in both transformations. ``together`` is the most squares that are multiplied together: their sums lie on
+    the stack, 36 for each output channel of a block.
     """
 
     bytes: float
     words: float
     read: float
     transformed: float
+    together: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +324,9 @@ _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"
 _IFMA = _AVX512 | {"avx512ifma", "avx512vbmi"}
 """Every processor that has one of the two has the other one too."""
 
-_ZEN3 = SquareSpeeds(92, 66, 12, 0.07)
-_ZEN5 = SquareSpeeds(545, 260, 45, 0.045)
-_ZEN5_HALVES = SquareSpeeds(272, 135, 45, 0.045)
+_ZEN3 = SquareSpeeds(92, 66, 12, 0.07, 24)
+_ZEN5 = SquareSpeeds(545, 260, 45, 0.045, 36)
+_ZEN5_HALVES = SquareSpeeds(272, 135, 45, 0.045, 36)
 """With vectors of 256 bits."""
 
 MACHINES: tuple[Machine, ...] = (

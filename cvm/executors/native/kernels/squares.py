@@ -32,11 +32,13 @@ TOGETHER = 340_000
 """The most bytes of transformed elements that are multiplied by all weights before the next ones: so many stay in the
 second-level cache while weights pass through it.
 """
-MOST = 24
-"""The most squares that are multiplied together: their sums lie on the stack, 36 for each output channel of a block."""
 GAP = 32
 """The elements between two positions. Those of one square at all positions are written together; without the gap, they
 would often lie in the same few sets of the cache.
+"""
+PER_THREAD = 2
+"""The largest number of chunks for each thread. A chunk reads all weights of its blocks of channels, so four chunks
+make ResNet-18 on two threads take a twelfth longer.
 """
 START = 1.5
 """The fixed time of a few squares that are multiplied together, counted in squares."""
@@ -90,7 +92,7 @@ def plan_squares(
     note = f"{machine} 16-bit dot products at {POSITIONS} positions of squares, tiles of {products.segments[0].tile}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
     cost = 0.015 * elements * products.channels + math.prod(node.outputs[0].shape)
-    planner.call(function, [between.at(), packed, *others, target.at()], second.units, what, note, cost)
+    planner.call(function, [between.at(), packed, *others, target.at()], second.units, what, note, cost, PER_THREAD)
 
 
 def _kernels(
@@ -98,6 +100,8 @@ def _kernels(
 ) -> tuple[WinogradInput, Winograd]:
     """The two kernels of a convolution of the map in ``home``."""
     machine, channels = planner.machine, planner.shape(node.inputs[1])[1]
+    speeds = machine.squares
+    assert speeds is not None
     images, outputs, rows, columns = node.outputs[0].shape
     pixels = pixels_of(target.view, node.op)
     assert pixels is not None
@@ -113,7 +117,7 @@ def _kernels(
         1, 1, room, outputs, 2, ((POSITIONS, squares.apart),), channels, (0,), SHORT, Pixels(0, 0, channels), output,
         reads, built.formula, built.start is not None, blocks, joined(built.formula, reads, machine),
     )  # fmt: skip
-    groups = -(-room // max(tile, min(MOST, TOGETHER // (2 * POSITIONS * channels))))
+    groups = -(-room // max(tile, min(speeds.together, TOGETHER // (2 * POSITIONS * channels))))
     image, _, row, column = home.map_strides()
     together = -(-room // (groups * tile)) * tile
     return WinogradInput(squares, Pixels(image, row, column, 1)), Winograd(squares, products, together)

@@ -33,7 +33,7 @@ from cvm.executors.native.plan.layout import borders, orders, words
 from cvm.executors.native.plan.protocol import MadeClaim, OpPlan
 from cvm.executors.native.plan.residence import Residence, state_format
 from cvm.executors.native.plan.saturation import often_exceeded
-from cvm.executors.native.plan.steps import KernelCall, Plan
+from cvm.executors.native.plan.steps import CHUNKS, KernelCall, Plan
 from cvm.executors.native.plan.view import View, refined
 from cvm.ops.declaration import Call
 from cvm.program.model import Node
@@ -369,14 +369,21 @@ class Planner:
         return self._names[kernel]
 
     def call(
-        self, function: str, arguments: Sequence[tuple[Buffer, int]], units: int, what: str, note: str, cost: float
+        self,
+        function: str,
+        arguments: Sequence[tuple[Buffer, int]],
+        units: int,
+        what: str,
+        note: str,
+        cost: float,
+        per_thread: int = CHUNKS,
     ) -> None:
         """Add a call. ``cost`` is its estimated time in nanoseconds (see `KernelCall`)."""
         for buffer, _ in arguments:
             buffer.used(self.next_call)
         if what in self.plain:
             note += f"; plain, since otherwise {self.plain[what]}"
-        self.calls.append(KernelCall(function, tuple(arguments), units, what, note, cost))
+        self.calls.append(KernelCall(function, tuple(arguments), units, what, note, cost, per_thread))
 
     def nest(
         self, reads: Sequence[Home], target: Home, formula: Formula, what: str, note: str, made: MadeClaim

@@ -14,6 +14,7 @@ from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.plan.claims import Claim
 from cvm.executors.native.plan.groups import Groups
 from cvm.executors.native.plan.homes import Buffer, Constants, Home
+from cvm.executors.native.plan.steps import CHUNKS
 from cvm.ops.declaration import Call
 from cvm.program.model import Node
 from cvm.records import dataclass
@@ -117,7 +118,14 @@ class Planning(Protocol):
         """The name of the function that computes a kernel. Equal kernels share one function."""
 
     def call(
-        self, function: str, arguments: Sequence[tuple[Buffer, int]], units: int, what: str, note: str, cost: float
+        self,
+        function: str,
+        arguments: Sequence[tuple[Buffer, int]],
+        units: int,
+        what: str,
+        note: str,
+        cost: float,
+        per_thread: int = CHUNKS,
     ) -> None:
         """Add a call. ``cost`` is its estimated time in nanoseconds (see `KernelCall`)."""
 

@@ -10,7 +10,11 @@ if TYPE_CHECKING:  # a network from the cache has a plan, but no claims and no h
     from cvm.executors.native.plan.claims import Claim
     from cvm.executors.native.plan.homes import Buffer
 
-__all__ = ["KernelCall", "Plan"]
+__all__ = ["CHUNKS", "KernelCall", "Plan"]
+
+
+CHUNKS = 4
+"""The number of chunks of most calls per thread. If a thread loses its core, the others wait for one chunk at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,8 @@ class KernelCall:
     """A call of a kernel's function. Its arguments are offsets in buffers; its work has ``units`` independent parts.
 
     ``what`` names the value that the call computes, ``note`` says how. ``cost`` is the estimated time on one core, in
-    nanoseconds; it only decides into how many chunks the work is divided among threads.
+    nanoseconds; it only decides into how many chunks the work is divided among threads. ``per_thread`` is the largest
+    number of chunks for each thread. It is small where neighbouring parts read the same weights.
     """
 
     function: str
@@ -27,6 +32,7 @@ class KernelCall:
     what: str
     note: str
     cost: float
+    per_thread: int = CHUNKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,27 +20,25 @@ from cvm.executors.native.emit.sharing import (
     emit_next,
     emit_wait,
 )
-from cvm.executors.native.plan.steps import KernelCall, Plan
+from cvm.executors.native.plan.steps import CHUNKS, KernelCall, Plan
 from cvm.records import dataclass
 
 __all__ = ["arguments_of", "chunks", "emit_call", "emit_check", "emit_network", "emit_start",
            "emit_together", "steps"]  # fmt: skip
 
-CHUNKS = 4
-"""The number of chunks of a call per thread. If a thread loses its core, the others wait for one chunk at most."""
 GRAIN = 4_000
 """The least estimated time of a chunk, in nanoseconds, if a call has more chunks than there are threads."""
 LEAST = 500
 """The least estimated time of a chunk, in nanoseconds."""
 
 
-def chunks(units: int, cost: float, threads: int) -> int:
+def chunks(units: int, cost: float, threads: int, per_thread: int = CHUNKS) -> int:
     """The number of chunks into which a call is split. A counter has 16 bits for it.
 
     A call gets one chunk for each thread even if these are smaller than others may be. If it has more, all threads get
     equally many: if one of two threads has one chunk and the other two, a third of the work waits for nothing.
     """
-    count = min(units, CHUNKS * threads, int(cost // GRAIN)) // threads * threads
+    count = min(units, per_thread * threads, int(cost // GRAIN)) // threads * threads
     return max(1, min(count or min(units, threads, int(cost // LEAST)), 2**16 - 1))
 
 
@@ -58,7 +56,7 @@ def steps(calls: Sequence[KernelCall], threads: int) -> list[Step]:
     """The steps of a run: no barrier separates neighbouring calls that are not split."""
     made: list[Step] = []
     for call in calls:
-        count = chunks(call.units, call.cost, threads)
+        count = chunks(call.units, call.cost, threads, call.per_thread)
         if count == 1 and made and made[-1].chunks == 1:
             made[-1] = Step((*made[-1].calls, call), 1)
         else:

@@ -105,7 +105,7 @@ def store(name: str, network: Compiled) -> Bytes:
         "arrays": made.arrays,
         "written": made.written,
         "joined": made.joined,
-        "calls": [(call.function, call.units, call.what, call.note, call.cost) for call in made.calls],
+        "calls": [(call.function, call.units, call.what, call.note, call.cost, call.per_thread) for call in made.calls],
         "code": len(network.code),
         "constants": constants.size,
         "apart": apart,
