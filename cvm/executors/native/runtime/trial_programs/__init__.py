@@ -23,7 +23,8 @@ __all__ = ["CLASSES", "Class", "programs"]
 class Class:
     """A class of kernels: its name, the kinds of kernels that its program tries, and the function that makes it.
 
-    A machine whose products of bytes saturate tries the kinds ``saturating``, if they are given.
+    A machine whose products of bytes saturate tries the kinds ``saturating``, if they are given. A machine that does
+    not compute in squares tries no kind of them.
     """
 
     name: str
@@ -33,7 +34,8 @@ class Class:
 
     def tries(self, machine: Machine) -> frozenset[str]:
         """The kinds of kernels that the program tries on a machine."""
-        return self.kinds if self.saturating is None or not machine.saturates else self.saturating
+        found = self.kinds if self.saturating is None or not machine.saturates else self.saturating
+        return found if machine.squares is not None else frozenset(one for one in found if "squares" not in one)
 
     def program(self) -> VerifiedProgram:
         """The program of the class."""

@@ -51,9 +51,9 @@ def of_sums() -> Iterator[OfSums]:
     grouped = (1, 12, 15, 15), (24, 6, 3, 3)
     made = _convolution(grouped, (-128, 127), 127, groups=2, stride=(2, 2))
     yield OfSums("grouped convolution", ("bytes",), ("listed",), made)
-    squares = (1, 32, 11, 10), (48, 32, 3, 3)
+    squares = (1, 32, 12, 15), (80, 32, 3, 3)  # enough for every machine that computes in squares at all
     made = _convolution(squares, bytes_, 128, padding=(1, 1))
-    yield OfSums("convolution in squares", (), ("squares",), made)
+    yield OfSums("convolution in squares", ("squares",), ("squares",), made)
     large = (1, 3, 6, 7), (18, 3, 3, 3)
     made = _convolution(large, bytes_, 30_000, dilation=(2, 2))
     yield OfSums("convolution of wide weights", ("digits",), (), made)
@@ -199,10 +199,11 @@ def _codes(builder: ProgramBuilder, sums: Callable[[], str], channels: tuple[int
         return builder.build([Output("sums", first)])
     count = int(np.prod(channels))
     bits = builder.range(first).magnitude().bit_length()
-    more = 0 if epilogue == "codes" else min(12, 36 - bits)  # multipliers of more than 31 bits
+    more = 0 if epilogue == "codes" else 36 - bits  # multipliers of more than 31 bits
     m = builder.parameter((2**26 + 7919 * np.arange(count) ** 2 % 2**26).reshape(channels) << more)
     c = builder.parameter(np.arange(count).reshape(channels) * 7919)
-    s = builder.parameter(np.full(channels, 26 + more + bits - 10))
+    # A shift of more than 52 bits, for which there is no arithmetic but the widest.
+    s = builder.parameter(np.full(channels, 16 + bits if epilogue == "codes" else 53))
     outputs: list[Output] = []
     for rounding in ("half_even", "toward_zero") if epilogue == "other roundings" else ("half_up",):
         values = sums() if outputs else first
