@@ -30,6 +30,8 @@ GRAIN = 4_000
 """The least estimated time of a chunk, in nanoseconds, if a call has more chunks than there are threads."""
 LEAST = 500
 """The least estimated time of a chunk, in nanoseconds."""
+TOGETHER = 4
+"""The vectors of an input that are checked at a time: as many additions and comparisons do not wait for one another."""
 
 
 def chunks(units: int, cost: float, threads: int, per_thread: int = CHUNKS) -> int:
@@ -159,21 +161,22 @@ def _checked(code: Code, arrays: V) -> None:
 
 def _outside(code: Code, array: V, count: int, least: int, largest: int, width: int) -> V:
     """Whether any element x is outside [least, largest], that is, x - least > largest - least as unsigned numbers."""
-    whole = count // width * width
+    bad, done = typed("i1", 0), 0
+    for size in (TOGETHER * width, width, 1):
+        end = done + (count - done) // size * size
+        if end == done:
+            continue
 
-    def check(size: int) -> Callable[[V, list[V]], list[V]]:
-        def body(index: V, found: list[V]) -> list[V]:
+        def further(index: V, found: list[V], size: int = size) -> list[V]:
             values = code.load(vector(32, size), code.at(array, code.mul(index, 4)))
-            moved = code.binary("sub", values, least)
-            bad = code.cast("zext", code.compare("ugt", moved, (largest - least + 2**31) % 2**32 - 2**31), 32)
-            return [code.binary("or", found[0], bad)]
+            return [code.intrinsic("umax", found[0], code.binary("sub", values, least))]
 
-        return body
-
-    wide = code.loop(0, whole, width, check(width), [typed(vector(32, width), 0)])[0]
-    single = code.loop(whole, count, 1, check(1), [typed("i32", 0)])[0]
-    total = code.call("i32", f"llvm.vector.reduce.or.v{width}i32", wide)
-    return code.compare("ne", code.binary("or", total, single), 0)
+        (most,) = code.loop(done, end, size, further, [typed(vector(32, size), 0)])
+        if size > 1:
+            most = code.call("i32", f"llvm.vector.reduce.umax.v{size}i32", most)
+        bad = code.binary("or", bad, code.compare("ugt", most, (largest - least + 2**31) % 2**32 - 2**31))
+        done = end
+    return bad
 
 
 def emit_call(code: Code, function: str, arguments: Sequence[V], lo: V, hi: V) -> None:
