@@ -13,7 +13,7 @@ from cvm.program import verify
 from tests.executors.native.comparison import MACHINES, compare
 from tests.executors.native.test_tiles import convolution
 
-SPARE = [replace(machine, squares=False) for machine in MACHINES if machine.spare]
+SPARE = [replace(machine, squares=None) for machine in MACHINES if machine.spare]
 needs_registers = pytest.mark.skipif(not SPARE, reason="no machine here has registers to spare")
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
