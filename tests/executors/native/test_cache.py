@@ -9,11 +9,14 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cvm.executors.native import NativeExecutor
@@ -52,6 +55,36 @@ def test_what_is_written_is_read(folder: Path) -> None:
         cache.write(NAME, content)
         assert cache.read(NAME) == content
     assert [path.name for path in folder.iterdir()] == [NAME]
+
+
+@pytest.mark.parametrize("threads", [True, False])
+@pytest.mark.parametrize("size", [1, cache.PIECE, 3 * cache.PIECE + 5, cache.LONG * cache.PIECE, 9 * cache.PIECE + 1])
+def test_damage_anywhere_in_a_file_of_any_length_is_found(
+    folder: Path, size: int, threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    if not threads:
+        monkeypatch.setattr(threading.Thread, "start", start)
+    content = np.random.default_rng(size).integers(0, 256, size, np.uint8).tobytes()
+    cuts = sorted({0, size // 7, min(size, cache.PIECE - 1), size // 2, size})
+    cache.write(NAME, *(content[a:b] for a, b in pairwise(cuts)))
+    assert cache.read(NAME) == content
+    found = cache.mapped(NAME, size)
+    assert found is not None
+    assert found.tobytes() == content
+    del found
+    file = folder / NAME
+    for place in {0, size // 3, size - 1, size - size % cache.PIECE - 1} - {-1}:
+        whole = bytearray(file.read_bytes())
+        whole[cache.DIGEST + place] ^= 1
+        file.write_bytes(whole)
+        assert cache.read(NAME) is None
+        assert cache.mapped(NAME, size) is None
+        whole[cache.DIGEST + place] ^= 1
+        file.write_bytes(whole)
+    assert cache.read(NAME) == content
 
 
 def test_a_network_is_compiled_once(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Compiled code on disk, so that a network is compiled once per machine.
 
-The name of a file is a digest of everything that its code depends on. The file begins with the SHA-256 of its name and
-of the rest, which is checked when it is read. Files are written under a temporary name and then renamed, so several
+The name of a file is a digest of everything that its code depends on. The file begins with a digest of its name and of
+the rest, which is checked when it is read. Files are written under a temporary name and then renamed, so several
 processes may share a folder. If the folder is missing, read-only or full, code is compiled again; nothing else happens.
 
 The digest detects damage, but no attacker, who can compute it as well. So no other user may be able to write what is
@@ -24,6 +24,7 @@ import mmap
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import cache
@@ -53,6 +54,9 @@ __all__ = [
 LIMIT = 2**28
 """The largest size in bytes of a file whose size the reader does not know in advance."""
 DIGEST = 32
+PIECE = 2**20
+LONG = 4
+"""The pieces of a file that two threads hash."""
 BINARY = getattr(os, "O_BINARY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 LINKS = 40
@@ -400,8 +404,51 @@ def _replace(where: _Folder, name: str, *data: bytes | memoryview) -> None:
 
 
 def _digest(name: str, *content: bytes | memoryview) -> bytes:
-    """The digest of a file. It covers the name, so a file under another name counts as damaged."""
-    total = hashlib.sha256(name.encode() + b"\0")
-    for part in content:
-        total.update(part)
-    return total.digest()
+    """The digest of a file: SHA-256 of its name and of the SHA-256 of each `PIECE` bytes of its content.
+
+    It covers the name, so a file under another name counts as damaged. Two threads hash the pieces of a long file.
+    """
+    pieces = list(_pieces(content))
+    found = [b""] * len(pieces)
+
+    def every_second(first: int) -> None:
+        for number in range(first, len(pieces), 2):
+            one = hashlib.sha256()
+            for part in pieces[number]:
+                one.update(part)
+            found[number] = one.digest()
+
+    helper = threading.Thread(target=every_second, args=(1,))
+    helps = len(pieces) >= LONG and _started(helper)
+    every_second(0)
+    if helps:
+        helper.join()
+    else:
+        every_second(1)
+    return hashlib.sha256(name.encode() + b"\0" + b"".join(found)).digest()
+
+
+def _started(helper: threading.Thread) -> bool:
+    """Whether a thread could be started."""
+    try:
+        helper.start()
+    except RuntimeError:  # the system has no more threads
+        return False
+    return True
+
+
+def _pieces(content: Iterable[bytes | memoryview]) -> Iterator[list[memoryview]]:
+    """The content of a file in pieces of `PIECE` bytes; the last one may be shorter. A piece is a list of its parts."""
+    piece: list[memoryview] = []
+    room = PIECE
+    for part in map(memoryview, content):
+        rest = part
+        while len(rest):
+            piece.append(rest[:room])
+            room -= len(piece[-1])
+            rest = rest[len(piece[-1]) :]
+            if not room:
+                yield piece
+                piece, room = [], PIECE
+    if piece:
+        yield piece

@@ -6,7 +6,7 @@ the result depends neither on the thread that computes a chunk nor on the number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from cvm.executors.native.emit.ir import Code, Module, V, typed, vector
 from cvm.executors.native.emit.machine import Machine
