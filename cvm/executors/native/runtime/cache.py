@@ -441,8 +441,8 @@ def _pieces(content: Iterable[bytes | memoryview]) -> Iterator[list[memoryview]]
     """The content of a file in pieces of `PIECE` bytes; the last one may be shorter. A piece is a list of its parts."""
     piece: list[memoryview] = []
     room = PIECE
-    for part in map(memoryview, content):
-        rest = part
+    for part in content:
+        rest = memoryview(part)
         while len(rest):
             piece.append(rest[:room])
             room -= len(piece[-1])
