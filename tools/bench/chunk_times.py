@@ -69,11 +69,11 @@ class Hand:
 
 
 class Chunked:
-    """A network whose chunks can be timed: its plan, memory and code."""
+    """A network whose chunks can be timed: its plan for a number of threads, memory and code."""
 
-    def __init__(self, verified: VerifiedProgram, machine: Machine) -> None:
+    def __init__(self, verified: VerifiedProgram, machine: Machine, threads: int) -> None:
         self.machine = machine
-        self.plan = plan(verified, machine, returned(verified.program, frozenset()))
+        self.plan = plan(verified, machine, returned(verified.program, frozenset()), threads=threads)
         self._memory = [_aligned(self.plan.arena), _aligned(len(self.plan.constants) + 4096)]
         self._memory[1][: len(self.plan.constants)] = np.frombuffer(self.plan.constants, np.uint8)
         self._arrays = _arrays(verified, self.plan)

@@ -153,23 +153,24 @@ def step_times(calls: Sequence[KernelCall], found: Sequence[Sequence[float]], th
     return made
 
 
-def _print(name: str, network: Chunked, costs: Costs, counts: Sequence[int], seconds: float) -> None:
-    different = tuple(dict.fromkeys((1, *counts)))
-    measured = dict(zip(different, network.measure(different, seconds), strict=True))
+def _print(name: str, machine: Machine, costs: Costs, counts: Sequence[int], seconds: float) -> None:
+    verified = verify(program_of(NETWORKS[name]()))
+    networks = {count: Chunked(verified, machine, count) for count in dict.fromkeys((1, *counts))}
+    measured = {count: network.measure([count], seconds)[0] for count, network in networks.items()}
     alone = sum(map(sum, measured[1].chunks))
     print(f"\n## {name}\n\n| threads | predicted us | measured us | faster | chunks | claims and barriers |")
     print("|---:|---:|---:|---:|---:|---:|")
     last: list[Spent] = []
     for threads in counts:
         found = measured[threads]
-        times = step_times(network.plan.calls, found.chunks, threads)
+        times = step_times(networks[threads].plan.calls, found.chunks, threads)
         last = simulated(times, threads, costs)
         free = sum(call.elapsed for call in simulated(times, threads, Costs(0, 0, 0)))
         total = sum(call.elapsed for call in last) + (costs.start if threads > 1 else costs.alone)
         whole = "" if found.run is None else f"{found.run / 1e3:.1f}"
         share = f"{100 * (total - free) / total:.0f} %"
         print(f"| {threads} | {total / 1e3:.1f} | {whole} | {alone / total:.2f} | {sum(map(len, times))} | {share} |")
-    made = steps(network.plan.calls, counts[-1])
+    made = steps(networks[counts[-1]].plan.calls, counts[-1])
     lost = [(spent.elapsed - spent.work / counts[-1], at) for at, spent in enumerate(last)]
     print(f"\nWith {counts[-1]} threads, most is lost in:\n")
     for loss, at in sorted(lost, reverse=True)[:WORST]:
@@ -194,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{machine.name}: a claim takes {costs.claim:.0f} ns, a barrier {costs.barrier:.0f} ns, the start of a run "
           f"{costs.start:.0f} ns, measured with two threads.")  # fmt: skip
     for name in options.networks:
-        _print(name, Chunked(verify(program_of(NETWORKS[name]())), machine), costs, counts, options.seconds)
+        _print(name, machine, costs, counts, options.seconds)
     return 0
 
 

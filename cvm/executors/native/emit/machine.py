@@ -42,7 +42,7 @@ class SquareSpeeds:
     ``bytes`` and ``words`` are the products of bytes and of 16-bit integers in a nanosecond, ``read`` the bytes of
     weights in a nanosecond that are not in the core's own cache, and ``transformed`` the nanoseconds for one element of
     a square in both transformations. ``together`` is the most squares that are multiplied together: their sums lie on
-    the stack, 36 for each output channel of a block.
+    the stack, 36 for each output channel of a block, which has ``block`` channels.
     """
 
     bytes: float
@@ -50,6 +50,7 @@ class SquareSpeeds:
     read: float
     transformed: float
     together: int
+    block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +325,9 @@ _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"
 _IFMA = _AVX512 | {"avx512ifma", "avx512vbmi"}
 """Every processor that has one of the two has the other one too."""
 
-_ZEN3 = SquareSpeeds(92, 66, 12, 0.07, 24)
-_ZEN5 = SquareSpeeds(545, 260, 45, 0.045, 36)
-_ZEN5_HALVES = SquareSpeeds(272, 135, 45, 0.045, 36)
+_ZEN3 = SquareSpeeds(92, 66, 12, 0.07, 24, 16)
+_ZEN5 = SquareSpeeds(545, 260, 45, 0.045, 36, 64)
+_ZEN5_HALVES = SquareSpeeds(272, 135, 45, 0.045, 36, 32)
 """With vectors of 256 bits."""
 
 MACHINES: tuple[Machine, ...] = (

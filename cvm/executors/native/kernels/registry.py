@@ -107,6 +107,7 @@ def plan(
     plain: Mapping[str, str] | None = None,
     resident: bool = False,
     seen: Callable[[object], None] = lambda kernel: None,
+    threads: int = 1,
 ) -> Plan:
     """Plan a program for a machine. ``returned`` names the values that the caller gets; for the rest see `Planner`."""
-    return Planner(verified, machine, returned, PLANS, plain, resident, seen).plan()
+    return Planner(verified, machine, returned, PLANS, plain, resident, seen, threads).plan()

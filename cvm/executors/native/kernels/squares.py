@@ -18,6 +18,7 @@ from cvm.executors.native.emit.epilogue import joined, narrow
 from cvm.executors.native.kernels.formulas import Build
 from cvm.executors.native.kernels.operands import KernelOperand, arguments, pixels_of
 from cvm.executors.native.kernels.packing import packed_weights
+from cvm.executors.native.plan import gains
 from cvm.executors.native.plan.claims import Computes, Prepares
 from cvm.executors.native.plan.homes import Home
 from cvm.executors.native.plan.protocol import Planning
@@ -35,10 +36,6 @@ second-level cache while weights pass through it.
 GAP = 32
 """The elements between two positions. Those of one square at all positions are written together; without the gap, they
 would often lie in the same few sets of the cache.
-"""
-PER_THREAD = 2
-"""The largest number of chunks for each thread. A chunk reads all weights of its blocks of channels, so four chunks
-make ResNet-18 on two threads take a twelfth longer.
 """
 START = 1.5
 """The fixed time of a few squares that are multiplied together, counted in squares."""
@@ -92,7 +89,9 @@ def plan_squares(
     note = f"{machine} 16-bit dot products at {POSITIONS} positions of squares, tiles of {products.segments[0].tile}"
     note += f"; sums + {built.note}" if built.note != "sums" else ""
     cost = 0.015 * elements * products.channels + math.prod(node.outputs[0].shape)
-    planner.call(function, [between.at(), packed, *others, target.at()], second.units, what, note, cost, PER_THREAD)
+    planner.call(
+        function, [between.at(), packed, *others, target.at()], second.units, what, note, cost, gains.PER_THREAD
+    )
 
 
 def _kernels(

@@ -20,6 +20,12 @@ Gain = tuple[float, int]
 
 CHANNELS = 16
 """The numbers of input and of output channels are multiples of this one."""
+PER_THREAD = 2
+"""The largest number of chunks for each thread. A chunk reads all weights of its blocks of channels, so four chunks
+make ResNet-18 on two threads take a twelfth longer.
+"""
+TILE = 5
+"""About so many squares have their sums in registers at a time, and are not divided among threads."""
 WORTH = 0.9
 """The most time that a convolution in squares may take, as a part of the time of the direct one."""
 ROOM = 2**24
@@ -37,10 +43,11 @@ def fits(weights: Integers) -> bool:
     return 255 * int(above.max()) < end and -255 * int(below.min()) <= end
 
 
-def gain(shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds) -> Gain | None:
+def gain(shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds, threads: int = 1) -> Gain | None:
     """What a convolution of 3x3 windows gains in squares on a machine of these speeds; None if that is too little.
 
     ``shape`` (N, OC, OH, OW) is that of its results, ``weights`` (OC, IC, 3, 3) that of its weights.
+    Several ``threads`` share the squares and the blocks of output channels; each chunk reads all weights of its blocks.
     """
     images, _, rows, columns = shape
     pairs = math.prod(weights[:2])
@@ -50,6 +57,11 @@ def gain(shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds)
     direct = images * rows * columns * 9 * pairs / speeds.bytes
     products = max(POSITIONS * squares * pairs / speeds.words, 2 * POSITIONS * pairs / speeds.read)
     found = products + speeds.transformed * POSITIONS * squares * sum(weights[:2])
+    if threads > 1:
+        outputs, inputs = weights[:2]
+        parts = -(-outputs // speeds.block) * -(-squares // TILE)
+        read = PER_THREAD * 2 * POSITIONS * inputs * min(outputs, speeds.block) / speeds.read
+        direct, found = direct / threads, max(found / min(threads, parts), read)
     return (direct - found, (2 * POSITIONS - 9) * pairs) if found < WORTH * direct else None
 
 

@@ -51,7 +51,8 @@ class Planner:
     values to reasons: the optimised kernel of such a value could not be proven, so it is planned in the form that is
     easy to prove. It gets a kernel of its own, products are computed one element at a time, and `requantize` works in
     64-bit lanes. With ``resident``, the arrays of the state hold it from run to run (see `residence`). ``seen`` is
-    called with each new kernel.
+    called with each new kernel. ``threads`` is the number of threads that a run may have: some kernels are faster for
+    few threads alone.
     """
 
     def __init__(
@@ -63,8 +64,9 @@ class Planner:
         plain: Mapping[str, str] | None = None,
         resident: bool = False,
         seen: Callable[[object], None] = lambda kernel: None,
+        threads: int = 1,
     ) -> None:
-        self.verified, self.machine, self._plans = verified, machine, plans
+        self.verified, self.machine, self._plans, self._threads = verified, machine, plans, threads
         self._seen = seen
         self.program = verified.program
         self.constants = Constants(5 * sum(len(one.data) for one in self.program.constants) // 4)
@@ -226,7 +228,7 @@ class Planner:
         if not usual or Format.of(*self.hull(node.inputs[0])).bits != 8:
             return None
         fits = gains.fits(self.weights(node.inputs[1]))
-        return gains.gain(node.outputs[0].shape, weights, speeds) if fits else None
+        return gains.gain(node.outputs[0].shape, weights, speeds, self._threads) if fits else None
 
     def home(self, name: str) -> Home:
         """The home of a value. A constant gets its home at the first call."""

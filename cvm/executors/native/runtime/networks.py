@@ -360,7 +360,7 @@ def network_of(
         ahead = Ahead(None if require is None else partial(require, machine))
         try:
             prepare = partial(_prepare, verified, ahead, expected)
-            return proven(verified, machine, wanted, written, resident, prepare, seen=ahead.saw)
+            return proven(verified, machine, wanted, written, resident, prepare, seen=ahead.saw, threads=threads)
         except (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise Distrusted(f"the planner failed: {type(error).__name__}: {error}") from error
         finally:

@@ -35,24 +35,26 @@ def proven(
     meanwhile: Callable[[Plan], None] = lambda plan: None,
     refused: Callable[[Plan], dict[str, str]] = lambda plan: {},
     seen: Callable[[object], None] = lambda kernel: None,
+    threads: int = 1,
 ) -> tuple[Plan, Code]:
     """Return a plan of which every claim is proven, and its code. Raises `Distrusted` if there is no such plan.
 
     ``written`` writes the text of a plan's code and returns the function that generates the code. The code generator
     does not hold Python's lock, so it works at the same time as the checker. So does ``meanwhile``, which gets the
     plan; what it raises counts only if the plan is proven. ``refused`` names values, each with the reason, whose groups
-    a machine has no code for. ``seen`` is called with each kernel as soon as it is planned.
+    a machine has no code for. ``seen`` is called with each kernel as soon as it is planned. ``threads`` is the
+    number of threads that a run may have.
     """
     unknown = {node.op for node in verified.program.nodes} - PLANS.keys()
     if unknown:
         raise Distrusted(f"there are no kernels of {', '.join(sorted(unknown))}")
     plain: dict[str, str] = {}
     while True:
-        made = plan(verified, machine, returned, plain, resident, seen)
+        made = plan(verified, machine, returned, plain, resident, seen, threads)
         generated = written(made)
-        with ThreadPoolExecutor(2) as threads:
-            result = _begun(threads, generated)
-            prepared = _begun(threads, partial(meanwhile, made))
+        with ThreadPoolExecutor(2) as pool:
+            result = _begun(pool, generated)
+            prepared = _begun(pool, partial(meanwhile, made))
             found = refused(made) | unproven(verified, made, machine)
         if not found:
             prepared()
@@ -65,9 +67,9 @@ def proven(
         plain = {**plain, **found, **inside}
 
 
-def _begun(threads: ThreadPoolExecutor, what: Callable[[], Result]) -> Callable[[], Result]:
+def _begun(pool: ThreadPoolExecutor, what: Callable[[], Result]) -> Callable[[], Result]:
     """Begin to compute something on another thread. The function that is returned waits for it."""
     try:
-        return threads.submit(what).result
+        return pool.submit(what).result
     except RuntimeError:  # the system has no more threads
         return what

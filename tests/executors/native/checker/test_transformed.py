@@ -50,6 +50,7 @@ Array = Any
 IN_SQUARES = tuple(machine for machine in MACHINES if machine.squares is not None)
 AVX2 = next(machine for machine in IN_SQUARES if machine.name == "avx2")
 IN_OTHER_ORDER = replace(AVX2, name="avx2 in the order of LLVM", in_order=None)
+gain = gains.gain
 LARGEST = (2 ** (BITS - 1) - 1) // 255
 """The largest sum of the positive weights of a channel."""
 
@@ -135,11 +136,13 @@ def convolution(
 def _in_squares_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small convolutions are faster in other ways, but are enough for tests."""
 
-    def gain(shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds) -> gains.Gain | None:
-        possible = min(shape[2:]) >= SQUARE and all(n % gains.CHANNELS == 0 for n in weights[:2])
-        return (1.0, 1) if possible else None
+    def possible(
+        shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds, threads: int
+    ) -> gains.Gain | None:
+        fits = min(shape[2:]) >= SQUARE and all(n % gains.CHANNELS == 0 for n in weights[:2])
+        return (1.0, 1) if fits else None
 
-    monkeypatch.setattr(gains, "gain", gain)
+    monkeypatch.setattr(gains, "gain", possible)
 
 
 def planned(verified: VerifiedProgram, machine: Machine = AVX2) -> Plan:
@@ -193,6 +196,29 @@ def test_only_windows_of_3x3_at_every_place_are_computed_in_squares() -> None:
     assert not has_squares(shape, (3, 3), groups=2)
     assert not has_squares((1, 33, 9, 9), (3, 3))
     assert not has_squares((1, 32, 5, 9), (3, 3))
+
+
+@given(
+    st.sampled_from(IN_SQUARES), st.integers(1, 9), st.integers(4, 99), st.integers(4, 99), st.integers(1, 64),
+    st.integers(1, 64), st.integers(2, 99),
+)  # fmt: skip
+def test_what_gains_for_many_threads_gains_for_one(
+    machine: Machine, images: int, rows: int, columns: int, outputs: int, inputs: int, threads: int
+) -> None:
+    assert machine.squares is not None
+    shapes = (images, 16 * outputs, rows, columns), (16 * outputs, 16 * inputs, 3, 3)
+    for_many = gain(*shapes, machine.squares, threads)
+    for_one = gain(*shapes, machine.squares)
+    assert for_many is None or (for_one is not None and for_one[1] == for_many[1])
+
+
+def test_threads_that_would_read_more_weights_than_they_multiply_compute_directly() -> None:
+    """A block of 64 output channels has 1.2 MB of transformed weights, for 16 squares."""
+    speeds = IN_SQUARES[0].squares
+    assert speeds is not None
+    last, first = ((1, 256, 14, 14), (256, 256, 3, 3)), ((1, 64, 56, 56), (64, 64, 3, 3))
+    assert [threads for threads in (1, 2, 4, 8, 16, 64) if gain(*last, speeds, threads)] == [1, 2]
+    assert [threads for threads in (1, 2, 4, 8, 16, 64) if gain(*first, speeds, threads)] == [1, 2, 4, 8]
 
 
 def test_the_transformed_weights_of_a_program_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
