@@ -136,6 +136,8 @@ class Winograd:
     @property
     def units(self) -> int:
         """The number of parts that may run at the same time: unit (g * blocks + b) * tiles + t is tile t of group g,
-        for block b of the output channels. Those of the last group may be empty.
+        for block b of the output channels. Those of the last group may be empty, unless there is one block.
         """
+        if self.products.blocks == 1:
+            return self.squares.room // self.products.segments[0].tile
         return -(-self.squares.count // self.together) * self.products.blocks * self.tiles

@@ -423,13 +423,16 @@ def test_machine_code_computes_in_squares(
 
 
 @pytest.mark.parametrize("machine", EVERY)
-def test_each_part_of_the_kernels_may_run_by_itself(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with many threads. Some parts of the last group of squares are empty."""
+@pytest.mark.parametrize("outputs", [16, 144])
+def test_each_part_of_the_kernels_may_run_by_itself(
+    outputs: int, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with many threads. Some parts of the last group of squares are empty if there are several blocks."""
     monkeypatch.setenv("CVM_CACHE", "")
-    verified = convolution((1, 16, 56, 54), 48, codes=True)
+    verified = convolution((1, 16, 56, 54), outputs, codes=True)
     (kernel,) = (one for one in planned(verified, machine).functions.values() if isinstance(one, Winograd))
-    tile = kernel.products.segments[0].tile
-    assert kernel.units * tile >= kernel.products.blocks * (kernel.squares.room + 2 * tile)
+    tile, blocks, room = kernel.products.segments[0].tile, kernel.products.blocks, kernel.squares.room
+    assert kernel.units * tile == room if blocks == 1 else kernel.units * tile >= blocks * (room + 2 * tile)
     monkeypatch.setattr(rehearsal, "_parts", lambda units: ((number, number + 1) for number in range(units)))
     assert_right(verified, machine, 1, 1)
 
