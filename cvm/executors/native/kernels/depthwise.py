@@ -33,6 +33,8 @@ WIDEST = 256
 codes of eight bits minus their zero point to -255 .. 255.
 """
 
+WIDE = 16
+"""Vectors of so many lanes: those of half as many take as long, and 32 channels of two pixels fill one."""
 LOOPED = 16
 """The most outputs of a strip that is computed by a loop. They lie in 2 KiB of the stack."""
 
@@ -49,7 +51,8 @@ def segments(channels: int, machine: Machine, columns: int = 1) -> tuple[Segment
     lanes without a channel.
 
     Blocks of narrower vectors compute as many neighbouring pixels together as fill the widest vectors, where the codes
-    of as many pixels as ``columns`` can be packed. Two pixels are worth it only if all their channels lie side by side.
+    of as many pixels as ``columns`` can be packed. Two pixels are worth it only if all their channels lie side by side,
+    or on machines whose vectors have at least `WIDE` lanes.
     """
     found: list[Segment] = []
     done = 0
@@ -66,7 +69,7 @@ def segments(channels: int, machine: Machine, columns: int = 1) -> tuple[Segment
             block, count = Block(lane, 4, left, True), 1
         size = block.lane * block.vectors
         pixels = 4 * machine.width // size
-        worth = pixels <= columns and (pixels > 2 or channels == size)
+        worth = pixels <= columns and (pixels > 2 or channels == size or machine.width >= WIDE)
         found.append(Segment(done, count, block, pixels if worth else 1))
         done += count * size
     return tuple(found)
