@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from cvm.executors.native.emit.ir import Code, Module, Scalar, V, typed
 from cvm.executors.native.emit.machine import Machine
+from cvm.executors.native.runtime import jit
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from tests.executors.native.comparison import MACHINES, NAMES
 
@@ -136,3 +139,16 @@ def test_code_lives_as_long_as_what_loaded_it() -> None:
     for value, loaded in objects.items():
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(loaded.address("test"))(result.ctypes.data)
         assert result[0] == value
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the text of x86-64 processors is read")
+@pytest.mark.parametrize(("size", "probes"), [(1000, False), (100_000, True)])
+def test_a_function_with_a_large_frame_touches_every_page_of_the_stack(size: int, probes: bool) -> None:
+    """Else a thread with a small stack would write behind the page that guards it, and nobody would notice."""
+    module = Module()
+    code = Code(module, "test", [V("i64", "%lo"), V("i64", "%hi")])
+    room = code.alloca("i8", size)
+    code.each(V("i64", "%lo"), V("i64", "%hi"), lambda index: code.store(typed("i8", 1), code.at(room, index)))
+    code.finish()
+    text = jit._target(GENERIC).emit_assembly(jit._llvm().parse_assembly(str(module)))
+    assert bool(re.search(r"subq\s+\$4096, %rsp\s+movq\s+\$0, \(%rsp\)", text)) == probes

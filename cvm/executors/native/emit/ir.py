@@ -92,7 +92,10 @@ class Code:
         """End the function with a return."""
         self.line(f"ret {returned}")
         parameters = ", ".join(map(str, self._parameters))
-        header = f"define {self._result} @{self._name}({parameters}) nounwind {{"
+        # A large frame touches every page of the stack on its way down: a thread with too small a stack must end at the
+        # page that guards it, and not write behind that page.
+        probes = ' "probe-stack"="inline-asm"' if self._rooms else ""
+        header = f"define {self._result} @{self._name}({parameters}) nounwind{probes} {{"
         self._module.functions[self._name] = "\n".join([header, "entry:", *self._rooms, *self._lines, "}"])
 
     @property
