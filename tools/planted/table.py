@@ -252,8 +252,8 @@ _TABLE: tuple[tuple[str, str, str, str], ...] = (
     (
         "border",
         "calls",
-        "single = code.loop(whole, count, 1,",
-        "single = code.loop(min(whole + 1, count), count, 1,",
+        "end = done + (count - done) // size * size",
+        "end = done + (count - done) // (size + 1) * size",
     ),
     (
         "border",
