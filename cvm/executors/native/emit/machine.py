@@ -325,9 +325,9 @@ _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"
 _IFMA = _AVX512 | {"avx512ifma", "avx512vbmi"}
 """Every processor that has one of the two has the other one too."""
 
-_ZEN3 = SquareSpeeds(92, 66, 12, 0.07, 24, 16)
-_ZEN5 = SquareSpeeds(545, 260, 45, 0.045, 36, 64)
-_ZEN5_HALVES = SquareSpeeds(272, 135, 45, 0.045, 36, 32)
+_ZEN3 = SquareSpeeds(bytes=92, words=66, read=12, transformed=0.07, together=24, block=16)
+_ZEN5 = SquareSpeeds(bytes=545, words=260, read=45, transformed=0.045, together=36, block=64)
+_ZEN5_HALVES = SquareSpeeds(bytes=272, words=135, read=45, transformed=0.045, together=36, block=32)
 """With vectors of 256 bits."""
 
 MACHINES: tuple[Machine, ...] = (

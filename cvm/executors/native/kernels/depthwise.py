@@ -34,7 +34,9 @@ codes of eight bits minus their zero point to -255 .. 255.
 """
 
 WIDE = 16
-"""Vectors of so many lanes: those of half as many take as long, and 32 channels of two pixels fill one."""
+"""The least number of lanes of a machine's vectors that makes two pixels worth it, wherever they lie: a vector of half as
+many lanes takes as long.
+"""
 LOOPED = 16
 """The most outputs of a strip that is computed by a loop. They lie in 2 KiB of the stack."""
 

@@ -55,8 +55,9 @@ LIMIT = 2**28
 """The largest size in bytes of a file whose size the reader does not know in advance."""
 DIGEST = 32
 PIECE = 2**20
+"""The bytes of a file that are hashed by themselves."""
 LONG = 4
-"""The pieces of a file that two threads hash."""
+"""Two threads hash a file of at least this many pieces."""
 BINARY = getattr(os, "O_BINARY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 LINKS = 40
@@ -419,7 +420,7 @@ def _digest(name: str, *content: bytes | memoryview) -> bytes:
             found[number] = one.digest()
 
     helper = threading.Thread(target=every_second, args=(1,))
-    helps = len(pieces) >= LONG and _started(helper)
+    helps = len(pieces) >= LONG and _starts(helper)
     every_second(0)
     if helps:
         helper.join()
@@ -428,8 +429,8 @@ def _digest(name: str, *content: bytes | memoryview) -> bytes:
     return hashlib.sha256(name.encode() + b"\0" + b"".join(found)).digest()
 
 
-def _started(helper: threading.Thread) -> bool:
-    """Whether a thread could be started."""
+def _starts(helper: threading.Thread) -> bool:
+    """Start a thread. Returns whether that was possible."""
     try:
         helper.start()
     except RuntimeError:  # the system has no more threads
