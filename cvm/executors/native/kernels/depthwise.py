@@ -34,7 +34,7 @@ codes of eight bits minus their zero point to -255 .. 255.
 """
 
 WIDE = 16
-"""The least number of lanes of a machine's vectors that makes two pixels worth it, wherever they lie: a vector of half as
+"""On machines with vectors of at least this many lanes, two pixels are worth it wherever they lie: a vector of half as
 many lanes takes as long.
 """
 LOOPED = 16
