@@ -89,7 +89,8 @@ class _Aims:
         codes = self._codes(node, shape)
         first = _first(codes, m, c, s) + self.numbers.integers(-1, 0, shape, endpoint=True).astype(object)
         near = np.clip(np.broadcast_to(first, shape), value.lo, value.hi).astype(np.int64)
-        codes_near: npt.NDArray[np.int32] = near.reshape(value.shape).astype(np.int32)
+        # A pool between both has fewer codes than elements.
+        codes_near: npt.NDArray[np.int32] = np.resize(near, value.shape).astype(np.int32)
         return codes_near
 
     def _codes(self, node: Node, shape: tuple[int, ...]) -> Exact:

@@ -201,7 +201,7 @@ def joined(g: _Layouts) -> None:
             same = [name for name in g.values if _fits(g.shape_of(name), shape, axis)]
             parts.append(g.choice(same))
     g.random.shuffle(parts)
-    while sum(prod(g.shape_of(part)) for part in parts) > 2 * MOST:
+    while len(parts) > 1 and sum(prod(g.shape_of(part)) for part in parts) > 2 * MOST:
         parts.pop()
     whole = g.one("concatenate", *parts, axis=axis - len(shape) * g.number(0, 1))
     if g.chance():
