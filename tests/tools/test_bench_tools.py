@@ -178,8 +178,8 @@ def test_a_simulated_call_waits_for_claims_and_for_its_longest_chunk():
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_every_chunk_is_timed_by_the_thread_in_whose_range_it_is(threads):
     network = chunk_times.Chunked(verify(program_of(NETWORKS["lenet"]())), available()[0], threads)
-    splits = network.splits(threads)
-    (found,) = network.measure([threads], 0.0)
+    splits = network.splits()
+    (found,) = chunk_times.measure([network], 0.0)
     assert [len(call) for call in found.chunks] == splits
     assert max(splits) >= threads
     assert sum(map(sum, found.chunks)) > 0

@@ -34,7 +34,7 @@ from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.threads import workers
 from cvm.program.verifier import VerifiedProgram
 
-__all__ = ["Chunked", "Hand", "Times", "job", "run_of"]
+__all__ = ["Chunked", "Hand", "Times", "job", "measure", "run_of"]
 
 LEAST_PASSES = 10
 Address = int
@@ -69,10 +69,10 @@ class Hand:
 
 
 class Chunked:
-    """A network whose chunks can be timed: its plan for a number of threads, memory and code."""
+    """A network whose chunks can be timed: its plan for a number of threads, its memory and its code."""
 
     def __init__(self, verified: VerifiedProgram, machine: Machine, threads: int) -> None:
-        self.machine = machine
+        self.machine, self.threads = machine, threads
         self.plan = plan(verified, machine, returned(verified.program, frozenset()), threads=threads)
         self._memory = [_aligned(self.plan.arena), _aligned(len(self.plan.constants) + 4096)]
         self._memory[1][: len(self.plan.constants)] = np.frombuffer(self.plan.constants, np.uint8)
@@ -82,49 +82,51 @@ class Chunked:
         for name, kernel in self.plan.functions.items():
             emit(module, name, kernel, machine)
         _emit_pass(module, self.plan, machine)
-        for threads in (1, 2):
-            emit_network(module, f"run_{threads}", self.plan, self.plan.calls, machine, threads)
+        if threads <= 2:
+            emit_network(module, "run", self.plan, self.plan.calls, machine, threads)
         self._loaded = Loaded(compiled(str(module), machine), machine)
         self._heads = [memory.ctypes.data for memory in self._memory] + [self._table.ctypes.data]
 
-    def splits(self, threads: int) -> list[int]:
+    def splits(self) -> list[int]:
         """The number of chunks of each call."""
-        if threads == 1:
+        if self.threads == 1:
             return [1] * len(self.plan.calls)
-        return [chunks(call.units, call.cost, threads, call.per_thread) for call in self.plan.calls]
+        return [chunks(call.units, call.cost, self.threads, call.per_thread) for call in self.plan.calls]
 
-    def measure(self, counts: Sequence[int], seconds: float) -> list[Times]:
-        """Measure the chunks for each number of threads, by turns, on as many hands as threads, but at most two."""
-        with ExitStack() as stack:
-            series = [self._series(threads, stack) for threads in counts]
-            end, turns = time.perf_counter() + seconds * len(counts), 0
-            while turns < LEAST_PASSES or time.perf_counter() < end:
-                for one in series:
-                    one.turn()
-                turns += 1
-        return [one.times() for one in series]
-
-    def _series(self, threads: int, stack: ExitStack) -> _Series:
-        splits, hands = self.splits(threads), min(threads, 2, os.cpu_count() or 1)
+    def series(self, stack: ExitStack) -> _Series:
+        """Passes on as many hands as threads, but at most two. They can be made until the stack is closed."""
+        splits, hands = self.splits(), min(self.threads, 2, os.cpu_count() or 1)
         given = [Hand.of(self.plan.calls, splits, hand, hands) for hand in range(hands)]
         meetings = _Meetings(self._loaded, self._heads, len(self.plan.calls), given)
-        return _Series(given, stack.enter_context(meetings), stack.enter_context(self._runs(threads)))
+        return _Series(given, stack.enter_context(meetings), stack.enter_context(self._runs()))
 
     @contextmanager
-    def _runs(self, threads: int) -> Iterator[Callable[[], object] | None]:
+    def _runs(self) -> Iterator[Callable[[], object] | None]:
         """A whole run on one or two threads, which takes as long as a caller waits for it."""
-        if threads > 2:
+        if self.threads > 2:
             yield None
             return
-        address = self._loaded.address(f"run_{threads}")
-        if threads == 1:
+        address = self._loaded.address("run")
+        if self.threads == 1:
             yield partial(run_of(address), *self._heads, None, 1, 0)
             return
-        made, pool = job(address, self._heads, len(self.plan.calls), threads), workers(self.machine)
+        made, pool = job(address, self._heads, len(self.plan.calls), self.threads), workers(self.machine)
         try:
-            yield partial(pool.run, made.ctypes.data, threads - 1)
+            yield partial(pool.run, made.ctypes.data, self.threads - 1)
         finally:  # the memory of the job may be freed only when no worker is in it
             pool.settle(made.ctypes.data)
+
+
+def measure(networks: Sequence[Chunked], seconds: float) -> list[Times]:
+    """Measure the chunks of each network for ``seconds``, by turns."""
+    with ExitStack() as stack:
+        series = [network.series(stack) for network in networks]
+        end, turns = time.perf_counter() + seconds * len(networks), 0
+        while turns < LEAST_PASSES or time.perf_counter() < end:
+            for one in series:
+                one.turn()
+            turns += 1
+    return [one.times() for one in series]
 
 
 class _Series:

@@ -35,7 +35,7 @@ from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.select import available
 from cvm.executors.native.runtime.threads import workers
 from cvm.program.verifier import verify
-from tools.bench.chunk_times import Chunked, job, run_of
+from tools.bench.chunk_times import Chunked, job, measure, run_of
 from tools.bench.networks import NETWORKS
 from tools.bench.programs import program_of
 
@@ -156,7 +156,7 @@ def step_times(calls: Sequence[KernelCall], found: Sequence[Sequence[float]], th
 def _print(name: str, machine: Machine, costs: Costs, counts: Sequence[int], seconds: float) -> None:
     verified = verify(program_of(NETWORKS[name]()))
     networks = {count: Chunked(verified, machine, count) for count in dict.fromkeys((1, *counts))}
-    measured = {count: network.measure([count], seconds)[0] for count, network in networks.items()}
+    measured = dict(zip(networks, measure(list(networks.values()), seconds), strict=True))
     alone = sum(map(sum, measured[1].chunks))
     print(f"\n## {name}\n\n| threads | predicted us | measured us | faster | chunks | claims and barriers |")
     print("|---:|---:|---:|---:|---:|---:|")
