@@ -23,6 +23,7 @@ from cvm.executors import initial_state
 from cvm.executors.native import NativeExecutor
 from cvm.executors.native.emit import sharing
 from cvm.executors.native.emit.ir import Module
+from cvm.executors.native.plan.steps import CHUNKS
 from cvm.executors.native.runtime import calls, networks, threads
 from cvm.executors.native.runtime.jit import Loaded, compiled
 from cvm.executors.native.runtime.threads import Workers
@@ -75,7 +76,7 @@ def test_calls_are_really_split() -> None:
     made = NativeExecutor(verify(small()), 2, GENERIC)._main
     counts = [calls.chunks(call.units, call.cost, 2, call.per_thread) for call in made.plan.calls]
     assert made.threads == 2
-    assert max(counts) == 2 * calls.CHUNKS
+    assert max(counts) == 2 * CHUNKS
 
 
 Next = Callable[[int, int, int, int, int], int]
@@ -292,7 +293,7 @@ def test_a_process_that_gets_no_threads_runs_alone(monkeypatch: pytest.MonkeyPat
 def test_more_threads_than_a_counter_holds_chunks_of() -> None:
     native = NativeExecutor(verify(small()), 2**16 + 1, GENERIC)
     assert native._main.threads == 2**16 + 1
-    assert calls.chunks(10**5, 1e12, 10**6) == 2**16 - 1
+    assert calls.chunks(10**5, 1e12, 10**6, CHUNKS) == 2**16 - 1
 
 
 @posix

@@ -89,9 +89,10 @@ def _pack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int
         byte = code.binary("shl", code.binary("and", values, 255), 8 * number)
         words = code.binary("or", words, byte)
     apart = kernel.along.strides[1]
-    if apart == count and size > 1:
+    if apart == count and size > 1:  # the elements lie side by side, so one store writes those of all words
         every = code.bitcast(words, vector(8, WORD * size))
-        code.store(code.shuffle(every, every, _bytes_of_words(count, size)), write)
+        places = [WORD * lane + byte for lane in range(size) for byte in range(count)]
+        code.store(code.shuffle(every, every, places), write)
         return
     for lane in range(size):
         word, done = code.extract(words, lane), 0
@@ -100,11 +101,6 @@ def _pack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int
             part = code.cast("trunc", code.binary("lshr", word, 8 * done) if done else word, 8 * piece)
             code.store(part, code.at(write, lane * apart + done))
             done += piece
-
-
-def _bytes_of_words(count: int, size: int) -> list[int]:
-    """The places of the first ``count`` bytes of each of ``size`` words."""
-    return [WORD * lane + byte for lane in range(size) for byte in range(count)]
 
 
 def _unpack(code: Code, kernel: Exchange, read: V, write: V, count: int, size: int) -> None:

@@ -42,7 +42,7 @@ class SquareSpeeds:
     ``bytes`` and ``words`` are the products of bytes and of 16-bit integers in a nanosecond, ``read`` the bytes of
     weights in a nanosecond that are not in the core's own cache, and ``transformed`` the nanoseconds for one element of
     a square in both transformations. ``together`` is the most squares that are multiplied together: their sums lie on
-    the stack, 36 for each output channel of a block, which has ``block`` channels.
+    the stack, 36 for each output channel of a block.
     """
 
     bytes: float
@@ -50,7 +50,6 @@ class SquareSpeeds:
     read: float
     transformed: float
     together: int
-    block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,9 +324,9 @@ _AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"
 _IFMA = _AVX512 | {"avx512ifma", "avx512vbmi"}
 """Every processor that has one of the two has the other one too."""
 
-_ZEN3 = SquareSpeeds(bytes=92, words=66, read=12, transformed=0.07, together=24, block=16)
-_ZEN5 = SquareSpeeds(bytes=545, words=260, read=45, transformed=0.045, together=36, block=64)
-_ZEN5_HALVES = SquareSpeeds(bytes=272, words=135, read=45, transformed=0.045, together=36, block=32)
+_ZEN3 = SquareSpeeds(bytes=92, words=66, read=12, transformed=0.07, together=24)
+_ZEN5 = SquareSpeeds(bytes=545, words=260, read=45, transformed=0.045, together=36)
+_ZEN5_HALVES = SquareSpeeds(bytes=272, words=135, read=45, transformed=0.045, together=36)
 """With vectors of 256 bits."""
 
 MACHINES: tuple[Machine, ...] = (

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cvm.executors.native.descriptions.winograd import BITS, POSITIONS, SQUARE, squares_of
-from cvm.executors.native.emit.machine import SquareSpeeds
+from cvm.executors.native.emit.contraction import segments
+from cvm.executors.native.emit.machine import Machine
 
 __all__ = ["Gain", "chosen", "fits", "gain"]
 
@@ -43,15 +44,15 @@ def fits(weights: Integers) -> bool:
     return 255 * int(above.max()) < end and -255 * int(below.min()) <= end
 
 
-def gain(shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds, threads: int = 1) -> Gain | None:
-    """What a convolution of 3x3 windows gains in squares on a machine of these speeds; None if that is too little.
+def gain(shape: tuple[int, ...], weights: tuple[int, ...], machine: Machine, threads: int = 1) -> Gain | None:
+    """What a convolution of 3x3 windows gains in squares on a machine; None if that is too little.
 
     ``shape`` (N, OC, OH, OW) is that of its results, ``weights`` (OC, IC, 3, 3) that of its weights.
     Several ``threads`` share the squares and the blocks of output channels; each chunk reads all weights of its blocks.
     """
     images, _, rows, columns = shape
-    pairs = math.prod(weights[:2])
-    if min(rows, columns) < SQUARE or any(n % CHANNELS for n in weights[:2]):
+    pairs, speeds = math.prod(weights[:2]), machine.squares
+    if speeds is None or min(rows, columns) < SQUARE or any(n % CHANNELS for n in weights[:2]):
         return None
     squares = squares_of(images, rows, columns)
     direct = images * rows * columns * 9 * pairs / speeds.bytes
@@ -59,8 +60,9 @@ def gain(shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds,
     found = products + speeds.transformed * POSITIONS * squares * sum(weights[:2])
     if threads > 1:
         outputs, inputs = weights[:2]
-        parts = -(-outputs // speeds.block) * -(-squares // TILE)
-        read = PER_THREAD * 2 * POSITIONS * inputs * min(outputs, speeds.block) / speeds.read
+        block = segments(outputs, squares, packs=True, machine=machine)[0].channels
+        parts = -(-outputs // block) * -(-squares // TILE)
+        read = PER_THREAD * 2 * POSITIONS * inputs * block / speeds.read
         direct, found = direct / threads, max(found / min(threads, parts), read)
     return (direct - found, (2 * POSITIONS - 9) * pairs) if found < WORTH * direct else None
 

@@ -22,7 +22,7 @@ from cvm.executors.native.descriptions.expressions import Formula, FormulaStep
 from cvm.executors.native.descriptions.formats import INT32, INT64, SHORT, Format
 from cvm.executors.native.descriptions.loops import Exchange, Loop, Nest
 from cvm.executors.native.emit.exchange import exchange
-from cvm.executors.native.emit.machine import Machine, SquareSpeeds
+from cvm.executors.native.emit.machine import Machine
 from cvm.executors.native.emit.nest import loops_in_order
 from cvm.executors.native.emit.transposition import exchanged
 from cvm.executors.native.plan import arena, gains
@@ -213,13 +213,11 @@ class Planner:
 
     @cached_property
     def _in_squares(self) -> frozenset[str]:
-        speeds = self.machine.squares
-        if speeds is None:
-            return frozenset()
-        found = ((node.outputs[0].name, self._gain(node, speeds)) for node in self.program.nodes)
+        nodes = self.program.nodes if self.machine.squares else ()
+        found = ((node.outputs[0].name, self._gain(node)) for node in nodes)
         return gains.chosen({name: gain for name, gain in found if gain is not None})
 
-    def _gain(self, node: Node, speeds: SquareSpeeds) -> gains.Gain | None:
+    def _gain(self, node: Node) -> gains.Gain | None:
         """What a node gains in squares; None for all but convolutions that are exact and faster so."""
         if not (node.op == "conv2d" and self.contracts(node)):
             return None
@@ -228,7 +226,7 @@ class Planner:
         if not usual or Format.of(*self.hull(node.inputs[0])).bits != 8:
             return None
         fits = gains.fits(self.weights(node.inputs[1]))
-        return gains.gain(node.outputs[0].shape, weights, speeds, self._threads) if fits else None
+        return gains.gain(node.outputs[0].shape, weights, self.machine, self._threads) if fits else None
 
     def home(self, name: str) -> Home:
         """The home of a value. A constant gets its home at the first call."""

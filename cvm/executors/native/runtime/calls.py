@@ -20,7 +20,7 @@ from cvm.executors.native.emit.sharing import (
     emit_next,
     emit_wait,
 )
-from cvm.executors.native.plan.steps import CHUNKS, KernelCall, Plan
+from cvm.executors.native.plan.steps import KernelCall, Plan
 from cvm.records import dataclass
 
 __all__ = ["arguments_of", "chunks", "emit_call", "emit_check", "emit_network", "emit_start",
@@ -34,7 +34,7 @@ TOGETHER = 4
 """The vectors of an input that are checked at a time: as many additions and comparisons do not wait for one another."""
 
 
-def chunks(units: int, cost: float, threads: int, per_thread: int = CHUNKS) -> int:
+def chunks(units: int, cost: float, threads: int, per_thread: int) -> int:
     """The number of chunks into which a call is split. A counter has 16 bits for it.
 
     A call gets one chunk for each thread even if these are smaller than others may be. If it has more, all threads get

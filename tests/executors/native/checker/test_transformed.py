@@ -29,7 +29,7 @@ from cvm.executors.native.descriptions.winograd import (
     Winograd,
     WinogradInput,
 )
-from cvm.executors.native.emit.machine import MACHINES, Machine, SquareSpeeds
+from cvm.executors.native.emit.machine import MACHINES, Machine
 from cvm.executors.native.kernels import squares
 from cvm.executors.native.kernels.packing import packed_weights
 from cvm.executors.native.kernels.registry import plan
@@ -136,9 +136,7 @@ def convolution(
 def _in_squares_wherever_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small convolutions are faster in other ways, but are enough for tests."""
 
-    def possible(
-        shape: tuple[int, ...], weights: tuple[int, ...], speeds: SquareSpeeds, threads: int
-    ) -> gains.Gain | None:
+    def possible(shape: tuple[int, ...], weights: tuple[int, ...], machine: Machine, threads: int) -> gains.Gain | None:
         fits = min(shape[2:]) >= SQUARE and all(n % gains.CHANNELS == 0 for n in weights[:2])
         return (1.0, 1) if fits else None
 
@@ -205,20 +203,17 @@ def test_only_windows_of_3x3_at_every_place_are_computed_in_squares() -> None:
 def test_what_gains_for_many_threads_gains_for_one(
     machine: Machine, images: int, rows: int, columns: int, outputs: int, inputs: int, threads: int
 ) -> None:
-    assert machine.squares is not None
     shapes = (images, 16 * outputs, rows, columns), (16 * outputs, 16 * inputs, 3, 3)
-    for_many = gain(*shapes, machine.squares, threads)
-    for_one = gain(*shapes, machine.squares)
+    for_many = gain(*shapes, machine, threads)
+    for_one = gain(*shapes, machine)
     assert for_many is None or (for_one is not None and for_one[1] == for_many[1])
 
 
 def test_threads_that_would_read_more_weights_than_they_multiply_compute_directly() -> None:
     """A block of 64 output channels has 1.2 MB of transformed weights, for 16 squares."""
-    speeds = IN_SQUARES[0].squares
-    assert speeds is not None
     last, first = ((1, 256, 14, 14), (256, 256, 3, 3)), ((1, 64, 56, 56), (64, 64, 3, 3))
-    assert [threads for threads in (1, 2, 4, 8, 16, 64) if gain(*last, speeds, threads)] == [1, 2]
-    assert [threads for threads in (1, 2, 4, 8, 16, 64) if gain(*first, speeds, threads)] == [1, 2, 4, 8]
+    assert [threads for threads in (1, 2, 4, 8, 16, 64) if gain(*last, IN_SQUARES[0], threads)] == [1, 2]
+    assert [threads for threads in (1, 2, 4, 8, 16, 64) if gain(*first, IN_SQUARES[0], threads)] == [1, 2, 4, 8]
 
 
 def test_the_transformed_weights_of_a_program_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
