@@ -139,7 +139,8 @@ class _Series:
         self._clocks: list[tuple[int, int]] = []
 
     def turn(self) -> None:
-        """Pass over the network once, and run it."""
+        """Pass over the network, and run it: both twice, since the networks of other turns have emptied the caches."""
+        self._meetings.pass_over()
         self._meetings.pass_over()
         self._clocks.append((time.perf_counter_ns(), int(self._hands[0].ticks[-1])))
         self._passes.append([hand.ticks.copy() for hand in self._hands])
